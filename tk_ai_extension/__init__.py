@@ -1,0 +1,15 @@
+"""One set of notebook tools for people and agents in Jupyter Server."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__"]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, object]]:
+    """Tell Jupyter Server which application this package adds (called when the server loads extensions)."""
+    # Imported here: `import tk_ai_extension` must stay cheap for kernels and command-line programs.
+    from tk_ai_extension.server.app import TkAIExtensionApp
+
+    return [{"module": "tk_ai_extension", "app": TkAIExtensionApp}]
