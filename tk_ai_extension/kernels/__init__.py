@@ -1,0 +1,1 @@
+"""Kernels: executors behind one interface, their life cycle, and the collector of outputs."""

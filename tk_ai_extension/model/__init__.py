@@ -1,0 +1,1 @@
+"""Plain data: cells, outputs, executions, callers, errors and the cell-marked text. No I/O."""

@@ -1,0 +1,45 @@
+"""Who is acting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["plan", "ask", "edit", "auto"]
+"""A permission mode: what runs without asking (see `workspace.permissions`)."""
+
+Face = Literal["mcp", "rest", "chat", "nb", "python"]
+"""The way in by which a call came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The user, and the session in which they act.
+
+    The current notebook, what was read, permissions, fairness in the queue and undo belong to a
+    caller. The key is a name, never authority: what a caller may reach depends on ``user`` alone.
+
+    Attributes:
+        user: Jupyter's user name.
+        key: The MCP session id, ``?caller=``, ``X-TK-Caller``, the chat id or the nb project; None
+            where two calls of one user cannot be told to be of one session.
+        face: The way in.
+        mode: The permission mode.
+        name: What people see as the author of a change, for example ``claude-code 2.1``.
+    """
+
+    user: str
+    key: str | None = None
+    face: Face = "python"
+    mode: Mode = "auto"
+    name: str = ""
+
+    @property
+    def author(self) -> str:
+        """The name shown in history."""
+        return self.name or self.user
+
+    @property
+    def identity(self) -> str:
+        """One string for the pair of user and key; equal for calls of one session only."""
+        return f"{self.user}\x1f{self.key or ''}"

@@ -1,0 +1,251 @@
+"""Cells and notebooks as they are read: values, addresses, hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound
+
+CellType = Literal["code", "markdown", "raw"]
+CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
+
+Json = dict[str, Any]
+
+_NUMBERED = re.compile(r"cell-(\d+)\Z")
+_VERSIONED = re.compile(r"(?P<cell>.+)\.(?P<version>[0-9a-f]{4,64})\Z")
+MIN_PREFIX = 4
+"""The fewest characters of an id that count as a prefix."""
+VERSION_LENGTH = 8
+"""How many characters of the source's hash a printed versioned address carries."""
+
+
+def source_hash(source: str) -> str:
+    """The hash by which a source is compared: 32 hexadecimal characters."""
+    return hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsSummary:
+    """What a cell's outputs are, without their content.
+
+    Attributes:
+        count: How many outputs.
+        size: Their size in characters of JSON, about.
+        mimes: The MIME types, ``stdout``, ``stderr`` and ``error`` among them, in order, each once.
+    """
+
+    count: int = 0
+    size: int = 0
+    mimes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error is among the outputs."""
+        return "error" in self.mimes
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell as it was read; outputs are fetched apart (`NotebookDocument.outputs`).
+
+    Attributes:
+        index: Position in the notebook, from 0.
+        key: The name by which operations address it: its id where it has one that is unique, else
+            ``cell-N`` with its index.
+        id: The stored id, or None.
+        type: code, markdown or raw.
+        source: The joined source.
+        metadata: The stored metadata; never changed in place.
+        execution_count: For code cells, the count or None.
+        outputs: What the outputs are, for code cells.
+    """
+
+    index: int
+    key: str
+    type: CellType
+    source: str
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    execution_count: int | None = None
+    outputs: OutputsSummary = OutputsSummary()
+
+    @cached_property
+    def hash(self) -> str:
+        """The hash of the source."""
+        return source_hash(self.source)
+
+    @property
+    def first_line(self) -> str:
+        """The first line that is not blank, or an empty string."""
+        return next((line for line in self.source.splitlines() if line.strip()), "")
+
+
+@dataclass(frozen=True)
+class CellContent:
+    """A whole cell, outputs included: what the journal keeps and undo restores."""
+
+    type: CellType
+    source: str
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    execution_count: int | None = None
+    outputs: tuple[Json, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the stored cell that are none of the above (attachments, unknown ones)."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A notebook as it was at one moment, without outputs.
+
+    Attributes:
+        path: Relative to the root, with forward slashes.
+        cells: In order.
+        metadata: The notebook's metadata.
+        nbformat: The major and minor version of the format.
+        warnings: What is wrong with it that does not stop it from being edited.
+        live: Whether it comes from a live room or tab rather than from the file.
+    """
+
+    path: str
+    cells: tuple[Cell, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    nbformat: tuple[int, int] = (4, 5)
+    warnings: tuple[str, ...] = ()
+    live: bool = False
+
+    @cached_property
+    def revision(self) -> str:
+        """A hash over the cells' names, types and sources; outputs do not change it."""
+        digest = hashlib.blake2b(digest_size=6)
+        for cell in self.cells:
+            digest.update(f"{cell.key}\0{cell.type}\0{cell.hash}\0".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Cell]:
+        """The cells by their keys."""
+        return {cell.key: cell for cell in self.cells}
+
+    @cached_property
+    def short_keys(self) -> Mapping[str, str]:
+        """For each key the shortest unique prefix (four characters at least); ``cell-N`` stay whole."""
+        return shortest_prefixes([cell.key for cell in self.cells])
+
+    def address(self, cell: Cell) -> str:
+        """The versioned address of a cell, for example ``318a.9f2c41d0``."""
+        return f"{self.short_keys[cell.key]}.{cell.hash[:VERSION_LENGTH]}"
+
+    @property
+    def language(self) -> str:
+        """The language of the code cells, lower case; an empty string where the file does not say."""
+        info: Any = self.metadata.get("language_info") or {}
+        spec: Any = self.metadata.get("kernelspec") or {}
+        name: Any = None
+        if isinstance(info, Mapping):
+            name = info.get("name")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if not name and isinstance(spec, Mapping):
+            name = spec.get("language")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return name.lower() if isinstance(name, str) else ""
+
+    @property
+    def kernel_name(self) -> str | None:
+        """The kernelspec that the notebook asks for, or None."""
+        spec: Any = self.metadata.get("kernelspec")
+        name: Any = spec.get("name") if isinstance(spec, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return name if isinstance(name, str) and name else None
+
+    def find(self, address: str | int) -> tuple[Cell, str | None]:
+        """The cell at an address, and the prefix of the source's hash if the address is versioned.
+
+        Tried in this order: a literal id, ``cell-N``, an integer index (negative counts from the
+        end), a unique prefix of an id, with or without ``@``; then the same of a versioned address.
+
+        Raises:
+            CellNotFound: nothing matches; lists up to ten cells.
+            AmbiguousCell: a prefix matches several.
+        """
+        cell = self._find_plain(address)
+        if cell is not None:
+            return cell, None
+        if isinstance(address, str) and (match := _VERSIONED.match(address.strip())):
+            cell = self._find_plain(match["cell"])
+            if cell is not None:
+                return cell, match["version"]
+        raise self._missing(address)
+
+    def _find_plain(self, address: str | int) -> Cell | None:
+        if isinstance(address, int):
+            return self._at(address)
+        text = address.strip()
+        if text in self.by_key:
+            return self.by_key[text]
+        if match := _NUMBERED.match(text):
+            return self._at(int(match[1]))
+        if re.fullmatch(r"-?\d{1,9}", text) and (cell := self._at(int(text))) is not None:
+            return cell
+        prefix = text.removeprefix("@")
+        if prefix in self.by_key:
+            return self.by_key[prefix]
+        if len(prefix) < MIN_PREFIX:
+            return None
+        found = [cell for cell in self.cells if cell.id and cell.key == cell.id and cell.id.startswith(prefix)]
+        if len(found) > 1:
+            names = ", ".join(self.short_keys[cell.key] for cell in found[:10])
+            raise AmbiguousCell(f"`{text}` is the beginning of {len(found)} cell ids: {names}.")
+        return found[0] if found else None
+
+    def _at(self, index: int) -> Cell | None:
+        count = len(self.cells)
+        return self.cells[index] if -count <= index < count else None
+
+    def _missing(self, address: str | int) -> CellNotFound:
+        known = [
+            {"cell": self.short_keys[cell.key], "index": cell.index, "first_line": cell.first_line[:60]}
+            for cell in self.cells[:10]
+        ]
+        lines = "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known) or "it has no cells"
+        more = f" (and {len(self.cells) - 10} more)" if len(self.cells) > 10 else ""
+        return CellNotFound(
+            f"No cell `{address}` in {self.path}, which has {len(self.cells)}: {lines}{more}.", cells=known
+        )
+
+
+def shortest_prefixes(keys: Sequence[str]) -> dict[str, str]:
+    """For each key the shortest prefix that no other key begins with, four characters at least."""
+    ordered = sorted(set(keys))
+    prefixes: dict[str, str] = {}
+    for position, key in enumerate(ordered):
+        needed = MIN_PREFIX
+        for neighbour in ordered[max(position - 1, 0) : position + 2]:
+            if neighbour != key:
+                needed = max(needed, _common_prefix(key, neighbour) + 1)
+        # A number alone would be read as an index: keep such ids whole unless a letter is in it.
+        short = key if _NUMBERED.match(key) else key[:needed]
+        while short != key and short.isdigit():
+            short = key[: len(short) + 1]
+        prefixes[key] = short
+    return prefixes
+
+
+def _common_prefix(a: str, b: str) -> int:
+    length = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        length += 1
+    return length
+
+
+def cell_keys(ids: Sequence[str | None]) -> list[str]:
+    """The keys of cells with these stored ids: the id where it is unique, else ``cell-N``."""
+    counts = Counter(ids)
+    return [
+        cell_id if cell_id and counts[cell_id] == 1 else f"cell-{index}" for index, cell_id in enumerate(ids)
+    ]

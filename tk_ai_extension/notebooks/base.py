@@ -1,0 +1,121 @@
+"""The contract of a notebook document, whatever holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from tk_ai_extension.model.cells import Json, Snapshot
+from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.model.outputs import OutputChange
+
+SAVE_INTERVAL = 2.0
+"""Seconds within which the outputs of a running cell are in the file on disk."""
+
+
+class OutputWriter(Protocol):
+    """Streams the outputs of one running cell into a notebook.
+
+    It is used by one task. The cell may be moved, edited or deleted by others meanwhile: outputs
+    follow the cell by its key, and go nowhere once it is deleted.
+    """
+
+    async def start(self) -> None:
+        """Clears the cell's outputs and count and marks it as running where the document can."""
+        ...
+
+    async def write(self, changes: Sequence[OutputChange]) -> None:
+        """Applies changes to the cell's outputs; on disk within `SAVE_INTERVAL` seconds.
+
+        Cost is linear in the changes, not in the outputs so far.
+        """
+        ...
+
+    async def finish(self, execution_count: int | None) -> None:
+        """Sets the count, marks the cell as idle and saves. Called once, also after an error."""
+        ...
+
+
+class NotebookDocument(Protocol):
+    """One notebook, opened through `NotebookStore`; cheap to open, holds nothing that must be closed.
+
+    All methods are coroutines that never hold the event loop for long. Two documents of one path
+    within one server exclude each other where it matters.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path relative to the root, with forward slashes."""
+        ...
+
+    @property
+    def backend(self) -> str:
+        """``file``, ``room``, ``tab`` or ``contents``."""
+        ...
+
+    async def read(self) -> Snapshot:
+        """The notebook as it is now, without outputs.
+
+        Raises:
+            NotebookNotFound, NotANotebook, InvalidNotebook.
+        """
+        ...
+
+    async def outputs(self, cell: str) -> tuple[Json, ...]:
+        """The outputs of the cell with this key, as nbformat dicts.
+
+        Raises:
+            CellNotFound.
+        """
+        ...
+
+    async def raw(self) -> Json:
+        """The whole notebook as JSON, outputs included (`nbformat` 4 form where it is 4)."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation]) -> Applied:
+        """Applies operations in order, all or none, saves, and reads back what came of it.
+
+        Raises:
+            Conflict: an ``expect`` does not match; nothing was changed.
+            CellNotFound, InvalidArguments: a cell or an index that does not exist.
+            UnsupportedFormat, ReadOnly, DiskFull, SaveFailed: nothing was changed.
+        """
+        ...
+
+    def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
+        """A writer for the outputs of a cell about to run; pins what has to stay open meanwhile.
+
+        Raises (on entering):
+            CellNotFound, UnsupportedFormat.
+        """
+        ...
+
+
+class NotebookStore(Protocol):
+    """Says which document holds a path, and makes new ones."""
+
+    async def open(self, path: str) -> NotebookDocument:
+        """The document that holds this path now. Call it anew for each operation.
+
+        Raises:
+            PathRefused, NotANotebook, NotebookNotFound.
+        """
+        ...
+
+    async def create(self, path: str, notebook: Json) -> NotebookDocument:
+        """Writes a new notebook file.
+
+        Raises:
+            NotebookExists, PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
+        """
+        ...
+
+    async def exists(self, path: str) -> bool:
+        """Whether something is at that path."""
+        ...
+
+    def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``changed`` when the notebook changes by anybody's hand; returns how to stop that."""
+        ...

@@ -1,0 +1,1 @@
+"""The tools: one definition each, in toolsets; every face derives from the registry."""

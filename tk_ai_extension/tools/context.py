@@ -1,0 +1,41 @@
+"""What a tool receives besides its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.workspace.permissions import Approver
+from tk_ai_extension.workspace.workspace import Workspace
+
+ProgressSink = Callable[[str], Awaitable[None]]
+"""Takes a line that says what a running call is doing."""
+
+
+async def _no_progress(_message: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """One call's surroundings: the workspace, who calls, and how to reach them meanwhile.
+
+    Attributes:
+        workspace: The managers, the store, the kernels, the journal.
+        caller: Who is acting.
+        progress: Reports progress to the caller; does nothing where the face has none.
+        approver: Asks a person within the call; None where nobody can be asked.
+    """
+
+    workspace: Workspace
+    caller: Caller
+    progress: ProgressSink = _no_progress
+    approver: Approver | None = None
+
+    def current_path(self, notebook: str | None) -> str | None:
+        """The path of the notebook named, else of the current one, without checking that it exists."""
+        if notebook is None:
+            current = self.workspace.notebooks.current(self.caller)
+            return current.path if current else None
+        return notebook

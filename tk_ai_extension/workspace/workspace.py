@@ -1,0 +1,194 @@
+"""The one object that every tool call gets: the managers of this server, put together at its root."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
+from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.executions import Executions
+from tk_ai_extension.workspace.files import Files
+from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
+from tk_ai_extension.workspace.notices import Notices
+from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.queue import FairQueue
+from tk_ai_extension.workspace.revisions import Revisions
+from tk_ai_extension.workspace.runs import RunRecords
+from tk_ai_extension.workspace.seen import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what one call may ask for.
+
+    Attributes:
+        answer_budget: Characters of output that an answer shows before it points to an artifact.
+        max_source: Characters of source that one cell may have.
+        max_wait: Seconds that one call may wait.
+    """
+
+    answer_budget: int = 8_000
+    max_source: int = 4_000_000
+    max_wait: float = 3_600.0
+
+
+@dataclass
+class Workspace:
+    """The managers of one server, and what needs several of them at once.
+
+    A composition root builds it (the server extension, or the headless host); tools reach
+    everything through it.
+    """
+
+    store: NotebookStore
+    kernels: Kernels
+    sessions: Sessions
+    files: Files
+    journal: Journal
+    artifacts: Artifacts
+    contain: Callable[[str], str]
+    """The path below the root of what a caller named; raises PathRefused or NotANotebook."""
+    policy: PermissionPolicy = field(default_factory=PermissionPolicy)
+    notebooks: NotebookManager = field(default_factory=NotebookManager)
+    queue: FairQueue = field(default_factory=FairQueue)
+    seen: Seen = field(default_factory=Seen)
+    revisions: Revisions = field(default_factory=Revisions)
+    runs: RunRecords = field(default_factory=RunRecords)
+    notices: Notices = field(default_factory=Notices)
+    limits: Limits = Limits()
+    executions: Executions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.executions = Executions(self.kernels, self.queue, self.journal, self.runs)
+        self._starting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- notebooks
+
+    def path(self, caller: Caller, notebook: str | None, *, tool: str = "this tool") -> str:
+        """The path of the notebook meant: a managed name, a path, or the current notebook.
+
+        Raises:
+            NotebookRequired: none was named and the caller has no current one.
+            PathRefused, NotANotebook.
+        """
+        managed = self.notebooks.resolve(caller, notebook)
+        if managed is not None:
+            return managed.path
+        if notebook is None:
+            raise NotebookRequired(
+                f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}."
+            )
+        return self.contain(notebook)
+
+    async def open(
+        self, caller: Caller, notebook: str | None, *, tool: str = "this tool"
+    ) -> NotebookDocument:
+        """The document of the notebook meant, as `path` says it."""
+        return await self.store.open(self.path(caller, notebook, tool=tool))
+
+    async def read(self, document: NotebookDocument) -> Snapshot:
+        """A snapshot, remembered so that a later write can be merged against it."""
+        snapshot = await document.read()
+        self.revisions.remember(snapshot)
+        return snapshot
+
+    # --- kernels
+
+    async def kernel_of(self, path: str) -> str | None:
+        """The running kernel of a notebook: of its Jupyter session, else the one bound here."""
+        running = set(self.kernels.ids())
+        kernel_id = await self.sessions.kernel_of(path)
+        if kernel_id in running:
+            return kernel_id
+        kernel_id = self.notebooks.kernel_of(path)
+        return kernel_id if kernel_id in running else None
+
+    async def kernel_for(
+        self, document: NotebookDocument, *, kernel_name: str | None = None, kernel_id: str | None = None
+    ) -> tuple[str, bool]:
+        """The notebook's kernel, joined where it runs and else started; and whether it was started.
+
+        Raises:
+            KernelNotFound: ``kernel_id`` names none that runs.
+            KernelspecNotFound, KernelStartFailed.
+        """
+        path = document.path
+        async with self._starting[path]:
+            present = await self.kernel_of(path)
+            if kernel_id is not None:
+                if kernel_id not in self.kernels.ids():
+                    raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
+                if kernel_id != present:
+                    await self.sessions.bind(path, kernel_id)
+                return kernel_id, False
+            if present is not None:
+                return present, False
+            gone = self.notebooks.kernel_of(path)
+            name = kernel_name or (await document.read()).kernel_name
+            started = await self.kernels.start(name, path=path)
+            await self.sessions.bind(path, started)
+            if gone is not None:
+                for caller in self.notebooks.replace_kernel(gone, started):
+                    self.notices.add(caller, f"The kernel of {path} had died and was replaced: its variables are gone.")
+            return started, True
+
+    async def kernel_id(
+        self, caller: Caller, notebook: str | None, kernel_id: str | None, *, tool: str
+    ) -> str:
+        """The running kernel that a caller means, by its id or by a notebook.
+
+        Raises:
+            KernelNotFound: none of that id, or the notebook has none.
+            NotebookRequired.
+        """
+        if kernel_id is not None:
+            if kernel_id not in self.kernels.ids():
+                raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
+            return kernel_id
+        path = self.path(caller, notebook, tool=tool)
+        found = await self.kernel_of(path)
+        if found is None:
+            raise KernelNotFound(f"{path} has no running kernel.", hint="use_notebook starts one.")
+        return found
+
+    def _on_kernel_event(self, event: KernelEvent) -> None:
+        if event.kind == "ran" and not event.ours:
+            task = asyncio.ensure_future(self._record_foreign_run(event))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif event.kind in ("restarted", "died", "shutdown"):
+            self.runs.forget_kernel(event.kernel_id)
+            happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[event.kind]
+            for managed in self.notebooks.with_kernel(event.kernel_id):
+                self.notices.add(
+                    managed.caller, f"The kernel of {managed.path} {happened}: its variables are gone."
+                )
+
+    async def _record_foreign_run(self, event: KernelEvent) -> None:
+        """A person ran something in a kernel we share: find the cell, so that its state is known."""
+        for path in await self.sessions.paths_of(event.kernel_id):
+            snapshot = await (await self.store.open(path)).read()
+            self.runs.ran_elsewhere(event.kernel_id, snapshot, event.code)
+
+    async def close(self) -> None:
+        """Ends what runs here; kernels are left to their owner."""
+        self._unsubscribe()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.executions.close()
+        await self.kernels.close()
+        await self.journal.close()
+
+
+__all__ = ["Limits", "ManagedNotebook", "Workspace"]
