@@ -1,0 +1,57 @@
+"""What all tests share: one event loop, quiet clean-up, kernels of another language."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+
+# The conformance suites are part of the package; their asserts explain themselves like any test's.
+pytest.register_assert_rewrite("tk_ai_extension.testing")
+
+
+@pytest.fixture
+async def jp_asyncio_loop() -> asyncio.AbstractEventLoop:
+    """The loop on which pytest-jupyter's server lives: the one that runs the test.
+
+    pytest-jupyter would make a second one, and a request to a server on a loop that does not run is
+    never answered.
+    """
+    return asyncio.get_running_loop()
+
+
+@pytest.fixture
+def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Stops the server, where the test had one.
+
+    pytest-jupyter's own starts one for each test in order to stop it.
+    """
+    if "jp_configurable_serverapp" not in request.fixturenames:
+        yield
+        return
+    loop: asyncio.AbstractEventLoop = request.getfixturevalue("jp_asyncio_loop")
+    yield
+    app = ServerApp.instance()
+    loop.run_until_complete(app._cleanup())
+    app.kernel_manager.context.destroy()
+    ServerApp.clear_instance()
+
+
+@pytest.fixture
+def bash_kernelspec(jp_kernel_dir: Path) -> str:
+    """The name of a kernelspec that is not Python's, installed where pytest-jupyter's server looks."""
+    folder = jp_kernel_dir / "bash"
+    folder.mkdir()
+    spec = {
+        "argv": [sys.executable, "-m", "bash_kernel", "-f", "{connection_file}"],
+        "display_name": "Bash",
+        "language": "bash",
+        "env": {"PS1": "$"},
+    }
+    (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+    return folder.name
