@@ -44,7 +44,7 @@ def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def bash_kernelspec(jp_kernel_dir: Path) -> str:
-    """The name of a kernelspec that is not Python's, installed where pytest-jupyter's server looks."""
+    """The name of a kernelspec of another language, where pytest-jupyter's server finds it."""
     folder = jp_kernel_dir / "bash"
     folder.mkdir()
     spec = {
