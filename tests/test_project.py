@@ -1,0 +1,200 @@
+"""The project as a whole: what it is made of, and what it must not hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import tk_ai_extension
+from tests.proofs import ROOT
+
+PACKAGE = ROOT / "tk_ai_extension"
+CODE = (".py", ".ts", ".tsx")
+LOCK_FILES = re.compile(r"(\.lock|-lock\.(json|yaml)|requirements[\w-]*\.txt)\Z")
+# Written so that this file does not find itself.
+MACHINE_PATHS = re.compile(r"(^|[^A-Za-z0-9_.-])/(work|farm|root)/", re.MULTILINE)
+REGISTRIES = re.compile(r"\b(pypi\.org|pythonhosted\.org|registry\.(npmjs|yarnpkg)\b)")
+MUTABLE = {
+    "bytearray",
+    "Counter",
+    "defaultdict",
+    "deque",
+    "dict",
+    "list",
+    "OrderedDict",
+    "set",
+    "WeakKeyDictionary",
+    "WeakSet",
+    "WeakValueDictionary",
+}
+
+
+def project_files() -> list[Path]:
+    """Every file that is tracked or about to be."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    paths = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def project_texts() -> Iterator[tuple[str, str]]:
+    """Name and text of every file that is text."""
+    for path in project_files():
+        data = path.read_bytes()
+        if b"\0" not in data:
+            yield path.relative_to(ROOT).as_posix(), data.decode("utf-8", "replace")
+
+
+def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
+    """Name and syntax tree of every module below a folder."""
+    for path in sorted(folder.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        yield name, ast.parse(path.read_text(encoding="utf-8"), name)
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The full names of the modules that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def test_lock_files_hold_no_hosts() -> None:
+    found = [name for name, text in project_texts() if LOCK_FILES.search(name) and "://" in text]
+    assert found == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    notebooks_aside = (each for each in project_texts() if not each[0].endswith(".ipynb"))
+    assert [name for name, text in notebooks_aside if MACHINE_PATHS.search(text)] == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert [name for name, text in project_texts() if REGISTRIES.search(text)] == []
+
+
+def test_no_module_is_longer_than_five_hundred_lines() -> None:
+    lengths = {name: text.count("\n") for name, text in project_texts() if name.endswith(CODE)}
+    assert {name: lines for name, lines in lengths.items() if lines > 500} == {}
+
+
+def test_no_module_of_the_package_keeps_state() -> None:
+    found = [
+        f"{name}:{line} {what}"
+        for name, tree in trees(PACKAGE)
+        for line, what in module_state(tree)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "state"),
+    [
+        ("sessions = {}", ["sessions"]),
+        ("sessions: dict[str, int] = dict()", ["sessions"]),
+        ("sessions = collections.defaultdict(list)", ["sessions"]),
+        ("names = [n for n in 'ab']", ["names"]),
+        ("def f():\n    global current", ["current"]),
+        ("MIMES = {'a': 1}\n_ORDER = ['a']\n__all__ = ['f']", []),
+        ("mimes: Final = {'a': 1}\nmimes2: Final[dict[str, int]] = {}", []),
+        ("limit = 3\nnames = ('a', 'b')\ndef f():\n    found = []", []),
+    ],
+)
+def test_state_of_a_module_is_told_from_its_constants(source: str, state: list[str]) -> None:
+    assert [what for _, what in module_state(ast.parse(source))] == state
+
+
+def module_state(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of what a module could remember: mutable values at its top, and `global`."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            targets, final = node.targets, False
+        elif isinstance(node, ast.AnnAssign):
+            targets, final = [node.target], "Final" in ast.unparse(node.annotation)
+        else:
+            continue
+        if final or node.value is None or not is_mutable(node.value):
+            continue
+        for target in targets:
+            name = ast.unparse(target)
+            if not (name.isupper() or (name.startswith("__") and name.endswith("__"))):
+                yield node.lineno, name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield node.lineno, ", ".join(node.names)
+
+
+def is_mutable(value: ast.expr) -> bool:
+    """Whether an expression makes a container that can be changed afterwards."""
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func).rpartition(".")[2] in MUTABLE
+    made = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+    return isinstance(value, made)
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"),
+    [
+        ("model", {"nbformat", "tk_ai_extension.model"}),
+        ("magics", {"IPython", "tk_ai_extension.magics"}),
+    ],
+)
+def test_what_runs_anywhere_imports_almost_nothing(package: str, allowed: set[str]) -> None:
+    found = [
+        f"{name}: {module}"
+        for name, tree in trees(PACKAGE / package)
+        for module in imported(tree)
+        if module.partition(".")[0] not in sys.stdlib_module_names
+        and not any(module == each or module.startswith(f"{each}.") for each in allowed)
+    ]
+    assert found == []
+
+
+def test_tests_wait_for_events_and_never_for_time() -> None:
+    found = [
+        f"{name}:{node.lineno}"
+        for folder in (ROOT / "tests", PACKAGE / "testing")
+        for name, tree in trees(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep", "anyio.sleep", "sleep"}
+        and ast.unparse(node.args[0] if node.args else node) != "0"
+    ]
+    assert found == []
+
+
+def test_the_version_is_said_once() -> None:
+    assert metadata.version("tk-ai-extension") == tk_ai_extension.__version__
+
+
+def test_installing_the_package_enables_the_extension_and_ships_its_types() -> None:
+    installed = {str(file) for file in metadata.files("tk-ai-extension") or ()}
+    config = "etc/jupyter/jupyter_server_config.d/tk_ai_extension.json"
+    assert [file for file in installed if file.endswith(config)] != []
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, tk_ai_extension;"
+        "print([name for name in sys.modules if name.partition('.')[0] in"
+        " ('claude_agent_sdk', 'jupyter_client', 'jupyter_server', 'mcp', 'pydantic')])"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+    assert printed.strip() == "[]"
