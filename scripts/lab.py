@@ -1,0 +1,241 @@
+"""Start JupyterLab with the extension on the example notebook, and say how an agent connects.
+
+    python scripts/lab.py [--port PORT] [--root FOLDER]
+
+The example is copied to `playground/` once, so that what a person changes stays theirs. The server
+takes a free port and a token of its own; Ctrl-C stops it with its kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_runtime_dir
+from tornado.httpclient import AsyncHTTPClient
+
+PROJECT = Path(__file__).resolve().parent.parent
+EXAMPLES = PROJECT / "examples"
+NOTEBOOK = "coffee.ipynb"
+
+STARTING = 60
+"""Seconds until a server that does not answer is given up."""
+STOPPING = 10
+"""Seconds that the server has to stop its kernels in."""
+
+
+class LabError(Exception):
+    """JupyterLab did not come up, or came up without the extension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running Jupyter Server, as its runtime file describes it.
+
+    Attributes:
+        url: With scheme, port and base URL, ending in a slash.
+        token: What a client authenticates with; empty where the user's configuration wants none.
+    """
+
+    url: str
+    token: str
+
+    @property
+    def lab(self) -> str:
+        """The address that opens the example in a browser."""
+        return f"{self.url}lab/tree/{NOTEBOOK}" + (f"?token={self.token}" if self.token else "")
+
+    @property
+    def mcp(self) -> str:
+        """The address of the MCP server."""
+        return f"{self.url}api/tk-ai/mcp"
+
+    @property
+    def connect(self) -> str:
+        """The command that connects Claude Code."""
+        command = ["claude", "mcp", "add", "--transport", "http", "tk-ai", self.mcp]
+        if self.token:
+            command += ["--header", f"Authorization: Bearer {self.token}"]
+        return shlex.join(command)
+
+
+def has_display() -> bool:
+    """Whether a browser opened here would be seen by anybody."""
+    if sys.platform.startswith("linux") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def playground(folder: Path) -> Path:
+    """The folder with the person's own copy of the example, made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / NOTEBOOK).exists():
+        shutil.copy(EXAMPLES / NOTEBOOK, folder)
+    return folder
+
+
+def command(root: Path, port: int) -> list[str]:
+    """JupyterLab's command line. Port 0 lets the system choose a free one."""
+    options = [
+        f"--ServerApp.root_dir={root}",
+        f"--ServerApp.port={port}",
+        f"--LabApp.default_url=/lab/tree/{NOTEBOOK}",
+        # Nothing is fetched from elsewhere behind the person's back.
+        "--LabApp.news_url=None",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
+    if port:
+        options.append("--ServerApp.port_retries=0")
+    if not has_display():
+        options.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        options.append("--allow-root")
+    return [sys.executable, "-m", "jupyterlab", *options]
+
+
+async def started(process: asyncio.subprocess.Process) -> Server:
+    """The server, once it listens: Jupyter writes its runtime file then, and tells nobody else.
+
+    Raises:
+        LabError: It ended, or said nothing for `STARTING` seconds.
+    """
+    runtime_file = Path(jupyter_runtime_dir()) / f"jpserver-{process.pid}.json"
+    try:
+        async with asyncio.timeout(STARTING):
+            while process.returncode is None:
+                try:
+                    info = json.loads(runtime_file.read_text(encoding="utf-8"))
+                    return Server(info["url"], info["token"])
+                except (FileNotFoundError, json.JSONDecodeError):
+                    await asyncio.sleep(0.1)
+    except TimeoutError:
+        message = f"JupyterLab did not start within {STARTING} s"
+    else:
+        message = f"JupyterLab ended with exit code {process.returncode}"
+    raise LabError(message)
+
+
+async def check_extension(server: Server) -> None:
+    """Makes sure that the extension answers before anybody is told its address.
+
+    Raises:
+        LabError: It does not.
+    """
+    response = await AsyncHTTPClient().fetch(
+        f"{server.url}api/tk-ai/health",
+        headers={"Authorization": f"Bearer {server.token}"} if server.token else {},
+        request_timeout=STARTING,
+        raise_error=False,
+    )
+    if response.code != 200:
+        message = f"JupyterLab runs without the extension (its health answers {response.code})"
+        raise LabError(message)
+
+
+async def stopped(process: asyncio.subprocess.Process) -> None:
+    """Ends the server and its kernels, at last by force."""
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(STOPPING):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def run(root: Path, port: int, log: Path) -> int:
+    """Serves until it ends or a signal asks for the end; returns the exit code."""
+    print(f"Starting JupyterLab (its log: {log})", flush=True)
+    asked_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    with log.open("wb") as sink:
+        process = await asyncio.create_subprocess_exec(
+            *command(root, port),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            # Ctrl-C reaches this process alone, which then stops the server without a question.
+            start_new_session=True,
+        )
+    ended = asyncio.create_task(process.wait())
+    asked = asyncio.create_task(asked_to_stop.wait())
+    starting = asyncio.create_task(announced(process))
+    try:
+        await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (starting, asked):
+            task.cancel()
+        await stopped(process)
+    if asked_to_stop.is_set():
+        print("JupyterLab has stopped.")
+        return 0
+    return await ended
+
+
+async def announced(process: asyncio.subprocess.Process) -> None:
+    """Says where everything is, once it is there."""
+    server = await started(process)
+    await check_extension(server)
+    print(
+        f"\n  JupyterLab    {server.lab}"
+        f"\n  MCP           {server.mcp}"
+        f"\n  Claude Code   {server.connect}"
+        "\n\nCtrl-C stops JupyterLab and its kernels.",
+        flush=True,
+    )
+
+
+def port_number(text: str) -> int:
+    """A TCP port.
+
+    Raises:
+        ValueError: It is none.
+    """
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError(port)
+    return port
+
+
+def main() -> int:
+    """Parses the command line and serves."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--port", type=port_number, default=0, help="a free one where left out")
+    parser.add_argument("--root", type=Path, default=PROJECT / "playground", help="folder served")
+    arguments = parser.parse_args()
+    root = playground(arguments.root.resolve())
+    # Beside the runtime files, which only this user may read: the log holds the token.
+    folder = Path(jupyter_runtime_dir())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = folder / "tk-ai-lab.log"
+    try:
+        return asyncio.run(run(root, arguments.port, log))
+    except LabError as error:
+        print(f"{error}. The end of {log}:\n", file=sys.stderr)
+        sys.stderr.write(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
