@@ -244,8 +244,15 @@ def _common_prefix(a: str, b: str) -> int:
 
 
 def cell_keys(ids: Sequence[str | None]) -> list[str]:
-    """The keys of cells with these stored ids: the id where it is unique, else ``cell-N``."""
+    """The keys of cells with these stored ids: the id where it is unique, else ``cell-N``.
+
+    An id that itself reads ``cell-N`` counts as one only where every cell has a unique id.
+    """
     counts = Counter(ids)
+    every = all(cell_id and counts[cell_id] == 1 for cell_id in ids)
     return [
-        cell_id if cell_id and counts[cell_id] == 1 else f"cell-{index}" for index, cell_id in enumerate(ids)
+        cell_id
+        if cell_id and counts[cell_id] == 1 and (every or not _NUMBERED.match(cell_id))
+        else f"cell-{index}"
+        for index, cell_id in enumerate(ids)
     ]

@@ -1,8 +1,10 @@
 """Cell operations: what can be done to a notebook, as values.
 
 A list of them is applied by `NotebookDocument.apply` all or none, each to the result of the one
-before. Cells are named by key (`model.cells.Cell.key`); ``expect`` is the hash of the source that
-the caller last saw, and a mismatch stops the whole list with `Conflict`.
+before. Cells are named by the key (`model.cells.Cell.key`) that they have before the list, also
+where it is ``cell-N`` and an operation of the list shifts the cell; a cell that the list inserts is
+named by the id it was given. Indexes count in the result of the operations before. ``expect`` is
+the hash of the source that the caller last saw, and a mismatch stops the whole list with `Conflict`.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class Change:
 
     Attributes:
         action: Which operation.
-        cell: The cell's key after the operation (before it, for a delete).
+        cell: The cell's key in the notebook afterwards (`Applied.snapshot`); for one that is gone,
+            its key before.
         index: Its index after the operation (before it, for a delete).
         before: The cell as it was; None for an insert.
         after: The cell as it is; None for a delete.

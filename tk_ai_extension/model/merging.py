@@ -1,0 +1,290 @@
+"""Writing the cell-marked text back: a three-way merge, cell by cell.
+
+What the text changed against the revision that was read is done to the notebook as it is now; what
+others changed meanwhile stays. Where both changed one cell, nothing is done.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText, parse_ranges
+from tk_ai_extension.model.errors import Conflict, InvalidText
+from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
+
+
+def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operation]:
+    """The operations on ``current`` that carry out what the text changed against ``base``.
+
+    A cell that the text left alone stays as it is now. A cell whose marker is missing is deleted if
+    the view that was read contained it. New cells go after the cell before them in the text. The
+    fewest cells that explain the text's order are moved. Outputs stay (the source of a cell whose
+    outputs no longer fit shows as edited). An unchanged text gives an empty list.
+
+    Args:
+        base: The notebook as it was read, at the revision in the text's header.
+        current: The notebook as it is now.
+        parsed: The text.
+
+    Raises:
+        Conflict: both sides changed a cell; ``details["cells"]`` has both sources of each.
+        InvalidText: an ``@id`` that names no cell of ``base``, several, or one named before.
+    """
+    entries = _resolve(base, parsed)
+    viewed = _viewed(base, parsed)
+    counterpart = _counterparts(base, current)
+    conflicts: list[Json] = []
+    replaced = _replacements(current, entries, counterpart, conflicts)
+    named = {entry.base.index for entry in entries if entry.base is not None}
+    left_out = [base.cells[index] for index in viewed if index not in named]
+    deleted = _deletions(current, left_out, counterpart, conflicts)
+    if conflicts:
+        names = ", ".join(str(cell["cell"]) for cell in conflicts)
+        raise Conflict(
+            f"Others changed what this text changes too: {names}. Nothing was written.",
+            cells=conflicts,
+        )
+    order = _Order(base, current, {operation.cell for operation in deleted}, counterpart)
+    order.begin(viewed)
+    return [*replaced, *deleted, *order.arrange(entries)]
+
+
+def _replacements(
+    current: Snapshot,
+    entries: Sequence[_Entry],
+    counterpart: Mapping[int, Cell],
+    conflicts: list[Json],
+) -> list[Replace]:
+    operations: list[Replace] = []
+    for entry in entries:
+        ours, was = entry.cell, entry.base
+        if was is None or (ours.type, ours.source) == (was.type, was.source):
+            continue
+        theirs = counterpart.get(was.index)
+        if theirs is None or _changed(was, theirs):
+            if theirs is None or (ours.type, ours.source) != (theirs.type, theirs.source):
+                conflicts.append(_conflict(current, was, theirs, ours.source))
+            continue
+        new_type = ours.type if ours.type != theirs.type else None
+        operations.append(
+            Replace(theirs.key, ours.source, new_type, keep_outputs=True, expect=theirs.hash)
+        )
+    return operations
+
+
+def _deletions(
+    current: Snapshot,
+    left_out: Sequence[Cell],
+    counterpart: Mapping[int, Cell],
+    conflicts: list[Json],
+) -> list[Delete]:
+    operations: list[Delete] = []
+    for was in left_out:
+        theirs = counterpart.get(was.index)
+        if theirs is None:
+            continue
+        if _changed(was, theirs):
+            conflicts.append(_conflict(current, was, theirs, None))
+        else:
+            operations.append(Delete(theirs.key, expect=theirs.hash))
+    return operations
+
+
+def _changed(was: Cell, now: Cell) -> bool:
+    return (was.type, was.source) != (now.type, now.source)
+
+
+def _conflict(current: Snapshot, was: Cell, theirs: Cell | None, ours: str | None) -> Json:
+    """One cell of a `Conflict`: as it is now and as the text has it (each None: not there)."""
+    return {
+        "cell": theirs.key if theirs else was.key,
+        "address": current.address(theirs) if theirs else None,
+        "source": theirs.source if theirs else None,
+        "yours": ours,
+    }
+
+
+# --- what the markers name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """A cell of the text and the cell of the base that it names, if it names one."""
+
+    cell: ParsedCell
+    base: Cell | None = None
+
+
+def _resolve(base: Snapshot, parsed: ParsedText) -> list[_Entry]:
+    used: set[int] = set()
+    entries: list[_Entry] = []
+    for cell in parsed.cells:
+        found = _named(base, cell.ref, cell.line) if cell.ref else None
+        if found is not None and found.index in used:
+            if cell.ref is not None and cell.ref.number is None:
+                raise InvalidText(
+                    f"Line {cell.line} names {cell.ref.text}, which the text names before.",
+                    hint="Leave `@id` out of the marker of a new cell.",
+                )
+            found = None  # A `cell:N` that is used already makes a new cell.
+        if found is not None:
+            used.add(found.index)
+        entries.append(_Entry(cell, found))
+    return entries
+
+
+def _named(base: Snapshot, ref: CellRef, line: int) -> Cell | None:
+    if ref.number is not None:
+        return base.cells[ref.number] if ref.number < len(base.cells) else None
+    assert ref.prefix is not None
+    prefix, _, version = ref.prefix.partition(".")
+    if (exact := base.by_key.get(prefix)) is not None:
+        found = [exact]
+    else:
+        found = [cell for cell in base.cells if cell.key == cell.id and cell.key.startswith(prefix)]
+    if len(found) != 1:
+        problem = "no cell has" if not found else f"{len(found)} cells have"
+        raise InvalidText(
+            f"Line {line}: {problem} an id that begins with {ref.text}.",
+            hint="Keep the markers as they were read; a new cell's marker has no `@id`.",
+        )
+    if version and not found[0].hash.startswith(version):
+        raise Conflict(
+            f"Line {line}: {ref.text} is another version of the cell than the text's revision has.",
+            cells=[_conflict(base, found[0], found[0], None)],
+        )
+    return found[0]
+
+
+def _viewed(base: Snapshot, parsed: ParsedText) -> Sequence[int]:
+    """The cells of the base that the view contained."""
+    if parsed.ranges is None:
+        return range(len(base.cells))
+    return parse_ranges(parsed.ranges, len(base.cells)) if parsed.ranges else ()
+
+
+# --- which cell is which
+
+
+def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[int, Cell]:
+    """For each cell of the base (by index) the same cell now; cells that are gone are left out.
+
+    Ids say which cell is which. Cells without one are aligned by what is in them; between two
+    matching runs of equal length they are taken in order.
+    """
+    if base.revision == current.revision:
+        return {cell.index: now for cell, now in zip(base.cells, current.cells, strict=True)}
+    found: dict[int, Cell] = {}
+    taken: set[int] = set()
+    for cell in base.cells:
+        now = current.by_key.get(cell.key) if cell.key == cell.id else None
+        if now is not None and now.key == now.id:
+            found[cell.index] = now
+            taken.add(now.index)
+    before = [cell for cell in base.cells if cell.key != cell.id]
+    after = [cell for cell in current.cells if cell.index not in taken and cell.key != cell.id]
+    matcher = SequenceMatcher(
+        None, [(c.type, c.hash) for c in before], [(c.type, c.hash) for c in after], autojunk=False
+    )
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal" or (tag == "replace" and i2 - i1 == j2 - j1):
+            for was, now in zip(before[i1:i2], after[j1:j2], strict=True):
+                found[was.index] = now
+    return found
+
+
+# --- order
+
+
+class _Order:
+    """The order of the cells while moves and inserts are worked out.
+
+    A new or moved cell goes after the cell before it in the text; the first one goes before the
+    next cell of the text that stays where it is, else to where the view began.
+    """
+
+    def __init__(
+        self,
+        base: Snapshot,
+        current: Snapshot,
+        deleted: set[str],
+        counterpart: Mapping[int, Cell],
+    ) -> None:
+        self._base = base
+        self._now = {
+            index: cell.key for index, cell in counterpart.items() if cell.key not in deleted
+        }
+        self._order: list[str | _Entry] = [
+            cell.key for cell in current.cells if cell.key not in deleted
+        ]
+        self._start: str | None = None
+        self._placed: str | _Entry | None = None
+        self._staying: set[int] = set()
+
+    def begin(self, viewed: Sequence[int]) -> None:
+        """Remembers where the view began: after the last cell before it that is still there."""
+        before = range((viewed[0] if viewed else len(self._base.cells)) - 1, -1, -1)
+        self._start = next((self._now[index] for index in before if index in self._now), None)
+
+    def arrange(self, entries: Sequence[_Entry]) -> list[Operation]:
+        """The operations, each at its index in the result of those before it."""
+        self._staying = set(
+            _longest_increasing([entry.base.index for entry in entries if entry.base is not None])
+        )
+        operations: list[Operation] = []
+        for number, entry in enumerate(entries):
+            following = entries[number + 1 :]
+            if entry.base is None:
+                content = CellContent(entry.cell.type, entry.cell.source)
+                operations.append(Insert(content, index=self._put(entry, following)))
+            elif (key := self._now.get(entry.base.index)) is None:
+                continue
+            elif entry.base.index in self._staying:
+                self._placed = key
+            else:
+                before = self._order.index(key)
+                del self._order[before]
+                after = self._put(key, following)
+                if after != before:
+                    operations.append(Move(key, after))
+        return operations
+
+    def _put(self, item: str | _Entry, following: Sequence[_Entry]) -> int:
+        if self._placed is not None:
+            at = self._order.index(self._placed) + 1
+        elif (anchor := self._first_staying(following)) is not None:
+            at = self._order.index(anchor)
+        else:
+            at = self._order.index(self._start) + 1 if self._start is not None else 0
+        self._order.insert(at, item)
+        self._placed = item
+        return at
+
+    def _first_staying(self, following: Sequence[_Entry]) -> str | None:
+        indices = (entry.base.index for entry in following if entry.base is not None)
+        return next((self._now[i] for i in indices if i in self._staying and i in self._now), None)
+
+
+def _longest_increasing(values: Sequence[int]) -> list[int]:
+    """A longest increasing subsequence of distinct numbers."""
+    if all(a < b for a, b in pairwise(values)):
+        return list(values)
+    tails: list[int] = []
+    tail_positions: list[int] = []
+    previous: list[int | None] = []
+    for position, value in enumerate(values):
+        length = bisect_left(tails, value)
+        previous.append(tail_positions[length - 1] if length else None)
+        tails[length : length + 1] = [value]
+        tail_positions[length : length + 1] = [position]
+    chosen: list[int] = []
+    at: int | None = tail_positions[-1] if tail_positions else None
+    while at is not None:
+        chosen.append(values[at])
+        at = previous[at]
+    return chosen[::-1]
