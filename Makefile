@@ -65,7 +65,7 @@ demo: $(VENV)/.lab ## an agent's work in a real notebook, in a terminal
 .PHONY: lint
 lint: $(VENV)/.all ## ruff, import-linter, pyright
 	$(call say,ruff check)
-	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff check --quiet --output-format concise
 	$(call say,ruff format --check)
 	@$(BIN)/ruff format --check --quiet
 	$(call say,lint-imports)
@@ -75,7 +75,7 @@ lint: $(VENV)/.all ## ruff, import-linter, pyright
 
 .PHONY: format
 format: $(VENV)/.all ## what ruff can mend by itself
-	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff check --fix --quiet --output-format concise
 	@$(BIN)/ruff format
 
 .PHONY: test
