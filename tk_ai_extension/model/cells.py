@@ -195,7 +195,11 @@ class Snapshot:
             return self.by_key[prefix]
         if len(prefix) < MIN_PREFIX:
             return None
-        found = [cell for cell in self.cells if cell.id and cell.key == cell.id and cell.id.startswith(prefix)]
+        found = [
+            cell
+            for cell in self.cells
+            if cell.id and cell.key == cell.id and cell.id.startswith(prefix)
+        ]
         if len(found) > 1:
             names = ", ".join(self.short_keys[cell.key] for cell in found[:10])
             raise AmbiguousCell(f"`{text}` is the beginning of {len(found)} cell ids: {names}.")
@@ -207,13 +211,21 @@ class Snapshot:
 
     def _missing(self, address: str | int) -> CellNotFound:
         known = [
-            {"cell": self.short_keys[cell.key], "index": cell.index, "first_line": cell.first_line[:60]}
+            {
+                "cell": self.short_keys[cell.key],
+                "index": cell.index,
+                "first_line": cell.first_line[:60],
+            }
             for cell in self.cells[:10]
         ]
-        lines = "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known) or "it has no cells"
+        lines = (
+            "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known)
+            or "it has no cells"
+        )
         more = f" (and {len(self.cells) - 10} more)" if len(self.cells) > 10 else ""
         return CellNotFound(
-            f"No cell `{address}` in {self.path}, which has {len(self.cells)}: {lines}{more}.", cells=known
+            f"No cell `{address}` in {self.path}, which has {len(self.cells)}: {lines}{more}.",
+            cells=known,
         )
 
 

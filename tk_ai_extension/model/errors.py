@@ -212,7 +212,9 @@ class Conflict(ToolError):
 
     def as_text(self) -> str:
         """The error with the present source of each cell concerned."""
-        cells = [f"# %% @{cell['address']}\n{cell['source']}" for cell in self.details.get("cells", ())]
+        cells = [
+            f"# %% @{cell['address']}\n{cell['source']}" for cell in self.details.get("cells", ())
+        ]
         return "\n".join([super().as_text(), *cells])
 
 
@@ -288,7 +290,9 @@ class LanguageUnsupported(ToolError):
     """The tool needs a kernel of another language."""
 
     code = "language_unsupported"
-    default_hint = "This works with Python kernels; use execute_ipython with the language's own means."
+    default_hint = (
+        "This works with Python kernels; use execute_ipython with the language's own means."
+    )
 
 
 class VariableNotFound(ToolError):
@@ -332,3 +336,11 @@ class PermissionRequired(ToolError):
     code = "permission_required"
     status = 403
     default_hint = "Ask the user to answer the request in the panel, then call again unchanged."
+
+
+class PermissionNotFound(ToolError):
+    """No permission request of that id waits for this user's answer."""
+
+    code = "permission_not_found"
+    status = 404
+    default_hint = "It was answered already, has expired, or was withdrawn with its call."

@@ -19,7 +19,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tk_ai_extension.model.errors import InternalError, InvalidArguments, PermissionDenied, PermissionRequired, ToolError, UnknownTool
+from tk_ai_extension.model.errors import (
+    InternalError,
+    InvalidArguments,
+    PermissionDenied,
+    PermissionRequired,
+    ToolError,
+    UnknownTool,
+)
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.results import Result
 
@@ -46,6 +53,7 @@ class Tool:
         effect: What it can do.
         destructive: Whether it can remove what it does not give back (MCP's ``destructiveHint``).
         idempotent: Whether calling it twice changes nothing more.
+        effect_of: What a call with these arguments can do, where that depends on them.
         arguments: The pydantic model of its arguments.
         result: The class of its answer.
     """
@@ -59,6 +67,7 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
     preview: Preview | None = None
+    effect_of: Callable[[BaseModel], Effect] | None = None
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -79,7 +88,12 @@ class Tool:
 
 
 def tool(
-    effect: Effect, *, destructive: bool = False, idempotent: bool = False, preview: Preview | None = None
+    effect: Effect,
+    *,
+    destructive: bool = False,
+    idempotent: bool = False,
+    preview: Preview | None = None,
+    effect_of: Callable[[BaseModel], Effect] | None = None,
 ) -> Callable[[ToolFunction], Tool]:
     """Makes a tool of an async function ``(context, *arguments) -> Result``.
 
@@ -107,6 +121,7 @@ def tool(
             destructive=destructive,
             idempotent=idempotent or effect == "READ",
             preview=preview,
+            effect_of=effect_of,
         )
 
     return define
@@ -129,7 +144,8 @@ class Registry:
         for name in toolsets:
             if name not in TOOLSETS:
                 raise InvalidArguments(
-                    f"There is no toolset `{name}`.", hint=f"Choose among: {', '.join(sorted(TOOLSETS))}."
+                    f"There is no toolset `{name}`.",
+                    hint=f"Choose among: {', '.join(sorted(TOOLSETS))}.",
                 )
             package = import_module(TOOLSETS[name])
             for info in pkgutil.iter_modules(package.__path__):
@@ -153,7 +169,9 @@ class Registry:
             return self._tools[name]
         except KeyError:
             names = ", ".join(sorted(self._tools))
-            raise UnknownTool(f"There is no tool `{name}`.", hint=f"The tools are: {names}.") from None
+            raise UnknownTool(
+                f"There is no tool `{name}`.", hint=f"The tools are: {names}."
+            ) from None
 
     def validate(self, tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
         """The arguments as the tool's model.
@@ -184,7 +202,9 @@ class Registry:
         parsed = self.validate(tool, arguments)
         try:
             await self._permit(tool, parsed, context)
-            result = await tool.function(context, **{key: getattr(parsed, key) for key in tool.parameters})
+            result = await tool.function(
+                context, **{key: getattr(parsed, key) for key in tool.parameters}
+            )
         except ToolError:
             raise
         except Exception as error:
@@ -195,17 +215,20 @@ class Registry:
 
     async def _permit(self, tool: Tool, parsed: BaseModel, context: ToolContext) -> None:
         policy, caller = context.workspace.policy, context.caller
-        if tool.effect == "READ" or not policy.concerns(caller, tool.effect):
+        effect = tool.effect_of(parsed) if tool.effect_of else tool.effect
+        if effect == "READ" or not policy.concerns(caller, effect):
             return
         arguments = parsed.model_dump(mode="json", exclude_defaults=True)
-        preview = await tool.preview(context, parsed) if tool.preview else _default_preview(arguments)
+        preview = (
+            await tool.preview(context, parsed) if tool.preview else _default_preview(arguments)
+        )
         notebook: Any = arguments.get("notebook")
         path = context.current_path(notebook if isinstance(notebook, str) else None)
         try:
             await policy.check(
                 caller,
                 tool.name,
-                tool.effect,
+                effect,
                 arguments=arguments,
                 notebook=path,
                 preview=preview,

@@ -114,7 +114,11 @@ class Workspace:
         return kernel_id if kernel_id in running else None
 
     async def kernel_for(
-        self, document: NotebookDocument, *, kernel_name: str | None = None, kernel_id: str | None = None
+        self,
+        document: NotebookDocument,
+        *,
+        kernel_name: str | None = None,
+        kernel_id: str | None = None,
     ) -> tuple[str, bool]:
         """The notebook's kernel, joined where it runs and else started; and whether it was started.
 
@@ -139,7 +143,10 @@ class Workspace:
             await self.sessions.bind(path, started)
             if gone is not None:
                 for caller in self.notebooks.replace_kernel(gone, started):
-                    self.notices.add(caller, f"The kernel of {path} had died and was replaced: its variables are gone.")
+                    self.notices.add(
+                        caller,
+                        f"The kernel of {path} had died and was replaced: its variables are gone.",
+                    )
             return started, True
 
     async def kernel_id(
@@ -168,10 +175,13 @@ class Workspace:
             task.add_done_callback(self._tasks.discard)
         elif event.kind in ("restarted", "died", "shutdown"):
             self.runs.forget_kernel(event.kernel_id)
-            happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[event.kind]
+            happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[
+                event.kind
+            ]
             for managed in self.notebooks.with_kernel(event.kernel_id):
                 self.notices.add(
-                    managed.caller, f"The kernel of {managed.path} {happened}: its variables are gone."
+                    managed.caller,
+                    f"The kernel of {managed.path} {happened}: its variables are gone.",
                 )
 
     async def _record_foreign_run(self, event: KernelEvent) -> None:

@@ -1,0 +1,268 @@
+"""Outputs as a model reads them: text without terminal codes, cut to a budget, nothing dropped silently."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.outputs import stream_text
+
+IMAGE_MIMES = ("image/png", "image/jpeg")
+STATUS_MIME = re.compile(r"application/x-[\w.+-]*status\Z")
+
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff]")
+
+
+def strip_ansi(text: str) -> str:
+    """The text without ANSI escape sequences."""
+    return _ANSI.sub("", text)
+
+
+def sanitise(text: str) -> str:
+    """The text without escape sequences, control characters and lone surrogates."""
+    return _CONTROL.sub("", strip_ansi(text).replace("\r\n", "\n"))
+
+
+@dataclass
+class Digest:
+    """Outputs for a model.
+
+    Attributes:
+        text: All texts in order, whole.
+        images: (MIME type, base64 data) of each picture.
+        data: Each ``application/json`` value.
+        events: (MIME type, value) of each status display.
+        hidden: The whole of what `text` has shortened (a traceback's frames), or None.
+    """
+
+    text: str = ""
+    images: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    data: list[Any] = field(default_factory=list[Any])
+    events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    hidden: str | None = None
+
+
+def digest(outputs: Iterable[Json]) -> Digest:
+    """The texts, pictures and data of outputs, in order.
+
+    Text is text/markdown, else text/plain, else text/html converted; a picture's text/plain (such
+    as ``<Figure size 640x480>``) becomes ``[image/png]``.
+    """
+    result = Digest()
+    parts: list[str] = []
+    whole: list[str] = []
+    shortened = False
+    for output in outputs:
+        kind = output.get("output_type")
+        if kind == "stream":
+            text = sanitise(stream_text(output))
+            full = text
+        elif kind == "error":
+            full = error_text(output)
+            text = short_traceback(output)
+            shortened = shortened or text != full
+        else:
+            text = full = _display(output, result)
+        if text:
+            parts.append(text.rstrip("\n"))
+            whole.append(full.rstrip("\n"))
+    result.text = "\n".join(parts)
+    result.hidden = "\n".join(whole) if shortened else None
+    return result
+
+
+def _display(output: Json, result: Digest) -> str:
+    data: dict[str, Any] = output.get("data") or {}
+    image = next((mime for mime in IMAGE_MIMES if mime in data), None)
+    if image is not None:
+        result.images.append((image, "".join(_joined(data[image]).split())))
+    text: str | None = None
+    for mime, value in data.items():
+        if STATUS_MIME.match(mime):
+            result.events.append((mime, value))
+            return ""
+        if mime == "application/json":
+            result.data.append(value)
+            text = json.dumps(value, ensure_ascii=False)
+    if "text/markdown" in data:
+        return sanitise(_joined(data["text/markdown"]))
+    if image is not None:
+        return f"[{image}]"
+    if text is not None:
+        return text
+    if "text/plain" in data:
+        return sanitise(_joined(data["text/plain"]))
+    if "text/html" in data:
+        return html_text(_joined(data["text/html"]))
+    return f"[{', '.join(data)}]" if data else ""
+
+
+def _joined(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(str(part) for part in cast("list[Any]", value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def error_text(output: Json) -> str:
+    """An error output's whole traceback, else its name and value."""
+    lines = [sanitise(str(line)) for line in output.get("traceback") or ()]
+    return "\n".join(lines) if lines else _error_line(output)
+
+
+def _error_line(output: Json) -> str:
+    name, value = str(output.get("ename", "Error")), sanitise(str(output.get("evalue", "")))
+    return f"{name}: {value}" if value else name
+
+
+_CELL_FRAME = re.compile(r"(?:Cell In|Input In|In )\s?\[|<ipython-input|Cell \[")
+_FRAME = re.compile(r"(?:File |Cell In|Input In|<ipython-input|~|/)")
+CONTEXT = 2
+"""Lines shown on either side of the line that raised."""
+
+
+def short_traceback(output: Json) -> str:
+    """A traceback shortened to the frames of cells plus the last one, with the error at the end."""
+    entries = [sanitise(str(line)) for line in output.get("traceback") or ()]
+    if len(entries) < 3:
+        return error_text(output)
+    frames = [
+        entry
+        for entry in entries
+        if "---->" in entry or "--> " in entry or _FRAME.match(entry.strip())
+    ]
+    if not frames:
+        return error_text(output)
+    kept = [frame for frame in frames if _CELL_FRAME.match(frame.strip()) or frame is frames[-1]]
+    left_out = len(frames) - len(kept)
+    lines = [_short_frame(frame) for frame in kept]
+    if left_out:
+        lines.insert(-1 if len(lines) > 1 else 0, f"[{left_out} more frames]")
+    ending = entries[-1] if entries[-1] not in frames else _error_line(output)
+    return "\n".join([*lines, ending.strip("\n")])
+
+
+def _short_frame(frame: str) -> str:
+    lines = frame.strip("\n").split("\n")
+    raised = next((i for i, line in enumerate(lines) if re.match(r"\s*-+>\s", line)), None)
+    if raised is None:
+        return lines[0]
+    body = [line for line in lines[max(raised - CONTEXT, 1) : raised + CONTEXT + 1] if line.strip()]
+    return "\n".join([lines[0], *body]) if raised > 0 else "\n".join(body)
+
+
+class _Text(html.parser.HTMLParser):
+    """Text of HTML: table rows as lines with `|`, blocks as lines, scripts and styles left out."""
+
+    BLOCKS = frozenset(
+        "p div br tr li ul ol table h1 h2 h3 h4 h5 h6 pre hr section thead tbody".split()
+    )
+    SILENT = frozenset(("script", "style", "head", "template"))
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in self.SILENT:
+            self._silent += 1
+        elif tag in self.BLOCKS:
+            self.parts.append("\n")
+        elif tag in ("td", "th"):
+            self.parts.append(" | " if self.parts and not self.parts[-1].endswith("\n") else "")
+        elif tag == "img":
+            alt = dict(attrs).get("alt")
+            self.parts.append(f"[image{': ' + alt if alt else ''}]")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.SILENT:
+            self._silent = max(self._silent - 1, 0)
+        elif tag in self.BLOCKS:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.parts.append(re.sub(r"\s+", " ", data))
+
+
+def html_text(markup: str) -> str:
+    """HTML as plain text; rows of tables stay lines."""
+    parser = _Text()
+    parser.feed(markup)
+    parser.close()
+    lines = (re.sub(r" +", " ", line).strip() for line in "".join(parser.parts).split("\n"))
+    return sanitise("\n".join(line for line in lines if line))
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A text within a budget.
+
+    Attributes:
+        text: Head, a line that says how much is left out, tail; or the whole.
+        truncated: Whether anything is left out.
+        total_lines: Lines of the whole.
+        total_bytes: UTF-8 bytes of the whole.
+    """
+
+    text: str
+    truncated: bool
+    total_lines: int
+    total_bytes: int
+
+
+def shorten(text: str, budget: int, *, pointer: str = "") -> Shortened:
+    """Head and tail of a text within about ``budget`` characters, cut at line ends where possible.
+
+    ``pointer`` is added to the line in the middle: where the whole can be read.
+    """
+    total_lines = text.count("\n") + (1 if text and not text.endswith("\n") else 0)
+    total_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if len(text) <= budget:
+        return Shortened(text, False, total_lines, total_bytes)
+    head = _head(text, budget * 3 // 5)
+    tail = _tail(text, budget - len(head))
+    left_out = len(text) - len(head) - len(tail)
+    lines = total_lines - _lines(head) - _lines(tail)
+    notice = (
+        f"[… {left_out:,} characters, {max(lines, 0):,} lines left out of {total_lines:,}{pointer}]"
+    )
+    return Shortened(
+        f"{head.rstrip()}\n{notice}\n{tail.lstrip(chr(10))}", True, total_lines, total_bytes
+    )
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
+
+
+def _head(text: str, size: int) -> str:
+    cut = text[:size]
+    end = cut.rfind("\n")
+    return cut[: end + 1] if end > size // 2 else cut
+
+
+def _tail(text: str, size: int) -> str:
+    cut = text[-size:] if size > 0 else ""
+    start = cut.find("\n")
+    return cut[start + 1 :] if 0 <= start < size // 2 else cut
+
+
+def few_lines(text: str, head: int = 6, tail: int = 4, width: int = 200) -> str:
+    """The first and last lines of a text, each cut to a width: what a reading view shows."""
+    lines: Sequence[str] = text.split("\n")
+    if len(lines) > head + tail + 1:
+        omitted = len(lines) - head - tail
+        lines = [*lines[:head], f"[… {omitted:,} more lines]", *lines[-tail:]]
+    return "\n".join(
+        line if len(line) <= width else f"{line[:width]}[… {len(line) - width:,} more]"
+        for line in lines
+    )

@@ -1,0 +1,43 @@
+"""Several cells in one argument."""
+
+from __future__ import annotations
+
+import re
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
+
+_SPAN = re.compile(r"(\d+)?\s*(?:-|\.\.)\s*(\d+)?\Z")
+
+
+def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
+    """The cells that ``0-3,7,@318a,12-`` names, in the notebook's order, each once.
+
+    A part is a cell's address, or two indices with ``-`` or ``..`` between; either may be left out.
+
+    Raises:
+        InvalidArguments: an empty part.
+        CellNotFound: a part that names nothing.
+    """
+    chosen: dict[int, Cell] = {}
+    for part in ranges.split(","):
+        for cell in _part(snapshot, part.strip()):
+            chosen[cell.index] = cell
+    return [chosen[index] for index in sorted(chosen)]
+
+
+def _part(snapshot: Snapshot, part: str) -> list[Cell]:
+    if not part:
+        raise InvalidArguments(
+            "A range of cells is empty.", hint="Write ranges such as `0-3,7,@318a,12-`."
+        )
+    span = _SPAN.match(part)
+    if span is None or part in snapshot.by_key or not (span[1] or span[2]):
+        return [snapshot.find(part)[0]]
+    first = int(span[1] or 0)
+    last = int(span[2]) if span[2] else len(snapshot.cells) - 1
+    if first > last or last >= len(snapshot.cells):
+        raise CellNotFound(
+            f"No cells `{part}` in {snapshot.path}, which has {len(snapshot.cells)}."
+        )
+    return list(snapshot.cells[first : last + 1])

@@ -1,0 +1,1 @@
+"""The default toolset, a module for each family of tools."""

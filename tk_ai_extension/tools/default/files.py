@@ -1,0 +1,169 @@
+"""Files beside the notebooks, and outputs that were too long to show."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.errors import InvalidArguments, NotReadable
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.files import FileEntry, Files
+
+MAX_DEPTH = 12
+MAX_ENTRIES = 20_000
+PAGE_LINES = 200
+MAX_LINE = 2_000
+
+
+async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[FileEntry]:
+    """The entries below a folder, folders before what is in them, bounded in depth and number."""
+    waiting = [(path.strip("/"), 0)]
+    count = 0
+    while waiting:
+        folder, depth = waiting.pop()
+        entries = await files.list(folder)
+        for entry in entries:
+            count += 1
+            if count > MAX_ENTRIES:
+                return
+            yield entry
+        if recursive and depth < MAX_DEPTH:
+            waiting += [(e.path, depth + 1) for e in reversed(entries) if e.kind == "directory"]
+
+
+class FileItem(BaseModel):
+    """A file, notebook or folder."""
+
+    path: str
+    kind: str
+    size: int | None = None
+
+
+class FileList(Result):
+    """Files below a folder."""
+
+    files: list[FileItem]
+    more: int = 0
+
+    def text(self) -> str:
+        lines = [
+            f"{item.path}/" if item.kind == "directory" else f"{item.path}  {item.size or 0:,} B"
+            for item in self.files
+        ]
+        if self.more:
+            lines.append(f"[{self.more} more: give a larger limit, a pattern or a narrower path]")
+        return "\n".join(lines) or "Nothing here."
+
+
+@tool("READ")
+async def list_files(
+    context: ToolContext,
+    path: str = "",
+    pattern: Annotated[
+        str | None, Field(description="such as `*.csv`; looks below all folders")
+    ] = None,
+    limit: Annotated[int, Field(ge=1, le=5000)] = 200,
+) -> FileList:
+    """Lists files and folders."""
+    found = [
+        entry
+        async for entry in walk(context.workspace.files, path, recursive=pattern is not None)
+        if pattern is None
+        or fnmatch.fnmatch(entry.path, pattern)
+        or fnmatch.fnmatch(entry.path.rsplit("/", 1)[-1], pattern)
+    ]
+    items = [FileItem(path=e.path, kind=e.kind, size=e.size) for e in found[:limit]]
+    return FileList(files=items, more=max(len(found) - limit, 0))
+
+
+class TextPage(Result):
+    """Some lines of a text."""
+
+    source: str
+    """The path, or the artifact's id."""
+    content: str
+    offset: int
+    """The first line's number, from 0."""
+    next_offset: int | None = None
+    total_lines: int
+
+    def text(self) -> str:
+        if self.next_offset is None:
+            return self.content
+        return f"{self.content}\n[line {self.next_offset:,} of {self.total_lines:,} comes next: offset={self.next_offset}]"
+
+
+Offset = Annotated[int, Field(ge=0, description="first line, from 0")]
+Limit = Annotated[int, Field(ge=1, le=5000)]
+Grep = Annotated[str | None, Field(description="only lines that match this regex, with numbers")]
+
+
+@tool("READ")
+async def read_file(
+    context: ToolContext,
+    path: str,
+    offset: Offset = 0,
+    limit: Limit = PAGE_LINES,
+    grep: Grep = None,
+) -> TextPage:
+    """Reads a text file, page by page."""
+    if path.lower().endswith(".ipynb"):
+        raise NotReadable(f"{path} is a notebook.", hint="read_notebook reads it, cell by cell.")
+    text = await context.workspace.files.read_text(path)
+    lines = list(enumerate(text.splitlines()))
+    total = len(lines)
+    if grep is not None:
+        wanted = _regex(grep)
+        lines = [(number, line) for number, line in lines if wanted.search(line)]
+    page = lines[offset : offset + limit]
+    shown = [_cut(line) if grep is None else f"{number}: {_cut(line)}" for number, line in page]
+    following = offset + limit
+    return TextPage(
+        source=path,
+        content="\n".join(shown),
+        offset=offset,
+        next_offset=following if following < len(lines) else None,
+        total_lines=total if grep is None else len(lines),
+    )
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidArguments(f"`{pattern}` is not a regular expression: {error}.") from None
+
+
+def _cut(line: str) -> str:
+    return (
+        line
+        if len(line) <= MAX_LINE
+        else f"{line[:MAX_LINE]}[… {len(line) - MAX_LINE:,} more characters]"
+    )
+
+
+@tool("READ")
+async def read_output(
+    context: ToolContext,
+    artifact: str,
+    offset: Offset = 0,
+    limit: Limit = PAGE_LINES,
+    grep: Grep = None,
+) -> TextPage:
+    """Reads an output that was too long to show, page by page."""
+    page = await context.workspace.artifacts.read(
+        context.caller.user, artifact, offset=offset, limit=limit, grep=grep
+    )
+    return TextPage(
+        source=artifact,
+        content=page.text,
+        offset=offset,
+        next_offset=page.next_offset,
+        total_lines=page.total_lines,
+    )

@@ -1,0 +1,142 @@
+"""Who changed what, and taking back one's own changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.errors import Conflict, NothingToUndo
+from tk_ai_extension.model.operations import Change
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.default.cells import ChangedCell, changed_cell
+from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.undo import inverse
+
+
+class Undone(Result):
+    """Changes that were taken back."""
+
+    notebook: str
+    undone: list[str]
+    """What each was, newest first."""
+    refused: list[str] = Field(default_factory=list)
+    """What could not be taken back, and why."""
+    changes: list[ChangedCell]
+    total_cells: int
+
+    def text(self) -> str:
+        lines = [f"Took back: {summary}." for summary in self.undone]
+        lines += [f"Left as it is: {reason}" for reason in self.refused]
+        lines.append(f"{self.notebook}: {self.total_cells} cells.")
+        return "\n".join(lines)
+
+
+@tool("WRITE")
+async def undo(
+    context: ToolContext,
+    steps: Annotated[int, Field(ge=1, le=1000)] = 1,
+    checkpoint: Annotated[
+        int | None, Field(description="instead of steps: all after this history number")
+    ] = None,
+    notebook: Notebook = None,
+) -> Undone:
+    """Takes back your own changes, newest first; cells that somebody worked on since stay."""
+    workspace, caller = context.workspace, context.caller
+    document = await workspace.open(caller, notebook, tool="undo")
+    entries = await workspace.journal.undoable(
+        caller, document.path, steps=None if checkpoint is not None else steps, since=checkpoint
+    )
+    if not entries:
+        raise NothingToUndo(
+            f"You have changed nothing in {document.path} that can be taken back."
+            if caller.key
+            else "Your connection has no session, so none of the changes are known to be yours."
+        )
+    changes: list[Change] = [change for entry in reversed(entries) for change in entry.changes]
+    snapshot = await document.read()
+    operations, refused = inverse(changes, snapshot)
+    if not operations and refused:
+        raise Conflict(
+            f"Nothing was taken back: {'; '.join(refused)}",
+            hint="Change the cells themselves instead.",
+        )
+    applied = await editing.apply(
+        workspace,
+        caller,
+        document,
+        operations,
+        tool="undo",
+        summary=f"took back {len(entries)} changes",
+        kind="undo",
+    )
+    await workspace.journal.undone([entry.id for entry in entries], by=applied.entry)
+    return Undone(
+        notebook=document.path,
+        undone=[entry.summary for entry in entries],
+        refused=refused,
+        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
+        total_cells=len(applied.snapshot.cells),
+    )
+
+
+class HistoryEntry(BaseModel):
+    """Something that was done to a notebook."""
+
+    id: int
+    """The history number, for `undo` with `checkpoint`."""
+    time: str
+    author: str
+    tool: str
+    kind: str
+    state: str
+    summary: str
+    yours: bool
+
+
+class History(Result):
+    """What was done to a notebook, newest first."""
+
+    notebook: str
+    entries: list[HistoryEntry]
+
+    def text(self) -> str:
+        return (
+            "\n".join(
+                f"{e.id} {e.time} {e.author}{' (you)' if e.yours else ''}: {e.summary}"
+                + ("" if e.state == "done" else f" [{e.state}]")
+                for e in self.entries
+            )
+            or f"Nothing is recorded for {self.notebook}."
+        )
+
+
+@tool("READ")
+async def notebook_history(
+    context: ToolContext, notebook: Notebook = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
+) -> History:
+    """Lists who changed and ran what, newest first (changes by the tools; not a person's typing)."""
+    workspace, caller = context.workspace, context.caller
+    path = workspace.path(caller, notebook, tool="notebook_history")
+    entries = await workspace.journal.history(path, limit, caller.user)
+    return History(
+        notebook=path,
+        entries=[
+            HistoryEntry(
+                id=entry.id,
+                time=datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+                author=entry.author,
+                tool=entry.tool,
+                kind=entry.kind,
+                state=entry.state,
+                summary=entry.summary,
+                yours=caller.key is not None
+                and (entry.user, entry.caller_key) == (caller.user, caller.key),
+            )
+            for entry in entries
+        ],
+    )

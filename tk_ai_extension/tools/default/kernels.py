@@ -1,0 +1,226 @@
+"""Kernels: which there are, how they are, and their life cycle."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.kernels.base import KernelInfo
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+
+KernelId = str | None
+
+
+class KernelspecEntry(BaseModel):
+    """An installed kernelspec."""
+
+    name: str
+    display_name: str
+    language: str
+    default: bool
+
+
+class KernelspecList(Result):
+    """The installed kernelspecs."""
+
+    kernels: list[KernelspecEntry]
+
+    def text(self) -> str:
+        return "\n".join(
+            f"{k.name}: {k.display_name} ({k.language}){', default' if k.default else ''}"
+            for k in self.kernels
+        )
+
+
+@tool("READ")
+async def list_kernels(context: ToolContext) -> KernelspecList:
+    """Lists the installed kernelspecs."""
+    specs = context.workspace.kernels.kernelspecs()
+    return KernelspecList(
+        kernels=[
+            KernelspecEntry(
+                name=s.name, display_name=s.display_name, language=s.language, default=s.default
+            )
+            for s in specs
+        ]
+    )
+
+
+class KernelEntry(BaseModel):
+    """A running kernel."""
+
+    kernel_id: str
+    name: str
+    language: str
+    state: str
+    notebooks: list[str]
+    backend: str
+    """Which executor runs code in it: ``stack`` or ``direct``."""
+    memory_mb: float | None = None
+    cpu_percent: float | None = None
+    uptime: float | None = None
+    restarts: int = 0
+    running: str | None = None
+    """The execution that runs now, if it is one of these tools'."""
+    queued: int = 0
+    waiting: list[str] = Field(default_factory=list)
+    """Who waits: the authors of queued executions, in order."""
+
+
+def _kernel_text(kernel: KernelEntry) -> str:
+    parts = [f"{kernel.kernel_id} {kernel.name} {kernel.state}, {kernel.backend} executor"]
+    if kernel.notebooks:
+        parts.append(f"for {', '.join(kernel.notebooks)}")
+    if kernel.memory_mb is not None:
+        parts.append(f"{kernel.memory_mb:,.0f} MB")
+    if kernel.cpu_percent is not None:
+        parts.append(f"{kernel.cpu_percent:.0f} % CPU")
+    if kernel.uptime is not None:
+        parts.append(f"up {kernel.uptime:,.0f} s")
+    if kernel.restarts:
+        parts.append(f"{kernel.restarts} restarts")
+    if kernel.running:
+        parts.append(f"running {kernel.running}")
+    if kernel.queued:
+        parts.append(f"{kernel.queued} queued ({', '.join(kernel.waiting)})")
+    return ", ".join(parts)
+
+
+class RunningKernels(Result):
+    """The running kernels."""
+
+    kernels: list[KernelEntry]
+
+    def text(self) -> str:
+        return "\n".join(_kernel_text(kernel) for kernel in self.kernels) or "No kernel is running."
+
+
+async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
+    workspace = context.workspace
+    runs = workspace.executions.active(kernel_id=info.id)
+    running = [run for run in runs if run.status == "running"]
+    queued = [run for run in runs if run.status == "queued"]
+    return KernelEntry(
+        kernel_id=info.id,
+        name=info.name,
+        language=info.language,
+        state=info.state,
+        notebooks=await workspace.sessions.paths_of(info.id),
+        backend=workspace.kernels.executor(info.id).name,
+        memory_mb=round(info.memory / 1e6, 1) if info.memory is not None else None,
+        cpu_percent=info.cpu,
+        uptime=round(info.uptime, 1) if info.uptime is not None else None,
+        restarts=info.restarts,
+        running=running[0].id if running else None,
+        queued=len(queued),
+        waiting=[run.caller.author for run in queued],
+    )
+
+
+@tool("READ")
+async def list_running_kernels(context: ToolContext) -> RunningKernels:
+    """Lists running kernels, their notebooks, states, memory and CPU."""
+    kernels = context.workspace.kernels
+    return RunningKernels(
+        kernels=[await _entry(context, await kernels.info(k)) for k in kernels.ids()]
+    )
+
+
+class KernelStatus(Result):
+    """How a kernel is."""
+
+    kernel: KernelEntry
+
+    def text(self) -> str:
+        return _kernel_text(self.kernel)
+
+
+@tool("READ")
+async def get_kernel_status(
+    context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
+) -> KernelStatus:
+    """Tells a kernel's state, queue and who waits, memory, CPU, uptime."""
+    found = await context.workspace.kernel_id(
+        context.caller, notebook, kernel_id, tool="get_kernel_status"
+    )
+    return KernelStatus(kernel=await _entry(context, await context.workspace.kernels.info(found)))
+
+
+class KernelChanged(Result):
+    """What was done to a kernel."""
+
+    kernel_id: str
+    action: Literal["interrupted", "restarted", "shut down"]
+    outcome: str = "ok"
+    """``ok``, or ``interrupt_ignored`` where the code runs on."""
+
+    @property
+    def is_error(self) -> bool:
+        return self.outcome != "ok"
+
+    def text(self) -> str:
+        if self.outcome != "ok":
+            return (
+                f"{self.outcome}: kernel {self.kernel_id[:8]} was interrupted, but the code runs on. "
+                "restart_kernel would end it, and with it all variables."
+            )
+        gone = " Its variables are gone." if self.action != "interrupted" else ""
+        return f"Kernel {self.kernel_id[:8]} {self.action}.{gone}"
+
+
+@tool("EXECUTE")
+async def interrupt_kernel(
+    context: ToolContext,
+    notebook: Notebook = None,
+    kernel_id: KernelId = None,
+    execution_id: str | None = None,
+) -> KernelChanged:
+    """Interrupts what a kernel runs; with `execution_id` only that one, also while it is queued."""
+    workspace = context.workspace
+    if execution_id is not None:
+        run = workspace.executions.get(context.caller, execution_id)
+        ended = await workspace.executions.cancel(run)
+        return KernelChanged(
+            kernel_id=run.kernel_id,
+            action="interrupted",
+            outcome="ok" if ended else "interrupt_ignored",
+        )
+    found = await workspace.kernel_id(context.caller, notebook, kernel_id, tool="interrupt_kernel")
+    running = next(
+        (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
+    )
+    if running is None:
+        await workspace.kernels.interrupt(found)
+        return KernelChanged(kernel_id=found, action="interrupted")
+    ended = await workspace.executions.cancel(running)
+    return KernelChanged(
+        kernel_id=found, action="interrupted", outcome="ok" if ended else "interrupt_ignored"
+    )
+
+
+@tool("EXECUTE", destructive=True)
+async def restart_kernel(
+    context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
+) -> KernelChanged:
+    """Restarts a kernel; its variables are gone."""
+    found = await context.workspace.kernel_id(
+        context.caller, notebook, kernel_id, tool="restart_kernel"
+    )
+    await context.workspace.kernels.restart(found)
+    return KernelChanged(kernel_id=found, action="restarted")
+
+
+@tool("EXECUTE", destructive=True)
+async def shutdown_kernel(
+    context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
+) -> KernelChanged:
+    """Shuts a kernel down; its variables are gone."""
+    found = await context.workspace.kernel_id(
+        context.caller, notebook, kernel_id, tool="shutdown_kernel"
+    )
+    await context.workspace.kernels.shutdown(found)
+    return KernelChanged(kernel_id=found, action="shut down")

@@ -1,0 +1,319 @@
+"""Which notebooks there are, and which one the caller works in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.errors import KernelspecNotFound, NotebookNotFound, ToolError
+from tk_ai_extension.notebooks.new import empty_notebook
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.default.files import walk
+from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+
+logger = logging.getLogger(__name__)
+
+
+class NotebookEntry(BaseModel):
+    """A notebook in a list."""
+
+    notebook: str
+    size: int | None = None
+    cells: int | None = None
+    kernel: str | None = None
+    open_by: list[str] = Field(default_factory=list)
+
+
+class NotebookList(Result):
+    """Notebooks below a folder."""
+
+    notebooks: list[NotebookEntry]
+    more: int = 0
+
+    def text(self) -> str:
+        lines = [
+            f"{n.notebook}  {_size(n.size)}"
+            + (f", {n.cells} cells" if n.cells is not None else ", unreadable")
+            + (f", kernel {n.kernel}" if n.kernel else "")
+            + (f", used by {', '.join(n.open_by)}" if n.open_by else "")
+            for n in self.notebooks
+        ]
+        if self.more:
+            lines.append(f"[{self.more} more: give a larger limit or a narrower path]")
+        return "\n".join(lines) or "No notebooks here."
+
+
+def _size(size: int | None) -> str:
+    if size is None:
+        return "?"
+    return f"{size:,} B" if size < 10_000 else f"{size / 1000:,.0f} kB"
+
+
+@tool("READ")
+async def list_notebooks(
+    context: ToolContext,
+    path: str = "",
+    recursive: bool = True,
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100,
+) -> NotebookList:
+    """Lists notebooks below a folder: size, cells, kernel, who uses them."""
+    workspace = context.workspace
+    found = [
+        entry
+        async for entry in walk(workspace.files, path, recursive=recursive)
+        if entry.kind == "notebook"
+    ]
+    entries: list[NotebookEntry] = []
+    for entry in found[:limit]:
+        try:
+            cells = len((await (await workspace.store.open(entry.path)).read()).cells)
+        except ToolError:
+            cells = None
+        entries.append(
+            NotebookEntry(
+                notebook=entry.path,
+                size=entry.size,
+                cells=cells,
+                kernel=await workspace.kernel_of(entry.path),
+                open_by=workspace.notebooks.users_of(entry.path),
+            )
+        )
+    return NotebookList(notebooks=entries, more=max(len(found) - limit, 0))
+
+
+class NewCell(BaseModel):
+    """A cell to be made."""
+
+    source: str
+    cell_type: CellKind = "code"
+
+
+class NotebookCreated(Result):
+    """A notebook that was made."""
+
+    notebook: str
+    total_cells: int
+
+    def text(self) -> str:
+        return f"Created {self.notebook} with {self.total_cells} cells."
+
+
+@tool("WRITE")
+async def create_notebook(
+    context: ToolContext,
+    notebook: str,
+    kernel_name: str | None = None,
+    cells: list[NewCell] | None = None,
+) -> NotebookCreated:
+    """Creates a notebook; refuses to overwrite one."""
+    path = await _create(context, notebook, kernel_name, cells or [])
+    snapshot = await (await context.workspace.store.open(path)).read()
+    return NotebookCreated(notebook=path, total_cells=len(snapshot.cells))
+
+
+async def _create(
+    context: ToolContext, notebook: str, kernel_name: str | None, cells: list[NewCell]
+) -> str:
+    workspace = context.workspace
+    path = workspace.contain(notebook)
+    specs = {spec.name: spec for spec in workspace.kernels.kernelspecs()}
+    if kernel_name is not None and kernel_name not in specs:
+        raise _no_kernelspec(kernel_name, list(specs))
+    spec = (
+        specs.get(kernel_name)
+        if kernel_name
+        else next((s for s in specs.values() if s.default), None)
+    )
+    new = empty_notebook(
+        [(cell.cell_type, cell.source) for cell in cells],
+        kernelspec=spec
+        and {"name": spec.name, "display_name": spec.display_name, "language": spec.language},
+    )
+    entry = await workspace.journal.intend(
+        context.caller, path, "create_notebook", f"created {path}"
+    )
+    try:
+        await workspace.store.create(path, new)
+    except ToolError as error:
+        await workspace.journal.failed(entry, error.message)
+        raise
+    await workspace.journal.done(entry, ())
+    return path
+
+
+def _no_kernelspec(name: str, known: list[str]) -> KernelspecNotFound:
+    return KernelspecNotFound(
+        f"No kernelspec `{name}`.", hint=f"Installed are: {', '.join(known) or 'none'}."
+    )
+
+
+class NotebookUsed(Result):
+    """The notebook that is the caller's current one now."""
+
+    notebook: str
+    name: str
+    kernel_id: str
+    kernel_name: str
+    language: str = ""
+    kernel: Literal["joined", "started", "kept"]
+    total_cells: int
+    ready_after: float
+    """Seconds until the kernel answered."""
+    has_session: bool = True
+
+    def text(self) -> str:
+        text = (
+            f"Using {self.notebook} ({self.total_cells} cells); kernel {self.kernel_name} "
+            f"{self.kernel_id[:8]} {self.kernel}, ready after {self.ready_after:.1f} s."
+        )
+        if not self.has_session:
+            text += " Your connection has no session: give `notebook` in each call."
+        return text
+
+
+@tool("EXECUTE", idempotent=True)
+async def use_notebook(
+    context: ToolContext,
+    notebook: str,
+    mode: Literal["connect", "create"] = "connect",
+    name: str | None = None,
+    kernel_id: str | None = None,
+    kernel_name: str | None = None,
+) -> NotebookUsed:
+    """Makes a notebook the current one and connects its kernel: the one a person already runs it
+    in, else a new one. Mode `create` makes the notebook if it is missing."""
+    workspace, caller = context.workspace, context.caller
+    managed = workspace.notebooks.resolve(caller, notebook)
+    path = managed.path if managed else workspace.contain(notebook)
+    specs = [spec.name for spec in workspace.kernels.kernelspecs()]
+    if kernel_name is not None and kernel_name not in specs:
+        raise _no_kernelspec(kernel_name, specs)
+    if not await workspace.store.exists(path):
+        if mode != "create":
+            raise NotebookNotFound(
+                f"There is no notebook {path}.",
+                hint="mode `create` makes it; list_notebooks shows those that exist.",
+            )
+        await _create(context, path, kernel_name, [])
+    document = await workspace.store.open(path)
+    snapshot = await workspace.read(document)
+    began = time.monotonic()
+    kept = (
+        managed is not None and managed.kernel_id in workspace.kernels.ids() and kernel_id is None
+    )
+    found, started = await workspace.kernel_for(
+        document, kernel_name=kernel_name, kernel_id=kernel_id
+    )
+    if not started:
+        await workspace.kernels.wait_ready(found)
+        await workspace.sessions.bind(path, found)
+    ready_after = time.monotonic() - began
+    logger.info("Kernel '%s' is ready (took %.1fs)", found, ready_after)
+    info = await workspace.kernels.info(found)
+    chosen = name or (managed.name if managed else path)
+    workspace.notebooks.add(caller, chosen, path, found)
+    return NotebookUsed(
+        notebook=path,
+        name=chosen,
+        kernel_id=found,
+        kernel_name=info.name,
+        language=info.language,
+        kernel="started" if started else "kept" if kept else "joined",
+        total_cells=len(snapshot.cells),
+        ready_after=round(ready_after, 3),
+        has_session=caller.key is not None,
+    )
+
+
+class NotebookLeft(Result):
+    """A notebook that was let go."""
+
+    notebook: str
+    kernel: Literal["left running", "shut down", "none"]
+    current: str | None = None
+
+    def text(self) -> str:
+        now = f" The current notebook is {self.current}." if self.current else ""
+        return f"Let go of {self.notebook}; kernel {self.kernel}.{now}"
+
+
+@tool("WRITE", idempotent=True)
+async def unuse_notebook(
+    context: ToolContext, notebook: str | None = None, shutdown_kernel: bool = False
+) -> NotebookLeft:
+    """Lets go of a notebook; its kernel stays unless told."""
+    workspace, caller = context.workspace, context.caller
+    path = workspace.path(caller, notebook, tool="unuse_notebook")
+    managed = workspace.notebooks.resolve(caller, notebook)
+    kernel: Literal["left running", "shut down", "none"] = "none"
+    kernel_id = await workspace.kernel_of(path)
+    if kernel_id is not None:
+        kernel = "left running"
+        if shutdown_kernel:
+            await workspace.kernels.shutdown(kernel_id)
+            kernel = "shut down"
+    if managed is not None:
+        workspace.notebooks.remove(caller, managed.name)
+    current = workspace.notebooks.current(caller)
+    return NotebookLeft(notebook=path, kernel=kernel, current=current.path if current else None)
+
+
+class ManagedEntry(BaseModel):
+    """A connected notebook."""
+
+    name: str
+    notebook: str
+    kernel_id: str
+    kernel_state: str
+    current: bool
+
+
+class ManagedNotebooks(Result):
+    """The caller's connected notebooks."""
+
+    notebooks: list[ManagedEntry]
+
+    def text(self) -> str:
+        return (
+            "\n".join(
+                f"{'*' if n.current else ' '} {n.notebook}"
+                + (f" as {n.name}" if n.name != n.notebook else "")
+                + f", kernel {n.kernel_id[:8]} {n.kernel_state}"
+                for n in self.notebooks
+            )
+            or "No notebook connected. Use use_notebook first."
+        )
+
+
+@tool("READ")
+async def list_managed_notebooks(context: ToolContext) -> ManagedNotebooks:
+    """Lists the notebooks you connected, their kernels and states; `*` marks the current one."""
+    workspace, caller = context.workspace, context.caller
+    current = workspace.notebooks.current(caller)
+    managed = workspace.notebooks.list(caller)
+    states = await asyncio.gather(*(kernel_state(context, entry.kernel_id) for entry in managed))
+    return ManagedNotebooks(
+        notebooks=[
+            ManagedEntry(
+                name=entry.name,
+                notebook=entry.path,
+                kernel_id=entry.kernel_id or "",
+                kernel_state=state,
+                current=current is not None and current.name == entry.name,
+            )
+            for entry, state in zip(managed, states, strict=True)
+        ]
+    )
+
+
+async def kernel_state(context: ToolContext, kernel_id: str | None) -> str:
+    """A kernel's state in a word; ``gone`` where it runs no more."""
+    if kernel_id is None or kernel_id not in context.workspace.kernels.ids():
+        return "gone"
+    return (await context.workspace.kernels.info(kernel_id)).state

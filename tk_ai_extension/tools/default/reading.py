@@ -1,0 +1,491 @@
+"""Reading notebooks: a line a cell, a cell, the whole, and what matches."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model import celltext
+from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot
+from tk_ai_extension.model.digest import digest, few_lines, shorten
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    InvalidNotebook,
+    NotebookNotFound,
+    UnsupportedFormat,
+)
+from tk_ai_extension.model.merging import merge
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.new import empty_notebook
+from tk_ai_extension.tools.addressing import select
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.default.cells import CellsChanged, changed_cell
+from tk_ai_extension.tools.default.files import walk
+from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
+from tk_ai_extension.tools.presenting import present
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.staleness import CellState, states
+
+LINE = 100
+"""Characters of a first line in a list."""
+READ_BUDGET = 40_000
+"""Characters of a notebook that one answer shows by default."""
+
+
+def cell_states(context: ToolContext, snapshot: Snapshot) -> dict[str, CellState]:
+    """The state of each code cell."""
+    workspace = context.workspace
+    running = {
+        step.cell
+        for run in workspace.executions.active(path=snapshot.path)
+        for step in run.steps
+        if step.cell and step.status in ("queued", "running")
+    }
+    return states(snapshot, workspace.runs.of(snapshot.path), running)
+
+
+class CellLine(BaseModel):
+    """A cell in a list."""
+
+    index: int
+    cell: str
+    cell_type: str
+    execution_count: int | None = None
+    state: CellState | None = None
+    first_line: str
+    lines: int
+    address: str | None = None
+    """Its versioned address, where the line shows the whole source."""
+    outputs: int = 0
+    output_size: int = 0
+    output_types: list[str] = Field(default_factory=list)
+
+
+class CellList(Result):
+    """A notebook's cells, a line each."""
+
+    notebook: str
+    kernel: str | None = None
+    total_cells: int
+    start: int
+    cells: list[CellLine]
+    warnings: list[str] = Field(default_factory=list)
+
+    def text(self) -> str:
+        lines = [f"{self.notebook}: {self.total_cells} cells"]
+        lines += [f"Warning: {warning}" for warning in self.warnings]
+        lines += [_line(cell) for cell in self.cells]
+        end = self.start + len(self.cells)
+        if end < self.total_cells:
+            lines.append(f"[{self.total_cells - end} more: start={end}]")
+        return "\n".join(lines)
+
+
+def _line(cell: CellLine) -> str:
+    count = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
+    state = f" {cell.state}" if cell.state else ""
+    more = f" (+{cell.lines - 1} lines)" if cell.lines > 1 else ""
+    outputs = (
+        f" -> {cell.output_size:,} chars {'+'.join(cell.output_types)}" if cell.outputs else ""
+    )
+    return f"{cell.index} @{cell.address or cell.cell} {cell.cell_type}{count}{state}: {cell.first_line}{more}{outputs}"
+
+
+@tool("READ")
+async def list_cells(
+    context: ToolContext,
+    notebook: Notebook = None,
+    start: Annotated[int, Field(ge=0)] = 0,
+    limit: Annotated[int, Field(ge=1, le=2000)] = 200,
+) -> CellList:
+    """Lists cells, a line each: index, id, type, count, state, first line, outputs. States: fresh,
+    edited since it ran, stale (what it depends on changed), never run in this kernel, running, error."""
+    workspace, caller = context.workspace, context.caller
+    document = await workspace.open(caller, notebook, tool="list_cells")
+    snapshot = await workspace.read(document)
+    state = cell_states(context, snapshot)
+    shown = snapshot.cells[start : start + limit]
+    whole = [cell for cell in shown if _fits_a_line(cell)]
+    editing.mark_seen(workspace, caller, snapshot, whole)
+    return CellList(
+        notebook=document.path,
+        total_cells=len(snapshot.cells),
+        start=start,
+        warnings=list(snapshot.warnings),
+        cells=[
+            CellLine(
+                index=cell.index,
+                cell=snapshot.short_keys[cell.key],
+                cell_type=cell.type,
+                execution_count=cell.execution_count,
+                state=state.get(cell.key),
+                first_line=cell.first_line[:LINE],
+                lines=cell.source.count("\n") + 1,
+                address=snapshot.address(cell) if _fits_a_line(cell) else None,
+                outputs=cell.outputs.count,
+                output_size=cell.outputs.size,
+                output_types=_kinds(cell.outputs),
+            )
+            for cell in shown
+        ],
+    )
+
+
+def _fits_a_line(cell: Cell) -> bool:
+    """Whether a list line shows the whole source, so that it counts as seen."""
+    return "\n" not in cell.source and len(cell.source) <= LINE
+
+
+def _kinds(outputs: OutputsSummary) -> list[str]:
+    names = {"stdout": "text", "stderr": "stderr", "text/plain": "text", "error": "error"}
+    kinds = dict.fromkeys(names.get(mime, mime.rsplit("/", 1)[-1]) for mime in outputs.mimes)
+    return (
+        list(kinds) if len(kinds) == 1 else [kind for kind in kinds if kind != "text"] or ["text"]
+    )
+
+
+class CellRead(Result):
+    """A cell, whole."""
+
+    notebook: str
+    cell: str
+    index: int
+    address: str
+    cell_type: str
+    source: str
+    execution_count: int | None = None
+    state: CellState | None = None
+    output_count: int = 0
+    output: str | None = None
+    artifact: str | None = None
+    data: list[Any] = Field(default_factory=list)
+    """Its ``application/json`` outputs."""
+
+    def text(self) -> str:
+        count = f" [{self.execution_count}]" if self.execution_count is not None else ""
+        state = f" {self.state}" if self.state else ""
+        head = f"@{self.address} cell {self.index} {self.cell_type}{count}{state}"
+        if self.output is None:
+            return f"{head}\n{self.source}"
+        return f"{head}\n{self.source}\n--- outputs: {self.output_count} ---\n{self.output}"
+
+
+@tool("READ")
+async def read_cell(
+    context: ToolContext, cell: Address, notebook: Notebook = None, outputs: bool = True
+) -> CellRead:
+    """Reads a cell: whole source, outputs within a budget."""
+    workspace, caller = context.workspace, context.caller
+    document = await workspace.open(caller, notebook, tool="read_cell")
+    snapshot = await workspace.read(document)
+    found, _ = snapshot.find(cell)
+    editing.mark_seen(workspace, caller, snapshot, [found])
+    result = CellRead(
+        notebook=document.path,
+        cell=found.key,
+        index=found.index,
+        address=snapshot.address(found),
+        cell_type=found.type,
+        source=found.source,
+        execution_count=found.execution_count,
+        state=cell_states(context, snapshot).get(found.key),
+        output_count=found.outputs.count,
+    )
+    if outputs and found.outputs.count:
+        stored = await document.outputs(found.key)
+        presented = await present(context, stored)
+        result.output, result.artifact = presented.text, presented.artifact
+        result.data = [
+            value
+            for value in digest(stored).data
+            if len(json.dumps(value)) <= workspace.limits.answer_budget
+        ]
+        result.with_images(presented.images)
+    return result
+
+
+class NotebookRead(Result):
+    """A notebook as text."""
+
+    notebook: str
+    revision: str
+    view: str
+    content: str = Field(serialization_alias="text", validation_alias="text")
+    total_cells: int
+    cells: list[str]
+    """The cells that the text contains, by id."""
+    next_range: str | None = None
+    warnings: list[str] = Field(default_factory=list)
+
+    def text(self) -> str:
+        warnings = "".join(f"Warning: {warning}\n" for warning in self.warnings)
+        more = f"\n[more cells: cells={self.next_range!r}]" if self.next_range else ""
+        return f"{warnings}{self.content.rstrip(chr(10)) if more else self.content}{more}"
+
+
+@tool("READ")
+async def read_notebook(
+    context: ToolContext,
+    notebook: Notebook = None,
+    view: Annotated[
+        Literal["editable", "reading", "raw"],
+        Field(description="sources for write_notebook; with outputs in short; JSON"),
+    ] = "editable",
+    cells: MaybeRanges = None,
+    budget: Annotated[int, Field(ge=500, le=2_000_000, description="characters")] = READ_BUDGET,
+) -> NotebookRead:
+    """Reads a notebook as cell-marked text (`# %% [code] @id`)."""
+    workspace, caller = context.workspace, context.caller
+    document = await workspace.open(caller, notebook, tool="read_notebook")
+    snapshot = await workspace.read(document)
+    chosen = list(snapshot.cells) if cells is None else select(snapshot, cells)
+    if view == "raw":
+        return await _raw(context, document, snapshot)
+    texts = (
+        {cell.index: cell.source for cell in chosen}
+        if view == "editable"
+        else {cell.index: await _reading(context, document, cell) for cell in chosen}
+    )
+    shown, following = _within(chosen, texts, budget)
+    editing.mark_seen(workspace, caller, snapshot, shown)
+    partial = len(shown) < len(snapshot.cells)
+    if view == "editable":
+        content = celltext.render(snapshot, [cell.index for cell in shown] if partial else None)
+    else:
+        content = _reading_text(context, snapshot, shown, texts, partial=partial)
+    return NotebookRead(
+        notebook=document.path,
+        revision=snapshot.revision,
+        view=view,
+        text=content,
+        total_cells=len(snapshot.cells),
+        cells=[cell.key for cell in shown],
+        next_range=f"{following.index}-" if following and cells is None else None,
+        warnings=list(snapshot.warnings),
+    )
+
+
+def _within(
+    chosen: list[Cell], texts: dict[int, str], budget: int
+) -> tuple[list[Cell], Cell | None]:
+    """The cells whose texts fit the budget, one at least, and the first that does not."""
+    spent = 0
+    for position, cell in enumerate(chosen):
+        spent += len(texts[cell.index]) + 20
+        if spent > budget and position > 0:
+            return chosen[:position], cell
+    return chosen, None
+
+
+OUTPUT_MARK = "#> "
+
+
+async def _reading(context: ToolContext, document: NotebookDocument, cell: Cell) -> str:
+    if not cell.outputs.count:
+        return cell.source
+    short = few_lines(digest(await document.outputs(cell.key)).text)
+    outputs = "\n".join(
+        f"{OUTPUT_MARK}{line}".rstrip() for line in shorten(short, 1_200).text.split("\n")
+    )
+    return f"{cell.source}\n{outputs}" if cell.source else outputs
+
+
+def _reading_text(
+    context: ToolContext,
+    snapshot: Snapshot,
+    shown: list[Cell],
+    texts: dict[int, str],
+    *,
+    partial: bool,
+) -> str:
+    state = cell_states(context, snapshot)
+    span = f" cells:{celltext.format_ranges([cell.index for cell in shown])}" if partial else ""
+    parts = [
+        f"# notebook {snapshot.path} rev:{snapshot.revision}{span}; outputs after {OUTPUT_MARK.strip()}"
+    ]
+    for cell in shown:
+        notes = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
+        if cell.key in state and state[cell.key] not in ("fresh", "never"):
+            notes += f" {state[cell.key]}"
+        parts += [f"{celltext.marker(snapshot, cell)}{notes}", texts[cell.index]]
+    return "\n".join(parts)
+
+
+async def _raw(
+    context: ToolContext, document: NotebookDocument, snapshot: Snapshot
+) -> NotebookRead:
+    content = json.dumps(await document.raw(), indent=1, ensure_ascii=False)
+    limit = context.workspace.limits.answer_budget * 5
+    if len(content) > limit:
+        artifact = await context.workspace.artifacts.write(
+            context.caller.user, content, mime="application/json"
+        )
+        content = shorten(content, limit, pointer=f"; read_output {artifact.id}").text
+    return NotebookRead(
+        notebook=document.path,
+        revision=snapshot.revision,
+        view="raw",
+        text=content,
+        total_cells=len(snapshot.cells),
+        cells=[cell.key for cell in snapshot.cells],
+        warnings=list(snapshot.warnings),
+    )
+
+
+class Match(BaseModel):
+    """A line that matches."""
+
+    notebook: str
+    cell: str
+    index: int
+    where: Literal["source", "outputs"]
+    line: int
+    """From 1, in the source or the output's text."""
+    text: str
+
+
+class SearchResult(Result):
+    """What matches."""
+
+    matches: list[Match]
+    truncated: bool = False
+
+    def text(self) -> str:
+        lines = [
+            f"{m.notebook} {m.index} @{m.cell}{' output' if m.where == 'outputs' else ''}:{m.line}: {m.text}"
+            for m in self.matches
+        ]
+        if self.truncated:
+            lines.append("[more: narrow the pattern]")
+        return "\n".join(lines) or "Nothing matches."
+
+
+@tool("READ")
+async def search_cells(
+    context: ToolContext,
+    pattern: Annotated[str, Field(min_length=1, description="regex")],
+    notebook: Annotated[str | None, Field(description="or a folder, to search all below")] = None,
+    where: Literal["source", "outputs"] = "source",
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50,
+) -> SearchResult:
+    """Searches sources or outputs of one or many notebooks; answers with cells and lines."""
+    try:
+        regex = re.compile(pattern)
+    except re.error as error:
+        raise InvalidArguments(f"`{pattern}` is not a regular expression: {error}.") from None
+    workspace, caller = context.workspace, context.caller
+    matches: list[Match] = []
+    for document in await _searched(context, notebook):
+        try:
+            snapshot = await workspace.read(document)
+        except (InvalidNotebook, NotebookNotFound):
+            if notebook is not None and notebook.endswith(".ipynb"):
+                raise
+            continue
+        for cell in snapshot.cells:
+            if where == "source":
+                text = cell.source
+            else:
+                text = digest(await document.outputs(cell.key)).text if cell.outputs.count else ""
+            found = _matches(snapshot, cell, text, regex, where)
+            if where == "source" and found and _fits_a_line(cell):
+                editing.mark_seen(workspace, caller, snapshot, [cell])
+            matches += found
+            if len(matches) > limit:
+                return SearchResult(matches=matches[:limit], truncated=True)
+    return SearchResult(matches=matches)
+
+
+def _matches(
+    snapshot: Snapshot,
+    cell: Cell,
+    text: str,
+    regex: re.Pattern[str],
+    where: Literal["source", "outputs"],
+) -> list[Match]:
+    return [
+        Match(
+            notebook=snapshot.path,
+            cell=snapshot.short_keys[cell.key],
+            index=cell.index,
+            where=where,
+            line=number,
+            text=line if len(line) <= 2 * LINE else f"{line[: 2 * LINE]}…",
+        )
+        for number, line in enumerate(text.split("\n"), 1)
+        if regex.search(line)
+    ]
+
+
+async def _searched(context: ToolContext, notebook: str | None) -> list[NotebookDocument]:
+    workspace, caller = context.workspace, context.caller
+    managed = workspace.notebooks.resolve(caller, notebook)
+    if managed is not None or notebook is None or notebook.endswith(".ipynb"):
+        return [await workspace.open(caller, notebook, tool="search_cells")]
+    entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
+    return [await workspace.store.open(entry.path) for entry in entries if entry.kind == "notebook"]
+
+
+@tool("WRITE", destructive=True)
+async def write_notebook(
+    context: ToolContext,
+    text: Annotated[str, Field(description="as read_notebook gave it, edited")],
+    notebook: Notebook = None,
+    base: Annotated[str | None, Field(description="revision, where the text has no header")] = None,
+) -> CellsChanged:
+    """Writes the cell-marked text back, merged by cell with what others changed since. A missing
+    marker deletes its cell; a marker without id makes a new one. A missing notebook is created."""
+    workspace, caller = context.workspace, context.caller
+    parsed = celltext.parse(text)
+    path = workspace.path(caller, notebook or parsed.path, tool="write_notebook")
+    if not await workspace.store.exists(path):
+        await workspace.store.create(path, empty_notebook())
+    document = await workspace.store.open(path)
+    current = await document.read()
+    if current.nbformat[0] < 4:
+        raise UnsupportedFormat(
+            f"{path} is of nbformat {current.nbformat[0]}, which is not written."
+        )
+    operations = merge(
+        _base(context, current, base or parsed.revision, new=not current.cells), current, parsed
+    )
+    applied = await editing.apply(
+        workspace,
+        caller,
+        document,
+        operations,
+        tool="write_notebook",
+        summary=f"wrote {len(operations)} changes",
+    )
+    return CellsChanged(
+        notebook=path,
+        total_cells=len(applied.snapshot.cells),
+        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
+    )
+
+
+def _base(context: ToolContext, current: Snapshot, revision: str | None, *, new: bool) -> Snapshot:
+    """The notebook as it was at the revision that was read.
+
+    Raises:
+        InvalidArguments: no revision is named for a notebook that has cells, or it is not known.
+    """
+    if revision == current.revision or (revision is None and new):
+        return current
+    if revision is None:
+        raise InvalidArguments(
+            "The text names no revision.",
+            hint="Keep the header line of read_notebook, or give `base`.",
+        )
+    base = context.workspace.revisions.get(current.path, revision)
+    if base is None:
+        raise InvalidArguments(
+            f"Revision {revision} of {current.path} is not known any more.",
+            hint="Read the notebook again, and make the changes in the new text.",
+        )
+    return base

@@ -1,0 +1,144 @@
+"""A Python kernel's variables, without running their own code where it may be slow."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+from contextlib import aclosing
+from importlib.resources import files
+from typing import Any
+
+from pydantic import BaseModel
+
+from tk_ai_extension.model.digest import sanitise
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    KernelBusy,
+    KernelDied,
+    LanguageUnsupported,
+    ToolError,
+    VariableNotFound,
+)
+from tk_ai_extension.model.executions import Execution, ExecutionRequest
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+
+ANSWER_WITHIN = 5.0
+"""Seconds within which an idle kernel has to answer."""
+
+
+async def ask(context: ToolContext, notebook: str | None, call: str, *, tool: str) -> Any:
+    """Evaluates ``call`` against the inspecting code in the notebook's kernel; JSON comes back.
+
+    Raises:
+        KernelNotFound, LanguageUnsupported.
+        KernelBusy: the kernel runs something, or does not answer within `ANSWER_WITHIN` seconds.
+    """
+    workspace = context.workspace
+    kernel_id = await workspace.kernel_id(context.caller, notebook, None, tool=tool)
+    info = await workspace.kernels.info(kernel_id)
+    if info.language != "python":
+        raise LanguageUnsupported(
+            f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}."
+        )
+    if info.state == "busy" or workspace.executions.active(kernel_id=kernel_id):
+        raise KernelBusy("The kernel is running something.")
+    source = files("tk_ai_extension.tools").joinpath("inspecting.py").read_text("utf-8")
+    # One expression: nothing is left behind in the user's namespace, nothing goes into history.
+    expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {call!r}))[1])({{}})"
+    request = ExecutionRequest("", silent=True, user_expressions={"answer": expression})
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            execution = await _run(context, kernel_id, request)
+    except TimeoutError:
+        raise KernelBusy(f"The kernel did not answer within {ANSWER_WITHIN:.0f} s.") from None
+    if execution.status != "ok":
+        raise KernelDied(f"The kernel could not answer: {execution.message or execution.status}.")
+    answer = execution.user_expressions.get("answer", {})
+    if answer.get("status") != "ok":
+        raise ToolError(
+            f"The kernel could not answer: {answer.get('ename')}: {answer.get('evalue')}"
+        )
+    return json.loads(ast.literal_eval(answer["data"]["text/plain"]))
+
+
+async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:
+    executor = context.workspace.kernels.executor(kernel_id)
+    async with aclosing(executor.execute(kernel_id, request)) as events:
+        async for event in events:
+            if isinstance(event, Execution):
+                return event
+    raise ToolError("The executor ended without saying how.")
+
+
+class Variable(BaseModel):
+    """A variable."""
+
+    name: str
+    type: str
+    shape: str | None = None
+    size: int | None = None
+    """Bytes, where that is known cheaply."""
+    value: str | None = None
+    """Of numbers, short strings and the like."""
+
+
+class VariableList(Result):
+    """A kernel's variables."""
+
+    variables: list[Variable]
+    more: int = 0
+
+    def text(self) -> str:
+        lines = [
+            f"{v.name}: {v.type}"
+            + (f" {v.shape}" if v.shape else "")
+            + (f" = {v.value}" if v.value is not None else "")
+            + (f", {v.size:,} B" if v.size is not None and v.value is None else "")
+            for v in self.variables
+        ]
+        if self.more:
+            lines.append(f"[{self.more} more: give a pattern]")
+        return "\n".join(lines) or "No variables."
+
+
+@tool("READ")
+async def list_variables(
+    context: ToolContext, notebook: Notebook = None, pattern: str | None = None
+) -> VariableList:
+    """Lists the kernel's variables: name, type, shape, size. `pattern` is such as `df*`. Python only."""
+    call = json.dumps({"what": "list", "pattern": pattern})
+    found = await ask(context, notebook, call, tool="list_variables")
+    return VariableList(
+        variables=[Variable(**entry) for entry in found["variables"]], more=found["more"]
+    )
+
+
+class VariableDetail(Result):
+    """A variable, more closely."""
+
+    name: str
+    type: str
+    detail: str
+
+    def text(self) -> str:
+        return f"{self.name}: {self.type}\n{self.detail}"
+
+
+@tool("READ")
+async def inspect_variable(
+    context: ToolContext, name: str, notebook: Notebook = None
+) -> VariableDetail:
+    """Shows a variable more closely: a table's head and dtypes, a function's signature and docstring."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidArguments(
+            f"`{name}` is not a name.", hint="Give a variable's name, with dots for attributes."
+        )
+    call = json.dumps({"what": "inspect", "name": name})
+    found = await ask(context, notebook, call, tool="inspect_variable")
+    if found is None:
+        raise VariableNotFound(f"There is no variable `{name}`.")
+    return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))

@@ -1,0 +1,23 @@
+"""Types of parameters that several tools share; descriptions are kept short, a model pays for each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Notebook = str | None
+"""A path below the root, a managed name, or None for the caller's current notebook."""
+
+Address = Annotated[str | int, Field(union_mode="left_to_right")]
+"""A cell: id, ``cell-N``, index, prefix of an id, or a versioned address."""
+
+MaybeAddress = Annotated[str | int | None, Field(union_mode="left_to_right")]
+
+Ranges = Annotated[str, Field(description="such as `0-3,7,@318a,12-`")]
+MaybeRanges = Annotated[str | None, Field(description="such as `0-3,7,@318a,12-`")]
+
+CellKind = Literal["code", "markdown", "raw"]
+
+Wait = Annotated[float, Field(ge=0, le=3600, description="seconds to wait for the end")]
+Timeout = Annotated[float | None, Field(gt=0, description="interrupt after so many seconds")]

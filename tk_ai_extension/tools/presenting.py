@@ -1,0 +1,48 @@
+"""Outputs in an answer: within a budget, with an artifact that holds the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.digest import digest, shorten
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.images import for_model
+from tk_ai_extension.tools.results import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """Outputs as an answer shows them.
+
+    Attributes:
+        text: Within the budget.
+        artifact: Where the whole text is, if `text` is not the whole.
+        images: For a model that sees.
+        events: (MIME type, value) of status displays.
+    """
+
+    text: str
+    artifact: str | None = None
+    images: tuple[Image, ...] = ()
+    events: tuple[tuple[str, object], ...] = ()
+
+
+async def present(
+    context: ToolContext, outputs: Sequence[Json], *, budget: int | None = None
+) -> Presented:
+    """The text of outputs within a budget of characters (the workspace's own by default)."""
+    limit = context.workspace.limits.answer_budget if budget is None else budget
+    found = digest(outputs)
+    images = await for_model(found.images)
+    events = tuple(found.events)
+    whole = found.hidden or found.text
+    if len(found.text) <= limit and found.hidden is None:
+        return Presented(found.text, None, images, events)
+    artifact = await context.workspace.artifacts.write(context.caller.user, whole)
+    short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
+    text = short.text
+    if found.hidden is not None and not short.truncated:
+        text = f"{text}\n[whole traceback: read_output {artifact.id}]"
+    return Presented(text, artifact.id, images, events)

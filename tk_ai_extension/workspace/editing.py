@@ -1,0 +1,143 @@
+"""Changing a notebook for a caller: what they must have seen, the journal, and what came of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
+from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Journalled:
+    """What a list of operations did, and the journal's number for it."""
+
+    snapshot: Snapshot
+    changes: tuple[Change, ...]
+    entry: int
+
+
+def expected(
+    workspace: Workspace, caller: Caller, snapshot: Snapshot, cell: Cell, version: str | None
+) -> str:
+    """The source hash that a write to this cell must find, from what the caller has seen of it.
+
+    Raises:
+        Conflict: the version does not match, or the caller has not seen the present source. The
+            present source is in the error, and counts as seen from then on.
+    """
+    if version is not None:
+        if cell.hash.startswith(version):
+            return cell.hash
+        raise unseen(workspace, caller, snapshot, [cell], "has changed since that version of it")
+    seen = workspace.seen.expectation(caller, snapshot.path, cell.key)
+    if seen is None:
+        raise unseen(workspace, caller, snapshot, [cell], "has not been read yet")
+    if seen != cell.hash:
+        raise unseen(workspace, caller, snapshot, [cell], "has changed since you read it")
+    return seen
+
+
+def unseen(
+    workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell], why: str
+) -> Conflict:
+    """The Conflict that shows the present source of these cells, and marks it as seen."""
+    mark_seen(workspace, caller, snapshot, cells)
+    names = ", ".join(f"@{snapshot.short_keys[cell.key]}" for cell in cells)
+    return Conflict(
+        f"Cell {names} of {snapshot.path} {why}.",
+        cells=[
+            {"cell": cell.key, "address": snapshot.address(cell), "source": cell.source}
+            for cell in cells
+        ],
+    )
+
+
+def mark_seen(
+    workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell]
+) -> None:
+    """Notes that the caller has been shown the whole source of these cells."""
+    for cell in cells:
+        workspace.seen.mark(caller, snapshot.path, cell.key, cell.hash)
+
+
+async def apply(
+    workspace: Workspace,
+    caller: Caller,
+    document: NotebookDocument,
+    operations: Sequence[Operation],
+    *,
+    tool: str,
+    summary: str,
+    kind: Literal["change", "undo"] = "change",
+    turn: str | None = None,
+) -> Journalled:
+    """Applies operations with an intent row before and the outcome after; own writes count as seen.
+
+    Raises:
+        Conflict: with the present source, which counts as seen.
+        ToolError: whatever the document refuses; nothing was changed.
+    """
+    for operation in operations:
+        _check_size(workspace, operation)
+    entry = await workspace.journal.intend(
+        caller, document.path, tool, summary, kind=kind, turn=turn
+    )
+    try:
+        applied = await document.apply(operations)
+    except ToolError as error:
+        await workspace.journal.failed(entry, error.message)
+        if isinstance(error, Conflict):
+            snapshot = await document.read()
+            keys = [cell["cell"] for cell in error.details.get("cells", ())]
+            mark_seen(
+                workspace,
+                caller,
+                snapshot,
+                [snapshot.by_key[key] for key in keys if key in snapshot.by_key],
+            )
+        raise
+    except BaseException as error:
+        await workspace.journal.failed(entry, f"{type(error).__name__}: {error}")
+        raise
+    await workspace.journal.done(entry, applied.changes, summary)
+    written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
+    by_key = applied.snapshot.by_key
+    mark_seen(
+        workspace, caller, applied.snapshot, [by_key[key] for key in written if key in by_key]
+    )
+    workspace.revisions.remember(applied.snapshot)
+    return Journalled(applied.snapshot, applied.changes, entry)
+
+
+def _check_size(workspace: Workspace, operation: Operation) -> None:
+    match operation:
+        case Insert(content):
+            source = content.source
+        case Replace(source=source):
+            pass
+        case _:
+            return
+    limit = workspace.limits.max_source
+    if len(source) > limit:
+        raise InvalidArguments(
+            f"The source has {len(source):,} characters; a cell may have {limit:,}.",
+            hint="Put data in a file and read it from there.",
+        )
+    if "\0" in source:
+        raise InvalidArguments(
+            "The source has a NUL character.", hint="Remove it; notebooks cannot hold it."
+        )
+
+
+def line_diff(before: str, after: str) -> str:
+    """A unified diff of two sources with one line of context, without file names."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    return "\n".join(line for line in lines if not line.startswith(("---", "+++")))
