@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from jupyter_server.serverapp import ServerApp
 
+from tests.matrix import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
+
 # The conformance suites are part of the package; their asserts explain themselves like any test's.
 pytest.register_assert_rewrite("tk_ai_extension.testing")
 
