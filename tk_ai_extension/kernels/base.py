@@ -132,13 +132,17 @@ class Kernels(Protocol):
         """The executor that ``auto`` (or the configured choice) takes for this kernel now."""
         ...
 
-    async def interrupt(self, kernel_id: str) -> None: ...
+    async def interrupt(self, kernel_id: str) -> None:
+        """Interrupts whatever it runs. Raises KernelNotFound."""
+        ...
 
     async def restart(self, kernel_id: str) -> None:
         """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
         ...
 
-    async def shutdown(self, kernel_id: str) -> None: ...
+    async def shutdown(self, kernel_id: str) -> None:
+        """Ends the kernel; running executions end as kernel_died. Raises KernelNotFound."""
+        ...
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""

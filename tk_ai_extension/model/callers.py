@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tk_ai_extension.model.errors import InvalidArguments
+
 Mode = Literal["plan", "ask", "edit", "auto"]
 """A permission mode: what runs without asking (see `workspace.permissions`)."""
 
@@ -43,3 +45,21 @@ class Caller:
     def identity(self) -> str:
         """One string for the pair of user and key; equal for calls of one session only."""
         return f"{self.user}\x1f{self.key or ''}"
+
+
+MAX_KEY = 200
+"""Characters of a key."""
+
+
+def checked_key(key: str | None) -> str | None:
+    """A key that a client chose, or None where it chose none.
+
+    Raises:
+        InvalidArguments: it is too long or not printable.
+    """
+    if key is not None and not (key.isprintable() and len(key) <= MAX_KEY):
+        raise InvalidArguments(
+            "The caller's key is not printable or too long.",
+            hint=f"Give `?caller=` or X-TK-Caller up to {MAX_KEY} printable characters.",
+        )
+    return key or None

@@ -162,7 +162,27 @@ class _Text(html.parser.HTMLParser):
     """Text of HTML: table rows as lines with `|`, blocks as lines, scripts and styles left out."""
 
     BLOCKS = frozenset(
-        "p div br tr li ul ol table h1 h2 h3 h4 h5 h6 pre hr section thead tbody".split()
+        [
+            "p",
+            "div",
+            "br",
+            "tr",
+            "li",
+            "ul",
+            "ol",
+            "table",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "h5",
+            "h6",
+            "pre",
+            "hr",
+            "section",
+            "thead",
+            "tbody",
+        ]
     )
     SILENT = frozenset(("script", "style", "head", "template"))
 

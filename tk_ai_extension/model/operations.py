@@ -4,7 +4,7 @@ A list of them is applied by `NotebookDocument.apply` all or none, each to the r
 before. Cells are named by the key (`model.cells.Cell.key`) that they have before the list, also
 where it is ``cell-N`` and an operation of the list shifts the cell; a cell that the list inserts is
 named by the id it was given. Indexes count in the result of the operations before. ``expect`` is
-the hash of the source that the caller last saw, and a mismatch stops the whole list with `Conflict`.
+the hash of the source that the caller last saw; a mismatch stops the whole list with `Conflict`.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class Change:
         before: The cell as it was; None for an insert.
         after: The cell as it is; None for a delete.
         index_before: Its index before the operation; None for an insert.
+        previous: The key of the cell before it, before the operation, for a delete and a move; None
+            at the top, and where it is not known. Undo puts the cell after that one, wherever it is.
     """
 
     action: Action
@@ -90,6 +92,7 @@ class Change:
     before: CellContent | None = None
     after: CellContent | None = None
     index_before: int | None = None
+    previous: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

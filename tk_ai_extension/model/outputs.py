@@ -74,7 +74,8 @@ def summarise(outputs: list[Json] | tuple[Json, ...]) -> OutputsSummary:
                 size += len(stream_text(output))
             case "error":
                 mimes["error"] = None
-                size += sum(len(line) for line in output.get("traceback") or ())
+                traceback: list[str] = output.get("traceback") or []
+                size += sum(len(line) for line in traceback)
             case _:
                 data: Any = output.get("data")
                 if isinstance(data, dict):

@@ -3,6 +3,7 @@
 It imports nothing but the standard library, keeps nothing, and calls no method of a user's own
 class. Its text is sent to the kernel; nothing here is imported by this package.
 """
+# pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportMissingTypeArgument=false
 

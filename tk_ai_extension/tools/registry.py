@@ -273,9 +273,8 @@ def _compact(node: Any, *, property_names: bool) -> Any:
             if len(choices) < len(value) and len(choices) == 1:
                 compacted |= _compact(choices[0], property_names=False)
                 continue
-            value = choices if "default" in items and items["default"] is None else value
-            if all(set(choice) == {"type"} for choice in value):
-                compacted["type"] = [choice["type"] for choice in value]
+            if all(set(choice) == {"type"} for choice in choices):
+                compacted["type"] = [choice["type"] for choice in choices]
                 continue
         compacted[key] = _compact(value, property_names=key in ("properties", "$defs"))
     return compacted

@@ -19,7 +19,7 @@ class Image:
 class Result(BaseModel):
     """The base of every tool's answer.
 
-    The fields are the structured reading (its JSON schema is the tool's output schema); `text` is
+    The fields are the structured reading (its JSON schema is the tool's output schema); `as_text` is
     the compact one, and holds all that a model needs.
     """
 
@@ -30,7 +30,7 @@ class Result(BaseModel):
 
     _images: tuple[Image, ...] = PrivateAttr(default=())
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         """The compact reading, without the notices."""
         raise TypeError(f"{type(self).__name__} has no text")
 
@@ -51,7 +51,7 @@ class Result(BaseModel):
 
     def full_text(self) -> str:
         """The compact reading, notices first."""
-        return "\n".join([*(f"Note: {notice}" for notice in self.notices), self.text()])
+        return "\n".join([*(f"Note: {notice}" for notice in self.notices), self.as_text()])
 
     def structured(self) -> dict[str, Any]:
         """The structured reading as JSON values; what is None and empty notices are left out."""

@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tk_ai_extension.kernels.base import Kernels
@@ -18,6 +18,7 @@ from tk_ai_extension.model.cells import Cell, Json
 from tk_ai_extension.model.errors import CellNotFound, ExecutionNotFound, LimitReached, ToolError
 from tk_ai_extension.model.executions import (
     Execution,
+    ExecutionEvent,
     ExecutionRequest,
     InputRequested,
     OutputsChanged,
@@ -64,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One event of a run, numbered from 1: ``started``, ``outputs``, ``input``, ``ended``, ``done``."""
+    """One event of a run, numbered from 1: started, outputs, input, ended, done; or a reset."""
 
     id: int
     kind: str
@@ -324,40 +325,43 @@ class Executions:
         step.status = "running"
         run.record("started", {"cell": step.cell})
         request = ExecutionRequest(step.code, timeout=timeout)
-        execution: Execution | None = None
+        executor = self._kernels.executor(run.kernel_id)
         try:
-            async with aclosing(
-                self._kernels.executor(run.kernel_id).execute(run.kernel_id, request)
-            ) as events:
+            async with aclosing(executor.execute(run.kernel_id, request)) as events:
                 async for event in events:
-                    match event:
-                        case OutputsChanged(changes):
-                            for change in changes:
-                                apply_change(step.outputs, change)
-                            if pump is not None:
-                                pump.put(changes)
-                            run.record("outputs", {"cell": step.cell, "count": len(step.outputs)})
-                        case StatusEvent():
-                            step.statuses.append(event)
-                        case InputRequested(prompt):
-                            run.record("input", {"cell": step.cell, "prompt": prompt})
-                        case Started():
-                            step.started = True
-                            if run.cancelled:
-                                await self._kernels.interrupt(run.kernel_id)
-                        case Execution():
-                            execution = event
+                    await self._hear(run, step, event, pump)
         finally:
             if pump is not None:
-                step.warning = await pump.finish(execution.execution_count if execution else None)
-        if execution is None:
+                count = step.execution.execution_count if step.execution else None
+                step.warning = await pump.finish(count)
+        if step.execution is None:
             raise ToolError("The executor ended without saying how.")
-        if run.cancelled and execution.status == "error":
-            execution = Execution(**{**_fields(execution), "status": "interrupted"})
-        step.execution = execution
-        step.outputs = list(execution.outputs)
-        step.status = execution.status
-        run.record("ended", {"cell": step.cell, "status": execution.status})
+        step.status = step.execution.status
+        run.record("ended", {"cell": step.cell, "status": step.status})
+
+    async def _hear(
+        self, run: Run, step: Step, event: ExecutionEvent, pump: OutputPump | None
+    ) -> None:
+        """Takes in one event of an executor."""
+        match event:
+            case Started():
+                step.started = True
+                if run.cancelled:
+                    await self._kernels.interrupt(run.kernel_id)
+            case OutputsChanged(changes):
+                for change in changes:
+                    apply_change(step.outputs, change)
+                if pump is not None:
+                    pump.put(changes)
+                run.record("outputs", {"cell": step.cell, "count": len(step.outputs)})
+            case StatusEvent():
+                step.statuses.append(event)
+            case InputRequested(prompt):
+                run.record("input", {"cell": step.cell, "prompt": prompt})
+            case Execution():
+                interrupted = run.cancelled and event.status == "error"
+                step.execution = replace(event, status="interrupted") if interrupted else event
+                step.outputs = list(event.outputs)
 
     def _remember(self, run: Run, cell: Cell, step: Step) -> None:
         if (
@@ -380,7 +384,3 @@ class Executions:
     async def _journal_run(self, run: Run, tool: str, summary: str) -> None:
         entry = await self._journal.intend(run.caller, run.path or "", tool, summary, kind="run")
         await self._journal.done(entry, (), summary)
-
-
-def _fields(execution: Execution) -> dict[str, Any]:
-    return {name: getattr(execution, name) for name in Execution.__dataclass_fields__}

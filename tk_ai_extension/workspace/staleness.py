@@ -1,4 +1,4 @@
-"""Whether a cell's result still holds: by the names that cells define and use, and when they ran."""
+"""Whether a cell's result still holds: by the names cells define and use, and when they ran."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _without_magics(source: str) -> str:
 
 
 class _NameVisitor(ast.NodeVisitor):
-    """Collects module-level definitions, and names read anywhere that are not the function's own."""
+    """Collects module-level definitions, and names read that are not a function's own."""
 
     def __init__(self) -> None:
         self.defines: set[str] = set()
@@ -154,10 +154,11 @@ class _NameVisitor(ast.NodeVisitor):
         self._visit_scope(node)
         self.defines.add(node.name)
 
-    def visit_ListComp(self, node: ast.ListComp) -> None:
-        self._visit_scope(node)
-
-    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp  # pyright: ignore[reportAssignmentType]
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            self._visit_scope(node)
+        else:
+            super().generic_visit(node)
 
     def _visit_scope(self, node: ast.AST) -> None:
         inner = _NameVisitor()
@@ -171,5 +172,6 @@ class _NameVisitor(ast.NodeVisitor):
         for generator in getattr(node, "generators", ()):
             inner.visit(generator.iter)
             inner.visit(generator.target)
-        inner.generic_visit(node)
+        for child in ast.iter_child_nodes(node):
+            inner.visit(child)
         self.uses |= inner.uses - self.defines

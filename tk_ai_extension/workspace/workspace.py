@@ -1,4 +1,4 @@
-"""The one object that every tool call gets: the managers of this server, put together at its root."""
+"""The one object that every tool call gets: the managers of this server, put together."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Workspace:
                 )
 
     async def _record_foreign_run(self, event: KernelEvent) -> None:
-        """A person ran something in a kernel we share: find the cell, so that its state is known."""
+        """A person ran something in a shared kernel: find the cell, so that its state is known."""
         for path in await self.sessions.paths_of(event.kernel_id):
             snapshot = await (await self.store.open(path)).read()
             self.runs.ran_elsewhere(event.kernel_id, snapshot, event.code)

@@ -49,7 +49,7 @@ class CellsChanged(Result):
     total_cells: int
     changes: list[ChangedCell]
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [_change_text(change) for change in self.changes] or ["Nothing to change."]
         return "\n".join([*lines, f"{self.notebook}: {self.total_cells} cells."])
 
@@ -146,7 +146,8 @@ async def overwrite_cell(
     notebook: Notebook = None,
 ) -> CellsChanged:
     """Replaces a cell's source; a code cell's outputs are cleared unless kept. Answers with a diff.
-    You must have read the cell, or give its versioned address."""
+    You must have read the cell, or give its versioned address.
+    """
     document = await context.workspace.open(context.caller, notebook, tool="overwrite_cell")
     _, found, expect = await _seen(context, document, cell)
     operation = Replace(found.key, source, cell_type, keep_outputs, expect)
@@ -265,19 +266,19 @@ class CellsEdited(CellsChanged):
 
     execution_id: str | None = None
     status: str | None = None
-    runs: list[CellRun] = Field(default_factory=list)
+    runs: list[CellRun] = Field(default_factory=list[CellRun])
     rolled_back: bool = False
 
     @property
     def is_error(self) -> bool:
         return self.status not in (None, "ok", "queued", "running")
 
-    def text(self) -> str:
-        parts = [super().text()]
-        for run in self.runs:
-            parts.append(
-                f"Ran @{run.cell}: {run.status}" + (f"\n{run.output}" if run.output else "")
-            )
+    def as_text(self) -> str:
+        parts = [super().as_text()]
+        parts += [
+            f"Ran @{run.cell}: {run.status}" + (f"\n{run.output}" if run.output else "")
+            for run in self.runs
+        ]
         if self.rolled_back:
             parts.append("A cell failed: all changes were taken back.")
         elif self.status in ("queued", "running"):

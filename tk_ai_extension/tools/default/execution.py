@@ -49,7 +49,7 @@ class CellRun(BaseModel):
     error: str | None = None
     """The exception's name and value."""
     message: str | None = None
-    events: list[Json] = Field(default_factory=list)
+    events: list[Json] = Field(default_factory=list[Json])
 
 
 class ExecutionResult(Result):
@@ -68,7 +68,7 @@ class ExecutionResult(Result):
     def is_error(self) -> bool:
         return self.status not in ("ok", "queued", "running")
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         parts = [_run_text(run, quiet=len(self.runs) > 1) for run in self.runs]
         if self.prompt is not None:
             parts.append(

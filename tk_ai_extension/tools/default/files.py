@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.errors import InvalidArguments, NotReadable
+from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.files import FileEntry, Files
+from tk_ai_extension.workspace.patterns import Pattern
 
 MAX_DEPTH = 12
 MAX_ENTRIES = 20_000
@@ -51,7 +51,7 @@ class FileList(Result):
     files: list[FileItem]
     more: int = 0
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [
             f"{item.path}/" if item.kind == "directory" else f"{item.path}  {item.size or 0:,} B"
             for item in self.files
@@ -93,10 +93,11 @@ class TextPage(Result):
     next_offset: int | None = None
     total_lines: int
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         if self.next_offset is None:
             return self.content
-        return f"{self.content}\n[line {self.next_offset:,} of {self.total_lines:,} comes next: offset={self.next_offset}]"
+        more = f"[next: offset={self.next_offset}, of {self.total_lines:,} lines]"
+        return f"{self.content}\n{more}"
 
 
 Offset = Annotated[int, Field(ge=0, description="first line, from 0")]
@@ -119,8 +120,8 @@ async def read_file(
     lines = list(enumerate(text.splitlines()))
     total = len(lines)
     if grep is not None:
-        wanted = _regex(grep)
-        lines = [(number, line) for number, line in lines if wanted.search(line)]
+        wanted = Pattern(grep)
+        lines = [(number, line) for number, line in lines if wanted.found_in(line)]
     page = lines[offset : offset + limit]
     shown = [_cut(line) if grep is None else f"{number}: {_cut(line)}" for number, line in page]
     following = offset + limit
@@ -131,13 +132,6 @@ async def read_file(
         next_offset=following if following < len(lines) else None,
         total_lines=total if grep is None else len(lines),
     )
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InvalidArguments(f"`{pattern}` is not a regular expression: {error}.") from None
 
 
 def _cut(line: str) -> str:

@@ -29,7 +29,7 @@ class Undone(Result):
     changes: list[ChangedCell]
     total_cells: int
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [f"Took back: {summary}." for summary in self.undone]
         lines += [f"Left as it is: {reason}" for reason in self.refused]
         lines.append(f"{self.notebook}: {self.total_cells} cells.")
@@ -104,7 +104,7 @@ class History(Result):
     notebook: str
     entries: list[HistoryEntry]
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return (
             "\n".join(
                 f"{e.id} {e.time} {e.author}{' (you)' if e.yours else ''}: {e.summary}"

@@ -29,7 +29,7 @@ class KernelspecList(Result):
 
     kernels: list[KernelspecEntry]
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return "\n".join(
             f"{k.name}: {k.display_name} ({k.language}){', default' if k.default else ''}"
             for k in self.kernels
@@ -95,7 +95,7 @@ class RunningKernels(Result):
 
     kernels: list[KernelEntry]
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return "\n".join(_kernel_text(kernel) for kernel in self.kernels) or "No kernel is running."
 
 
@@ -135,7 +135,7 @@ class KernelStatus(Result):
 
     kernel: KernelEntry
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return _kernel_text(self.kernel)
 
 
@@ -162,7 +162,7 @@ class KernelChanged(Result):
     def is_error(self) -> bool:
         return self.outcome != "ok"
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         if self.outcome != "ok":
             return (
                 f"{self.outcome}: kernel {self.kernel_id[:8]} was interrupted, but the code runs on. "

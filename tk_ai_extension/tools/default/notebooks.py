@@ -36,7 +36,7 @@ class NotebookList(Result):
     notebooks: list[NotebookEntry]
     more: int = 0
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [
             f"{n.notebook}  {_size(n.size)}"
             + (f", {n.cells} cells" if n.cells is not None else ", unreadable")
@@ -81,7 +81,7 @@ async def list_notebooks(
                 size=entry.size,
                 cells=cells,
                 kernel=await workspace.kernel_of(entry.path),
-                open_by=workspace.notebooks.users_of(entry.path),
+                open_by=sorted(workspace.notebooks.users_of(entry.path)),
             )
         )
     return NotebookList(notebooks=entries, more=max(len(found) - limit, 0))
@@ -100,7 +100,7 @@ class NotebookCreated(Result):
     notebook: str
     total_cells: int
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return f"Created {self.notebook} with {self.total_cells} cells."
 
 
@@ -167,7 +167,7 @@ class NotebookUsed(Result):
     """Seconds until the kernel answered."""
     has_session: bool = True
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         text = (
             f"Using {self.notebook} ({self.total_cells} cells); kernel {self.kernel_name} "
             f"{self.kernel_id[:8]} {self.kernel}, ready after {self.ready_after:.1f} s."
@@ -187,7 +187,8 @@ async def use_notebook(
     kernel_name: str | None = None,
 ) -> NotebookUsed:
     """Makes a notebook the current one and connects its kernel: the one a person already runs it
-    in, else a new one. Mode `create` makes the notebook if it is missing."""
+    in, else a new one. Mode `create` makes the notebook if it is missing.
+    """
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
     path = managed.path if managed else workspace.contain(notebook)
@@ -238,7 +239,7 @@ class NotebookLeft(Result):
     kernel: Literal["left running", "shut down", "none"]
     current: str | None = None
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         now = f" The current notebook is {self.current}." if self.current else ""
         return f"Let go of {self.notebook}; kernel {self.kernel}.{now}"
 
@@ -279,7 +280,7 @@ class ManagedNotebooks(Result):
 
     notebooks: list[ManagedEntry]
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return (
             "\n".join(
                 f"{'*' if n.current else ' '} {n.notebook}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -29,6 +28,7 @@ from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.patterns import Pattern
 from tk_ai_extension.workspace.staleness import CellState, states
 
 LINE = 100
@@ -76,7 +76,7 @@ class CellList(Result):
     cells: list[CellLine]
     warnings: list[str] = Field(default_factory=list)
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [f"{self.notebook}: {self.total_cells} cells"]
         lines += [f"Warning: {warning}" for warning in self.warnings]
         lines += [_line(cell) for cell in self.cells]
@@ -93,7 +93,8 @@ def _line(cell: CellLine) -> str:
     outputs = (
         f" -> {cell.output_size:,} chars {'+'.join(cell.output_types)}" if cell.outputs else ""
     )
-    return f"{cell.index} @{cell.address or cell.cell} {cell.cell_type}{count}{state}: {cell.first_line}{more}{outputs}"
+    name = f"{cell.index} @{cell.address or cell.cell} {cell.cell_type}"
+    return f"{name}{count}{state}: {cell.first_line}{more}{outputs}"
 
 
 @tool("READ")
@@ -104,7 +105,8 @@ async def list_cells(
     limit: Annotated[int, Field(ge=1, le=2000)] = 200,
 ) -> CellList:
     """Lists cells, a line each: index, id, type, count, state, first line, outputs. States: fresh,
-    edited since it ran, stale (what it depends on changed), never run in this kernel, running, error."""
+    edited since it ran, stale (what it depends on changed), never run in this kernel, running, error.
+    """
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="list_cells")
     snapshot = await workspace.read(document)
@@ -166,7 +168,7 @@ class CellRead(Result):
     data: list[Any] = Field(default_factory=list)
     """Its ``application/json`` outputs."""
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         count = f" [{self.execution_count}]" if self.execution_count is not None else ""
         state = f" {self.state}" if self.state else ""
         head = f"@{self.address} cell {self.index} {self.cell_type}{count}{state}"
@@ -215,17 +217,17 @@ class NotebookRead(Result):
     notebook: str
     revision: str
     view: str
-    content: str = Field(serialization_alias="text", validation_alias="text")
+    text: str
     total_cells: int
     cells: list[str]
     """The cells that the text contains, by id."""
     next_range: str | None = None
     warnings: list[str] = Field(default_factory=list)
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         warnings = "".join(f"Warning: {warning}\n" for warning in self.warnings)
         more = f"\n[more cells: cells={self.next_range!r}]" if self.next_range else ""
-        return f"{warnings}{self.content.rstrip(chr(10)) if more else self.content}{more}"
+        return f"{warnings}{self.text.rstrip(chr(10)) if more else self.text}{more}"
 
 
 @tool("READ")
@@ -249,7 +251,7 @@ async def read_notebook(
     texts = (
         {cell.index: cell.source for cell in chosen}
         if view == "editable"
-        else {cell.index: await _reading(context, document, cell) for cell in chosen}
+        else {cell.index: await _reading(document, cell) for cell in chosen}
     )
     shown, following = _within(chosen, texts, budget)
     editing.mark_seen(workspace, caller, snapshot, shown)
@@ -285,7 +287,7 @@ def _within(
 OUTPUT_MARK = "#> "
 
 
-async def _reading(context: ToolContext, document: NotebookDocument, cell: Cell) -> str:
+async def _reading(document: NotebookDocument, cell: Cell) -> str:
     if not cell.outputs.count:
         return cell.source
     short = few_lines(digest(await document.outputs(cell.key)).text)
@@ -355,7 +357,7 @@ class SearchResult(Result):
     matches: list[Match]
     truncated: bool = False
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [
             f"{m.notebook} {m.index} @{m.cell}{' output' if m.where == 'outputs' else ''}:{m.line}: {m.text}"
             for m in self.matches
@@ -374,10 +376,7 @@ async def search_cells(
     limit: Annotated[int, Field(ge=1, le=1000)] = 50,
 ) -> SearchResult:
     """Searches sources or outputs of one or many notebooks; answers with cells and lines."""
-    try:
-        regex = re.compile(pattern)
-    except re.error as error:
-        raise InvalidArguments(f"`{pattern}` is not a regular expression: {error}.") from None
+    wanted = Pattern(pattern)
     workspace, caller = context.workspace, context.caller
     matches: list[Match] = []
     for document in await _searched(context, notebook):
@@ -392,7 +391,7 @@ async def search_cells(
                 text = cell.source
             else:
                 text = digest(await document.outputs(cell.key)).text if cell.outputs.count else ""
-            found = _matches(snapshot, cell, text, regex, where)
+            found = _matches(snapshot, cell, text, wanted, where)
             if where == "source" and found and _fits_a_line(cell):
                 editing.mark_seen(workspace, caller, snapshot, [cell])
             matches += found
@@ -405,7 +404,7 @@ def _matches(
     snapshot: Snapshot,
     cell: Cell,
     text: str,
-    regex: re.Pattern[str],
+    wanted: Pattern,
     where: Literal["source", "outputs"],
 ) -> list[Match]:
     return [
@@ -418,7 +417,7 @@ def _matches(
             text=line if len(line) <= 2 * LINE else f"{line[: 2 * LINE]}…",
         )
         for number, line in enumerate(text.split("\n"), 1)
-        if regex.search(line)
+        if wanted.found_in(line)
     ]
 
 
@@ -439,7 +438,8 @@ async def write_notebook(
     base: Annotated[str | None, Field(description="revision, where the text has no header")] = None,
 ) -> CellsChanged:
     """Writes the cell-marked text back, merged by cell with what others changed since. A missing
-    marker deletes its cell; a marker without id makes a new one. A missing notebook is created."""
+    marker deletes its cell; a marker without id makes a new one. A missing notebook is created.
+    """
     workspace, caller = context.workspace, context.caller
     parsed = celltext.parse(text)
     path = workspace.path(caller, notebook or parsed.path, tool="write_notebook")

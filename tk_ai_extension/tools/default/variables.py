@@ -92,7 +92,7 @@ class VariableList(Result):
     variables: list[Variable]
     more: int = 0
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         lines = [
             f"{v.name}: {v.type}"
             + (f" {v.shape}" if v.shape else "")
@@ -124,7 +124,7 @@ class VariableDetail(Result):
     type: str
     detail: str
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         return f"{self.name}: {self.type}\n{self.detail}"
 
 
