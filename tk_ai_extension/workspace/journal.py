@@ -1,0 +1,401 @@
+"""The journal: each change and run with before, after, who and when, in SQLite.
+
+An intent row is written before a change and its outcome after, so that a crash in between leaves a
+row that says so. People's own edits in a live document are not in it: undo compares before it sets
+(see `workspace.undo`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed, ToolError
+from tk_ai_extension.model.operations import Change
+from tk_ai_extension.workspace.records import decode_changes, encode_changes
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["change", "run", "undo", "refused"]
+State = Literal["intended", "done", "failed", "undone"]
+T = TypeVar("T")
+
+MAX_ENTRIES = 1_000
+"""The most entries that one question answers with."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time REAL NOT NULL,
+    path TEXT NOT NULL,
+    user TEXT NOT NULL,
+    caller_key TEXT,
+    author TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    turn TEXT,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    note TEXT NOT NULL DEFAULT '',
+    undone_by INTEGER
+) STRICT;
+CREATE INDEX IF NOT EXISTS entries_by_path ON entries (path, id);
+CREATE INDEX IF NOT EXISTS entries_by_caller ON entries (user, caller_key, id);
+CREATE TABLE IF NOT EXISTS changes (
+    entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE,
+    data TEXT NOT NULL
+) STRICT;
+"""
+
+_HISTORY = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note
+FROM entries WHERE path = ? ORDER BY id DESC LIMIT ?
+"""
+
+_UNDOABLE = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+FROM entries JOIN changes ON entry = id
+WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+  AND (:path IS NULL OR path = :path)
+  AND (:since IS NULL OR id > :since)
+  AND (:turn IS NULL OR turn = :turn)
+ORDER BY id DESC LIMIT :limit
+"""
+
+_OVER = """
+DELETE FROM entries WHERE id IN (SELECT id FROM (
+    SELECT id, sum(200 + coalesce(length(data), 0)) OVER (ORDER BY id DESC) AS size
+    FROM entries LEFT JOIN changes ON entry = id
+) WHERE size > ?)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """What somebody did, or meant to do.
+
+    Attributes:
+        id: Rises with time; a checkpoint is the id of the newest entry at that moment.
+        time: Seconds since the epoch.
+        path: The notebook's path now; empty where it concerns none.
+        user: Jupyter's user name.
+        caller_key: The key of the caller's session; None where it has none, or to others than its
+            user.
+        author: The name that people see.
+        tool: The tool's name.
+        turn: The chat's turn, where it belongs to one.
+        kind: change, run, undo, or refused (by the permission mode or a person).
+        state: intended (the outcome is not known: it goes on, or the server stopped in it), done,
+            failed (nothing was changed), undone.
+        summary: What happened, in a few words.
+        changes: The changes, where they were asked for.
+        note: What a reader should know besides, for example that outputs were too large to keep.
+    """
+
+    id: int
+    time: float
+    path: str
+    user: str
+    caller_key: str | None
+    author: str
+    tool: str
+    turn: str | None
+    kind: Kind
+    state: State
+    summary: str
+    changes: tuple[Change, ...] = ()
+    note: str = ""
+
+
+class Journal:
+    """The journal of a server or an nb project: one SQLite file, used on a thread of its own.
+
+    Several servers may use one file. The file is of mode 0600 in a folder of mode 0700, made at
+    first use. A file that is no journal is put aside and a new one begun: changing a notebook must
+    not depend on an old journal.
+
+    Args:
+        database: The file.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._connection: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tk-ai-journal")
+
+    async def intend(
+        self,
+        caller: Caller,
+        path: str,
+        tool: str,
+        summary: str,
+        *,
+        kind: Kind = "change",
+        turn: str | None = None,
+    ) -> int:
+        """Writes down what is about to be done; on disk when it returns.
+
+        Returns:
+            The entry's id, for `done` or `failed`.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed: it could not be written; nothing was changed.
+        """
+        author, said = _storable(caller.author), _storable(summary)
+        row = (time.time(), path, caller.user, caller.key, author, tool, turn, kind, said)
+
+        def insert(db: sqlite3.Connection) -> int:
+            inserted = db.execute(
+                "INSERT INTO entries"
+                " (time, path, user, caller_key, author, tool, turn, kind, summary, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'intended') RETURNING id",
+                row,
+            )
+            return int(inserted.fetchone()[0])
+
+        return await self._do(insert, "Nothing was changed.")
+
+    async def done(
+        self, entry_id: int, changes: Sequence[Change] = (), summary: str | None = None
+    ) -> None:
+        """Writes down what came of an intent. Outputs of more than a megabyte a cell are left out.
+
+        Args:
+            entry_id: The intent's.
+            changes: The changes, in order.
+            summary: What happened, where that differs from the intent.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed: the change was made, but cannot be undone.
+        """
+        said = None if summary is None else _storable(summary)
+
+        def update(db: sqlite3.Connection) -> None:
+            data, note = encode_changes(changes)
+            db.execute(
+                "UPDATE entries SET state = 'done', summary = coalesce(?, summary), note = ?"
+                " WHERE id = ?",
+                (said, note, entry_id),
+            )
+            if changes:
+                db.execute("INSERT OR REPLACE INTO changes VALUES (?, ?)", (entry_id, data))
+
+        await self._do(update, "The change was made, but cannot be undone.")
+
+    async def failed(self, entry_id: int, error: str) -> None:
+        """Writes down that an intent failed and nothing was changed, and why."""
+        await self._do(
+            lambda db: db.execute(
+                "UPDATE entries SET state = 'failed', note = ? WHERE id = ?",
+                (_storable(error), entry_id),
+            ),
+            "The journal does not say so.",
+        )
+
+    async def undone(self, entry_ids: Sequence[int], by: int) -> None:
+        """Writes down that entries were taken back by another entry."""
+        await self._do(
+            lambda db: db.executemany(
+                "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
+                [(by, entry_id) for entry_id in entry_ids],
+            ),
+            "The changes were taken back, but the journal does not say so.",
+        )
+
+    async def history(self, path: str, limit: int, user: str) -> list[JournalEntry]:
+        """Everybody's entries on a notebook, the newest first, without their changes.
+
+        Args:
+            path: The notebook.
+            limit: The most entries.
+            user: Who asks; the session keys of others are left out.
+        """
+
+        def select(db: sqlite3.Connection) -> list[JournalEntry]:
+            rows = db.execute(_HISTORY, (path, _bounded(limit)))
+            return [_entry(row, reader=user) for row in rows]
+
+        return await self._do(select)
+
+    async def undoable(
+        self,
+        caller: Caller,
+        path: str | None,
+        *,
+        steps: int | None = None,
+        since: int | None = None,
+        turn: str | None = None,
+    ) -> list[JournalEntry]:
+        """The caller's own changes that stand, the newest first, with their changes.
+
+        Args:
+            caller: Whose; one without a key has none, since another session's would be among them.
+            path: On this notebook; None for all.
+            steps: The newest so many.
+            since: Those after this checkpoint (an entry's id).
+            turn: Those of this turn.
+        """
+        if caller.key is None:
+            return []
+        wanted = {
+            "user": caller.user,
+            "key": caller.key,
+            "path": path,
+            "since": since,
+            "turn": turn,
+            "limit": _bounded(steps),
+        }
+
+        def select(db: sqlite3.Connection) -> list[JournalEntry]:
+            rows = db.execute(_UNDOABLE, wanted)
+            return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
+
+        return await self._do(select)
+
+    async def checkpoint(self) -> int:
+        """The id of the newest entry: what is done from now on is `undoable` ``since`` it."""
+        return await self._do(
+            lambda db: int(db.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()[0])
+        )
+
+    async def renamed(self, old: str, new: str) -> None:
+        """A notebook, or a folder above some, has another path now; entries follow."""
+
+        def update(db: sqlite3.Connection) -> None:
+            db.execute("UPDATE entries SET path = ? WHERE path = ?", (new, old))
+            db.execute(
+                "UPDATE entries SET path = ? || substr(path, ?) WHERE substr(path, 1, ?) = ?",
+                (new, len(old) + 1, len(old) + 1, f"{old}/"),
+            )
+
+        await self._do(update)
+
+    async def prune(self, keep_days: float, max_bytes: int | None = None) -> None:
+        """Removes the oldest entries: those older than so many days, and what is over the bound.
+
+        Args:
+            keep_days: How long entries are kept.
+            max_bytes: How many bytes of changes are kept, about.
+        """
+        oldest = time.time() - keep_days * 86_400
+
+        def delete(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM entries WHERE time < ?", (oldest,))
+            if max_bytes is not None:
+                db.execute(_OVER, (max_bytes,))
+
+        await self._do(delete)
+        await self._do(lambda db: db.execute("PRAGMA incremental_vacuum").fetchall())
+
+    async def close(self) -> None:
+        """Ends what is under way and closes the file."""
+
+        def close() -> None:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, close)
+        self._thread.shutdown(wait=False)
+
+    async def _do(
+        self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
+    ) -> T:
+        """Runs work on the thread as one transaction. A cancelled caller leaves it whole."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._transact, work, consequence
+        )
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
+        try:
+            connection = self._connection or self._open()
+            with connection:
+                return work(connection)
+        except sqlite3.Error as error:
+            raise _typed(error, consequence) from error
+        except OSError as error:
+            raise SaveFailed(
+                f"The journal could not be opened: {error.strerror}.", hint=consequence
+            ) from error
+
+    def _open(self) -> sqlite3.Connection:
+        self._database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._connection = self._connect()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                raise
+            aside = self._database.with_name(f"{self._database.name}.{time.time_ns()}.broken")
+            self._database.rename(aside)
+            for suffix in ("-wal", "-shm"):
+                self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
+            logger.warning("The journal was not readable (%s); it is now at %s", error, aside)
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        # SQLite would make the file with the umask's mode; its side files take the mode of this
+        # one.
+        with suppress(FileExistsError):
+            os.close(os.open(self._database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        connection = sqlite3.connect(self._database, timeout=10)
+        try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            # In WAL mode this survives the death of the process; only a power cut may lose the
+            # last.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.executescript(_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _storable(text: str) -> str:
+    """The text as SQLite can hold it: half a surrogate pair becomes a question mark."""
+    return text.encode(errors="replace").decode()
+
+
+def _bounded(limit: int | None) -> int:
+    return MAX_ENTRIES if limit is None else max(0, min(limit, MAX_ENTRIES))
+
+
+def _entry(row: Sequence[Any], changes: tuple[Change, ...] = (), *, reader: str) -> JournalEntry:
+    entry_id, at, path, user, key, author, tool, turn, kind, state, summary, note = row
+    return JournalEntry(
+        id=entry_id,
+        time=at,
+        path=path,
+        user=user,
+        caller_key=key if user == reader else None,
+        author=author,
+        tool=tool,
+        turn=turn,
+        kind=kind,
+        state=state,
+        summary=summary,
+        changes=changes,
+        note=note,
+    )
+
+
+def _typed(error: sqlite3.Error, consequence: str) -> ToolError:
+    """SQLite's error as one of ours; its extended code's last byte is the kind."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFull("There is no room for the journal.", hint=consequence)
+    if code == sqlite3.SQLITE_READONLY:
+        return ReadOnly("The journal may not be written.", hint=consequence)
+    return SaveFailed(f"The journal failed: {error}.", hint=consequence)

@@ -1,0 +1,372 @@
+"""Permissions: what a mode lets run, asking a person, and the approvals they gave."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, Protocol
+
+from pydantic_core import to_jsonable_python
+
+from tk_ai_extension.model.callers import Caller, Mode
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    LimitReached,
+    PermissionDenied,
+    PermissionNotFound,
+    PermissionRequired,
+)
+from tk_ai_extension.workspace.paths import moved
+
+Effect = Literal["READ", "WRITE", "EXECUTE"]
+"""What a tool does to the world."""
+
+Answer = Literal["once", "chat", "notebook", "deny"]
+"""What a person says to a request: this once, from this chat, in this notebook, or no."""
+
+MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
+"""The modes, the strictest first."""
+
+MAX_PREVIEW = 20_000
+"""Characters of a preview that a person is shown; the approval is bound to the whole."""
+MAX_PENDING = 100
+"""How many requests of one user may wait for an answer."""
+KEEP_SECONDS = 3600.0
+"""How long a request waits for an answer."""
+MAX_APPROVALS = 10_000
+"""How many approvals are remembered; the oldest goes first, and is asked for again."""
+
+
+class Decision(Enum):
+    """What becomes of a call under a mode."""
+
+    RUN = "run"
+    ASK = "ask"
+    REFUSE = "refuse"
+
+
+_DECISIONS: Mapping[tuple[Mode, Effect], Decision] = {
+    ("plan", "READ"): Decision.RUN,
+    ("plan", "WRITE"): Decision.REFUSE,
+    ("plan", "EXECUTE"): Decision.REFUSE,
+    ("ask", "READ"): Decision.RUN,
+    ("ask", "WRITE"): Decision.ASK,
+    ("ask", "EXECUTE"): Decision.ASK,
+    ("edit", "READ"): Decision.RUN,
+    ("edit", "WRITE"): Decision.RUN,
+    ("edit", "EXECUTE"): Decision.ASK,
+    ("auto", "READ"): Decision.RUN,
+    ("auto", "WRITE"): Decision.RUN,
+    ("auto", "EXECUTE"): Decision.RUN,
+}
+
+
+def decide(mode: Mode, effect: Effect) -> Decision:
+    """What becomes of a tool of this effect in this mode."""
+    return _DECISIONS[mode, effect]
+
+
+def capped(mode: Mode, cap: Mode) -> Mode:
+    """The stricter of two modes: what an administrator's cap leaves of a caller's mode."""
+    return MODES[min(MODES.index(mode), MODES.index(cap))]
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """A call that waits for a person's leave.
+
+    Attributes:
+        id: Random; names the request, and is no authority.
+        caller: Who wants to act.
+        tool: The tool's name.
+        effect: What it does.
+        notebook: The path it concerns, or None.
+        preview: What will happen, as the person reads it: the diff, or the code. Cut, and saying
+            so, where it is very long.
+        arguments_hash: Over the tool, its exact arguments, the notebook and the whole preview: an
+            approval lets this through and nothing else.
+        created: Seconds since the epoch.
+    """
+
+    id: str
+    caller: Caller
+    tool: str
+    effect: Effect
+    notebook: str | None
+    preview: str
+    arguments_hash: str
+    created: float
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers that mean something here: a chat takes a key, a notebook takes a path."""
+        chat: tuple[Answer, ...] = () if self.caller.key is None else ("chat",)
+        notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
+        return ("once", *chat, *notebook, "deny")
+
+
+class Approver(Protocol):
+    """Asks a person within the call; a composition root fills it in for the faces that can."""
+
+    async def ask(self, request: PermissionRequest) -> Answer | None:
+        """Shows the request and waits for the answer.
+
+        It is cancelled when the request is answered elsewhere meanwhile
+        (`PermissionPolicy.answer`), so an approver may show it and wait for that. None: nobody can
+        be asked within this call.
+        """
+        ...
+
+
+class PermissionPolicy:
+    """Says whether a call may run, where the tool runs; whatever the model's side asked before.
+
+    Held in memory: after a restart people are asked again.
+
+    Args:
+        cap: The most permissive mode that any caller gets.
+        max_pending: The bound on unanswered requests of one user.
+        max_approvals: The bound on remembered approvals, of each kind.
+        keep_seconds: How long a request waits for an answer.
+    """
+
+    def __init__(
+        self,
+        cap: Mode = "auto",
+        *,
+        max_pending: int = MAX_PENDING,
+        max_approvals: int = MAX_APPROVALS,
+        keep_seconds: float = KEEP_SECONDS,
+    ) -> None:
+        self._cap: Mode = cap
+        self._max_pending = max_pending
+        self._max_approvals = max_approvals
+        self._keep = keep_seconds
+        self._pending: dict[str, PermissionRequest] = {}
+        # Those of them that an approver asks within the call, and where it hears of the answer.
+        self._asking: dict[str, asyncio.Future[Answer]] = {}
+        # Answers to one exact call (identity, hash), used up by it when it comes again.
+        self._once: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+        # Standing approvals: of a caller (identity), and of a user in a notebook (user, path).
+        self._chats: OrderedDict[tuple[str, Effect], None] = OrderedDict()
+        self._notebooks: OrderedDict[tuple[str, str, Effect], None] = OrderedDict()
+
+    def mode(self, caller: Caller) -> Mode:
+        """The mode that holds for a caller: their own under the administrator's cap."""
+        return capped(caller.mode, self._cap)
+
+    def concerns(self, caller: Caller, effect: Effect) -> bool:
+        """Whether `check` has anything to decide, for whom a preview is dear to make."""
+        return decide(self.mode(caller), effect) is not Decision.RUN
+
+    async def check(
+        self,
+        caller: Caller,
+        tool: str,
+        effect: Effect,
+        *,
+        arguments: Mapping[str, Any],
+        notebook: str | None,
+        preview: str = "",
+        approver: Approver | None = None,
+    ) -> None:
+        """Returns if the call may run now.
+
+        Args:
+            caller: Who acts.
+            tool: The tool's name.
+            effect: What it does.
+            arguments: Exactly what the tool was given.
+            notebook: The path it concerns, or None.
+            preview: What it will do: the diff, or the code that it will run. Always the whole.
+            approver: Asks a person within the call, where the face can.
+
+        Raises:
+            PermissionDenied: the mode refuses it, or a person said no.
+            PermissionRequired: a person has to be asked, and nobody was to be asked within the
+                call; ``details["permission_id"]`` names the request. The same call, repeated,
+                names the same one until it is answered.
+            LimitReached: too many requests of this user are unanswered.
+        """
+        mode = self.mode(caller)
+        decision = decide(mode, effect)
+        if decision is Decision.RUN:
+            return
+        if decision is Decision.REFUSE:
+            raise PermissionDenied(
+                f"{tool} is refused in {mode} mode, which only reads.",
+                hint="Describe what you would do, or ask the user to leave this mode.",
+                mode=mode,
+            )
+        if self._stands(caller, effect, notebook):
+            return
+        digest = _arguments_hash(tool, effect, arguments, notebook, preview)
+        answer = self._once.pop((caller.identity, digest), None)
+        if answer is None:
+            request = self._request(
+                caller,
+                tool=tool,
+                effect=effect,
+                notebook=notebook,
+                preview=preview,
+                digest=digest,
+            )
+            answer = None if approver is None else await self._ask(approver, request)
+            if answer is None:
+                raise PermissionRequired(
+                    f"{tool} needs the user's leave in {mode} mode.",
+                    permission_id=request.id,
+                    mode=mode,
+                )
+        if answer == "deny":
+            raise PermissionDenied(f"The user refused {tool}.", mode=mode)
+
+    def pending(self, user: str) -> list[PermissionRequest]:
+        """The requests that wait for this user's answer, the oldest first."""
+        self._expire()
+        return [request for request in self._pending.values() if request.caller.user == user]
+
+    def answer(self, user: str, permission_id: str, answer: Answer) -> None:
+        """A person's answer to one of their own requests.
+
+        Raises:
+            PermissionNotFound: nothing of that id waits for this user, or it was answered before.
+            InvalidArguments: the answer means nothing for this request
+                (`PermissionRequest.answers`).
+        """
+        self._expire()
+        request = self._pending.get(permission_id)
+        if request is None or request.caller.user != user:
+            raise PermissionNotFound(f"No request `{permission_id}` waits for your answer.")
+        self._settle(request, answer)
+        asking = self._asking.get(permission_id)
+        if asking is not None and not asking.done():
+            asking.set_result(answer)
+        elif answer in ("once", "deny"):
+            self._once[request.caller.identity, request.arguments_hash] = answer
+            self._bound(self._once)
+
+    def forget(self, caller: Caller) -> None:
+        """The caller's session is over: its requests and approvals go. Those for notebooks stay."""
+        for request in list(self._pending.values()):
+            if request.caller.identity == caller.identity and request.id not in self._asking:
+                del self._pending[request.id]
+        for identity, digest in list(self._once):
+            if identity == caller.identity:
+                del self._once[identity, digest]
+        for identity, effect in list(self._chats):
+            if identity == caller.identity:
+                del self._chats[identity, effect]
+
+    def renamed(self, old: str, new: str) -> None:
+        """A notebook, or a folder above some, has another path now; approvals for it follow."""
+        for user, path, effect in list(self._notebooks):
+            if (now := moved(path, old, new)) is not None:
+                del self._notebooks[user, path, effect]
+                self._notebooks[user, now, effect] = None
+
+    def _stands(self, caller: Caller, effect: Effect, notebook: str | None) -> bool:
+        if caller.key is not None and (caller.identity, effect) in self._chats:
+            return True
+        return notebook is not None and (caller.user, notebook, effect) in self._notebooks
+
+    def _request(
+        self,
+        caller: Caller,
+        *,
+        tool: str,
+        effect: Effect,
+        notebook: str | None,
+        preview: str,
+        digest: str,
+    ) -> PermissionRequest:
+        """The request that waits for this very call already, or a new one."""
+        mine = self.pending(caller.user)
+        for request in mine:
+            # One that is being asked within a call answers that call alone.
+            if (
+                request.caller.identity == caller.identity
+                and request.arguments_hash == digest
+                and request.id not in self._asking
+            ):
+                return request
+        if len(mine) >= self._max_pending:
+            raise LimitReached(
+                f"{len(mine)} requests for permission wait for {caller.user}'s answer already.",
+                hint="Ask the user to answer them in the panel.",
+            )
+        if len(preview) > MAX_PREVIEW:
+            preview = (
+                f"{preview[:MAX_PREVIEW]}\n… and {len(preview) - MAX_PREVIEW:,} more characters"
+            )
+        request = PermissionRequest(
+            id=secrets.token_urlsafe(12),
+            caller=caller,
+            tool=tool,
+            effect=effect,
+            notebook=notebook,
+            preview=preview,
+            arguments_hash=digest,
+            created=time.time(),
+        )
+        self._pending[request.id] = request
+        return request
+
+    async def _ask(self, approver: Approver, request: PermissionRequest) -> Answer | None:
+        """The answer of whoever gives one first: the approver, or `answer`."""
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asking[request.id] = answered
+        asking = asyncio.ensure_future(approver.ask(request))
+        try:
+            await asyncio.wait((asking, answered), return_when=asyncio.FIRST_COMPLETED)
+            if answered.done():
+                return answered.result()
+            answer = asking.result()
+            if answer is not None:
+                self._settle(request, answer)
+            return answer
+        except BaseException:
+            # Nobody waits for it any more.
+            self._pending.pop(request.id, None)
+            raise
+        finally:
+            del self._asking[request.id]
+            asking.cancel()
+            await asyncio.wait((asking,))
+
+    def _settle(self, request: PermissionRequest, answer: Answer) -> None:
+        if answer not in request.answers:
+            raise InvalidArguments(f"`{answer}` is no answer here: {', '.join(request.answers)}.")
+        self._pending.pop(request.id, None)
+        if answer == "chat":
+            self._chats[request.caller.identity, request.effect] = None
+            self._bound(self._chats)
+        elif answer == "notebook" and request.notebook is not None:
+            self._notebooks[request.caller.user, request.notebook, request.effect] = None
+            self._bound(self._notebooks)
+
+    def _bound(self, approvals: OrderedDict[Any, Any]) -> None:
+        while len(approvals) > self._max_approvals:
+            approvals.popitem(last=False)
+
+    def _expire(self) -> None:
+        oldest = time.time() - self._keep
+        for request in list(self._pending.values()):
+            if request.created < oldest and request.id not in self._asking:
+                del self._pending[request.id]
+
+
+def _arguments_hash(
+    tool: str, effect: Effect, arguments: Mapping[str, Any], notebook: str | None, preview: str
+) -> str:
+    exact = json.dumps(
+        [tool, effect, to_jsonable_python(dict(arguments)), notebook, preview], sort_keys=True
+    )
+    return hashlib.blake2b(exact.encode(), digest_size=16).hexdigest()
