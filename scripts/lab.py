@@ -169,6 +169,8 @@ async def run(root: Path, port: int, log: Path) -> int:
     with log.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
             *command(root, port),
+            # Where collaboration keeps its history.
+            cwd=root,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
 
 from tests.matrix import pytest_terminal_summary
 
@@ -44,6 +45,20 @@ def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
     loop.run_until_complete(app._cleanup())
     app.kernel_manager.context.destroy()
     ServerApp.clear_instance()
+
+
+@pytest.fixture
+def jp_server_config(tmp_path: Path) -> Config:
+    """What every server of a test has; a module that needs more asks for this one and adds to it.
+
+    Collaboration keeps its history in the working directory unless told otherwise.
+    """
+    return Config(
+        {
+            "ServerApp": {"jpserver_extensions": {"jupyter_server_terminals": True}},
+            "SQLiteYStore": {"db_path": str(tmp_path / "ystore.db")},
+        }
+    )
 
 
 @pytest.fixture
