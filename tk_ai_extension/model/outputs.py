@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tk_ai_extension.model.cells import Json, OutputsSummary
 
@@ -74,8 +74,8 @@ def summarise(outputs: list[Json] | tuple[Json, ...]) -> OutputsSummary:
                 size += len(stream_text(output))
             case "error":
                 mimes["error"] = None
-                traceback: list[str] = output.get("traceback") or []
-                size += sum(len(line) for line in traceback)
+                traceback = cast("list[Any]", output.get("traceback") or [])
+                size += sum(len(str(line)) for line in traceback)
             case _:
                 data: Any = output.get("data")
                 if isinstance(data, dict):

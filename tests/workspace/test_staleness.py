@@ -1,0 +1,102 @@
+"""The state of a cell follows from what ran and what it depends on."""
+
+import pytest
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.workspace.runs import RunRecords
+from tk_ai_extension.workspace.staleness import names_of, states
+
+
+def notebook(*sources, language="python"):
+    cells = tuple(
+        Cell(index, f"c{index}", "code", source, id=f"c{index}")
+        for index, source in enumerate(sources)
+    )
+    return Snapshot("n.ipynb", cells, {"language_info": {"name": language}})
+
+
+def run_all(records, snapshot):
+    for cell in snapshot.cells:
+        records.ran(snapshot.path, cell.key, cell.hash, "k", ok=True)
+
+
+def values(snapshot, records, running=()):
+    return list(states(snapshot, records.of(snapshot.path), running).values())
+
+
+def test_what_has_not_run_in_this_kernel_is_never():
+    assert values(notebook("a = 1"), RunRecords()) == ["never"]
+
+
+def test_all_is_fresh_after_a_run_from_top_to_bottom():
+    records, snapshot = RunRecords(), notebook("a = 1", "b = a", "print(b)")
+    run_all(records, snapshot)
+    assert values(snapshot, records) == ["fresh"] * 3
+
+
+def test_an_edit_makes_all_that_depends_on_it_stale():
+    records = RunRecords()
+    run_all(records, notebook("a = 1", "b = a", "print(b)", "c = 3"))
+    edited = notebook("a = 2", "b = a", "print(b)", "c = 3")
+    assert values(edited, records) == ["edited", "stale", "stale", "fresh"]
+
+
+def test_a_definition_that_ran_later_makes_its_users_stale():
+    records, snapshot = RunRecords(), notebook("a = 1", "b = a", "c = 1")
+    run_all(records, snapshot)
+    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, "k", ok=True)
+    assert values(snapshot, records) == ["fresh", "stale", "fresh"]
+
+
+def test_a_change_in_place_is_a_definition():
+    records, snapshot = RunRecords(), notebook("df = 1", "df['x'] = 2", "df.plot()")
+    run_all(records, snapshot)
+    records.ran(snapshot.path, "c1", snapshot.cells[1].hash, "k", ok=True)
+    assert values(snapshot, records) == ["fresh", "fresh", "stale"]
+
+
+def test_failed_and_running_cells_say_so():
+    records, snapshot = RunRecords(), notebook("a", "b = 1")
+    records.ran(snapshot.path, "c0", snapshot.cells[0].hash, "k", ok=False)
+    assert values(snapshot, records, running=("c1",)) == ["error", "running"]
+
+
+@pytest.mark.proves("kernel:shared-live")
+def test_a_kernel_that_is_gone_takes_its_runs_with_it_and_another_persons_run_counts():
+    records, snapshot = RunRecords(), notebook("a = 1", "b = a")
+    run_all(records, snapshot)
+    records.forget_kernel("k")
+    assert values(snapshot, records) == ["never", "never"]
+    records.ran_elsewhere("k", snapshot, "a = 1")
+    assert values(snapshot, records) == ["fresh", "never"]
+
+
+def test_other_languages_know_fresh_and_edited():
+    records = RunRecords()
+    run_all(records, notebook("x=1", "echo $x", language="bash"))
+    assert values(notebook("x=2", "echo $x", language="bash"), records) == ["edited", "fresh"]
+
+
+@pytest.mark.parametrize(
+    ("source", "defines", "uses"),
+    [
+        ("import numpy as np\nfrom a.b import c", {"np", "c"}, set()),
+        ("def f(x, *y):\n    z = x + g\n    return z", {"f"}, {"g"}),
+        ("class A(B):\n    x = 1\n    def m(self):\n        return x2", {"A"}, {"B", "x2"}),
+        ("[i * k for i in xs]", set(), {"k", "xs"}),
+        ("x += 1", {"x"}, {"x"}),
+        ("for i in range(n):\n    t = i", {"i", "t"}, {"range", "n"}),
+        ("with open(p) as f:\n    d = f.read()", {"f", "d"}, {"open", "p"}),
+        ("%matplotlib inline\n!ls\nfiles = !ls\na = b", {"files", "a"}, {"b"}),
+        ("%%time\na = b", {"a"}, {"b"}),
+        ("lambda q: q + r", set(), {"r"}),
+    ],
+)
+def test_names(source, defines, uses):
+    names = names_of(source)
+    assert names is not None
+    assert (set(names.defines), set(names.uses)) == (defines, uses)
+
+
+def test_code_that_cannot_be_parsed_has_no_names():
+    assert names_of("a b c") is None
