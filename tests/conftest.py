@@ -48,17 +48,14 @@ def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def jp_server_config(tmp_path: Path) -> Config:
+def jp_server_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """What every server of a test has; a module that needs more asks for this one and adds to it.
 
-    Collaboration keeps its history in the working directory unless told otherwise.
+    The working directory is the test's own: collaboration keeps the history of a room that the
+    server opened there, whatever `SQLiteYStore.db_path` says.
     """
-    return Config(
-        {
-            "ServerApp": {"jpserver_extensions": {"jupyter_server_terminals": True}},
-            "SQLiteYStore": {"db_path": str(tmp_path / "ystore.db")},
-        }
-    )
+    monkeypatch.chdir(tmp_path)
+    return Config({"ServerApp": {"jpserver_extensions": {"jupyter_server_terminals": True}}})
 
 
 @pytest.fixture
