@@ -286,6 +286,14 @@ class KernelDied(ToolError):
     default_hint = "Its variables are gone. Run the cells again from the top."
 
 
+class KernelUnsupported(ToolError):
+    """The kernel lives where no executor reaches it (behind a gateway)."""
+
+    code = "kernel_unsupported"
+    status = 501
+    default_hint = "Use a kernel that this Jupyter Server has started itself."
+
+
 class LanguageUnsupported(ToolError):
     """The tool needs a kernel of another language."""
 

@@ -1,0 +1,311 @@
+"""Messages of one execution become the outputs of its cell, as JupyterLab would show them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from tk_ai_extension.kernels.terminal import StreamText
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.outputs import (
+    Append,
+    ClearOutputs,
+    OutputChange,
+    ReplaceOutput,
+    StreamEdit,
+)
+
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+"""How much of one execution's outputs is kept unless told otherwise."""
+
+OTHER_DISPLAY_MIME = "application/x-other-display-status"
+"""The `StatusEvent` of an update to a display that another execution made.
+
+Its data is ``{"display_id": str, "output": nbformat display_data}``: the output stands in another
+cell, so it is no output of this execution.
+"""
+
+OUTPUT_MESSAGES = frozenset(
+    {"stream", "display_data", "execute_result", "error", "update_display_data", "clear_output"}
+)
+
+_STATUS_MIME = re.compile(r"application/x-[^;]*-status\b")
+_OVERHEAD = 256  # bytes that an output costs beside its payload
+_ALWAYS_KEPT = 1024 * 1024  # an error is kept beyond the bound, up to this size
+_MAX_EVENTS = 10_000  # status events that wait for a slow reader
+
+
+class OutputCollector:
+    """Collects the outputs of one execution, and says what changed since it was last asked.
+
+    Consecutive texts of one stream become one output; ``update_display_data`` replaces the displays
+    of that id; ``clear_output`` clears, with ``wait`` at the next output; carriage return and
+    backspace are carried out. Nothing that a kernel may send breaks it.
+
+    Args:
+        max_bytes: The bound of what is kept. What comes after it is counted in ``dropped`` and handed
+            to ``spill``; errors are kept all the same.
+        spill: Receives the text that is not kept, in order: what streams printed, and other outputs
+            as lines of JSON.
+    """
+
+    def __init__(
+        self, max_bytes: int = MAX_OUTPUT_BYTES, spill: Callable[[str], None] | None = None
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._spill = spill
+        self._outputs: list[Json] = []
+        self._streams: dict[int, StreamText] = {}
+        self._displays: dict[str, list[int]] = {}
+        self._size = 0
+        self._clear_next = False
+        self._open_stream: StreamText | None = None
+        # What the reader has not been told yet.
+        self._told = 0
+        self._clear_untold = False
+        self._replaced: set[int] = set()
+        self._edited: set[int] = set()
+        self._events: list[StatusEvent] = []
+        self.dropped = 0
+        """Characters that went over the bound."""
+        self.error: Json | None = None
+        """ename, evalue and traceback of the last error output."""
+
+    def add(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Takes one message of `OUTPUT_MESSAGES`."""
+        match kind:
+            case "clear_output":
+                self._clear(wait=bool(content.get("wait")))
+            case "stream":
+                self._add_stream(_string(content.get("name")) or "stdout", _text(content))
+            case "error":
+                self._add_error(content)
+            case "update_display_data":
+                self._update_display(content)
+            case "display_data" | "execute_result":
+                self._add_bundle(kind, content)
+            case _:
+                raise ValueError(f"not an output message: {kind}")
+
+    def warn(self, text: str) -> None:
+        """Adds a line of ours to stderr, whatever the bound."""
+        self._write("stderr", text.rstrip("\n") + "\n")
+
+    def finish(self) -> None:
+        """Says in a last stderr output what was left out, if anything was."""
+        if self.dropped:
+            kept = f"{self._max_bytes / 1024 / 1024:.3g} MB"
+            self.warn(
+                f"[{self.dropped:,} more characters of output are left out: {kept} are kept.]"
+            )
+
+    def drain(self) -> tuple[OutputChange, ...]:
+        """The changes since the last call; applied in order they give the present outputs."""
+        changes: list[OutputChange] = []
+        if self._clear_untold:
+            changes.append(ClearOutputs())
+            self._clear_untold = False
+        changes.extend(ReplaceOutput(at, self._outputs[at]) for at in sorted(self._replaced))
+        for at in sorted(self._edited):
+            edit = self._streams[at].drain()
+            if edit is not None:
+                changes.append(StreamEdit(at, *edit))
+        for at in range(self._told, len(self._outputs)):
+            changes.append(Append(self._complete(at)))
+            if at in self._streams:
+                self._streams[at].drain()
+        self._replaced.clear()
+        self._edited.clear()
+        self._told = len(self._outputs)
+        return tuple(changes)
+
+    def drain_events(self) -> tuple[StatusEvent, ...]:
+        """The status events since the last call."""
+        events = tuple(self._events)
+        self._events.clear()
+        return events
+
+    @property
+    def outputs(self) -> tuple[Json, ...]:
+        """All outputs as they stand, as nbformat has them."""
+        return tuple(self._complete(at) for at in range(len(self._outputs)))
+
+    def _complete(self, at: int) -> Json:
+        stream = self._streams.get(at)
+        return self._outputs[at] if stream is None else {**self._outputs[at], "text": stream.value}
+
+    # -- what a message does
+
+    def _clear(self, *, wait: bool) -> None:
+        self._open_stream = None
+        if wait:
+            self._clear_next = True
+            return
+        self._clear_untold = self._clear_untold or self._told > 0
+        self._told = self._size = 0
+        self._clear_next = False
+        for state in (self._outputs, self._streams, self._displays, self._replaced, self._edited):
+            state.clear()
+
+    def _add_stream(self, name: str, text: str) -> None:
+        if not text:
+            return
+        self._clear_if_due()
+        room = self._max_bytes - self._size
+        if len(text) > room:
+            kept = max(room, 0)
+            self._drop(text[kept:])
+            text = text[:kept]
+            if not text:
+                return
+        self._write(name, text)
+
+    def _write(self, name: str, text: str) -> None:
+        if self._open_stream is None or self._outputs[-1]["name"] != name:
+            self._open_stream = StreamText()
+            self._append({"output_type": "stream", "name": name, "text": ""}, _OVERHEAD)
+            self._streams[len(self._outputs) - 1] = self._open_stream
+        before = self._open_stream.length
+        self._open_stream.write(text)
+        self._size += self._open_stream.length - before
+        at = len(self._outputs) - 1
+        if at < self._told:
+            self._edited.add(at)
+
+    def _add_error(self, content: Mapping[str, Any]) -> None:
+        traceback = content.get("traceback")
+        lines = cast("list[Any]", traceback) if isinstance(traceback, list) else []
+        self.error = {
+            "ename": _string(content.get("ename")),
+            "evalue": _string(content.get("evalue")),
+            "traceback": [_string(line) for line in lines],
+        }
+        self._add_output({"output_type": "error", **self.error}, allowance=_ALWAYS_KEPT)
+
+    def _add_bundle(self, kind: str, content: Mapping[str, Any]) -> None:
+        output = self._bundle(kind, content)
+        if output is None:
+            return
+        display_id = _display_id(content)
+        if kind == "execute_result":
+            output["execution_count"] = content.get("execution_count")
+        elif display_id in self._displays:
+            # A display shown a second time under its id changes the first one too.
+            self._replace(display_id, output)
+        added = self._add_output(output)
+        if added and display_id and kind == "display_data":
+            self._displays.setdefault(display_id, []).append(len(self._outputs) - 1)
+
+    def _update_display(self, content: Mapping[str, Any]) -> None:
+        output = self._bundle("display_data", content)
+        display_id = _display_id(content)
+        if output is None or not display_id:
+            return
+        if display_id in self._displays:
+            self._replace(display_id, output)
+        else:
+            self._emit(OTHER_DISPLAY_MIME, {"display_id": display_id, "output": output})
+
+    def _bundle(self, kind: str, content: Mapping[str, Any]) -> Json | None:
+        """The output of a MIME bundle; None where it is nothing but a status."""
+        data = _mapping(content.get("data"))
+        statuses = [mime for mime in data if _STATUS_MIME.match(mime)]
+        if statuses:
+            for mime in statuses:
+                self._emit(mime, data.pop(mime))
+            # The text beside a status is what a frontend shows that does not know it.
+            data = {mime: value for mime, value in data.items() if not mime.startswith("text/")}
+            if not data:
+                return None
+        return {"output_type": kind, "data": data, "metadata": _mapping(content.get("metadata"))}
+
+    def _emit(self, mime: str, data: Any) -> None:
+        if len(self._events) < _MAX_EVENTS:
+            self._events.append(StatusEvent(mime, data))
+        else:
+            self._drop(json.dumps({mime: data}) + "\n")
+
+    def _replace(self, display_id: str, output: Json) -> None:
+        for at in self._displays[display_id]:
+            self._outputs[at] = output
+            if at < self._told:
+                self._replaced.add(at)
+
+    def _add_output(self, output: Json, allowance: int = 0) -> bool:
+        self._clear_if_due()
+        size = _OVERHEAD + _size(output)
+        if self._size + size > self._max_bytes + allowance:
+            self._drop(json.dumps(output) + "\n")
+            return False
+        self._open_stream = None
+        self._append(output, size)
+        return True
+
+    def _append(self, output: Json, size: int) -> None:
+        self._outputs.append(output)
+        self._size += size
+
+    def _clear_if_due(self) -> None:
+        if self._clear_next:
+            self._clear(wait=False)
+
+    def _drop(self, text: str) -> None:
+        self.dropped += len(text)
+        if self._spill is not None:
+            self._spill(text)
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    text = content.get("text")
+    if isinstance(text, list):
+        return "".join(_string(part) for part in cast("list[Any]", text))
+    return _string(text)
+
+
+def _string(value: Any) -> str:
+    """A string that can be written as UTF-8, from whatever a kernel sent."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else str(value)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Lone surrogates are what invalid UTF-8 and broken JSON escapes become; pairs are one sign.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _clean(value: Any) -> Any:
+    """JSON with each string in it as `_string` has it."""
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, dict):
+        return {_string(key): _clean(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_clean(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", _clean(value)) if isinstance(value, dict) else {}
+
+
+def _display_id(content: Mapping[str, Any]) -> str:
+    return _string(_mapping(content.get("transient")).get("display_id"))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(
+            len(str(key)) + _size(item) for key, item in cast("dict[Any, Any]", value).items()
+        )
+    if isinstance(value, list):
+        return sum(_size(item) for item in cast("list[Any]", value))
+    return 8

@@ -1,0 +1,122 @@
+"""The executor that submits through a kernel client of our own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
+from tk_ai_extension.kernels.connection import ConnectionClosed, KernelConnection
+from tk_ai_extension.kernels.run import Patience, Run
+from tk_ai_extension.model.errors import KernelDied
+from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
+
+log = logging.getLogger(__name__)
+
+MAX_SUBMISSIONS = 50
+"""How often a request is sent again that the kernel dropped because somebody else's had failed."""
+
+
+class KernelAccess(Protocol):
+    """What an executor needs of the service that owns the kernels."""
+
+    async def connection(self, kernel_id: str) -> KernelConnection:
+        """An open connection to the kernel.
+
+        Raises:
+            KernelNotFound, KernelDied.
+        """
+        ...
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Whether somebody is shutting the kernel down or restarting it just now."""
+        ...
+
+    async def interrupt(self, kernel_id: str) -> None:
+        """Interrupts the kernel."""
+        ...
+
+
+class DirectExecutor:
+    """Sends code to a kernel on our own connection, one kept for each kernel.
+
+    Args:
+        kernels: The service that owns the kernels.
+        patience: How long to wait for what does not come.
+        max_output_bytes: The bound of what is kept of one execution's outputs.
+    """
+
+    name = "direct"
+
+    def __init__(
+        self,
+        kernels: KernelAccess,
+        *,
+        patience: Patience | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> None:
+        self._kernels = kernels
+        self._patience = patience
+        self._max_output_bytes = max_output_bytes
+
+    async def execute(
+        self, kernel_id: str, request: ExecutionRequest
+    ) -> AsyncGenerator[ExecutionEvent]:
+        """Runs one request; see `kernels.base.Executor`."""
+        connection = await self._kernels.connection(kernel_id)
+        for _ in range(MAX_SUBMISSIONS):
+            run = self._run(kernel_id, request, connection.answer_input)
+            try:
+                msg_id = connection.submit(_content(request), run)
+            except ConnectionClosed as closed:
+                raise KernelDied(closed.ending.message) from closed
+            log.info("Submitting execution request to kernel %s (backend direct)", kernel_id)
+            try:
+                async with aclosing(run.events()) as events:
+                    async for event in events:
+                        if isinstance(event, Execution):
+                            log_end(kernel_id, event)
+                        if not (isinstance(event, Execution) and run.aborted):
+                            yield event
+            finally:
+                connection.forget(msg_id)
+            if not run.aborted:
+                return
+        raise KernelDied(f"The kernel dropped the request {MAX_SUBMISSIONS} times.")
+
+    def _run(self, kernel_id: str, request: ExecutionRequest, answer: Callable[[str], None]) -> Run:
+        return Run(
+            request,
+            backend=self.name,
+            interrupt=lambda: self._kernels.interrupt(kernel_id),
+            answer=answer,
+            stopping=lambda: self._kernels.is_stopping(kernel_id),
+            patience=self._patience,
+            max_output_bytes=self._max_output_bytes,
+        )
+
+
+def log_end(kernel_id: str, execution: Execution) -> None:
+    """Writes how an execution ended to the log."""
+    log.info(
+        "Execution in kernel %s (backend %s) ended: %s after %.3f s",
+        kernel_id,
+        execution.backend,
+        execution.status,
+        execution.duration,
+    )
+
+
+def _content(request: ExecutionRequest) -> dict[str, object]:
+    return {
+        "code": request.code,
+        "silent": request.silent,
+        "store_history": not request.silent,
+        "user_expressions": request.user_expressions,
+        # Also where input() may not ask: only so is the prompt known. The answer refuses it.
+        "allow_stdin": not request.silent,
+        # An error of ours does not drop what others have queued in the kernel.
+        "stop_on_error": False,
+    }

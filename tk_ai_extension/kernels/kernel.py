@@ -1,0 +1,276 @@
+"""One kernel as we know it: its process watched, one connection kept, what happens to it told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future as ThreadFuture
+from typing import Any, Protocol
+
+import zmq
+
+from tk_ai_extension.kernels.base import KernelEvent, KernelState
+from tk_ai_extension.kernels.connection import ConnectionClosed, Ending, KernelConnection
+from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
+
+log = logging.getLogger(__name__)
+
+DRAIN_TIMEOUT = 0.5
+"""Seconds to wait, after a kernel's process has ended, for the last of what it had said."""
+
+STABLE_TIME = 10.0
+"""Seconds after which a kernel counts as started well."""
+
+RESTART_LIMIT = 5
+"""How often in a row a kernel that dies before `STABLE_TIME` is started again."""
+
+
+class RunClaimer(Protocol):
+    """An executor whose requests somebody else sends, and which knows them when they begin to run."""
+
+    def claim(
+        self, connection: KernelConnection, code: str, count: int | None, parent: Mapping[str, Any]
+    ) -> None:
+        """Code begins to run; the claimer may listen to its messages from this one on."""
+        ...
+
+
+class LiveKernel:
+    """Watches one kernel through all its incarnations, until it is shut down or stays dead.
+
+    Args:
+        kernel_id: Its id.
+        manager: Its `jupyter_client.KernelManager`.
+        context: Where its sockets are made (`client_context`).
+        is_listed: Whether the kernel is still one of the server's.
+        emit: Told of each `KernelEvent`.
+        revive: Starts a dead kernel again where Jupyter's own restarter does not.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        manager: Any,
+        context: zmq.Context[Any],
+        *,
+        is_listed: Callable[[], bool],
+        emit: Callable[[KernelEvent], None],
+        revive: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.id = kernel_id
+        self.manager = manager
+        self.claimer: RunClaimer | None = None
+        self.restarts = 0
+        self.language = ""
+        self.state: KernelState = "unknown"
+        self.ending: Ending | None = None
+        """Why the present incarnation ended; None while it lives."""
+        self._context = context
+        self._is_listed = is_listed
+        self._emit = emit
+        self._revive = revive
+        self._connection: KernelConnection | None = None
+        self._connecting = asyncio.Lock()
+        self._alive = asyncio.Event()
+        self._alive.set()
+        self._stirred = asyncio.Event()
+        self._link_lost = asyncio.Event()
+        self._quick_deaths = 0
+        self._stop_asked: bool | None = None  # by a message on iopub: whether for a restart
+        for event in ("restart", "dead"):
+            manager.add_restart_callback(self._stir, event)
+
+    # -- connecting
+
+    async def connect(self, *, first: bool = False) -> KernelConnection:
+        """The kept connection, made and proved first where there is none.
+
+        Waits for a kernel that is being restarted. It has no bound of its own: give it a deadline.
+
+        Args:
+            first: Whether the kernel has just been started: it then answers on its shell channel,
+                which a running cell would hold up, and is given up if it dies before.
+
+        Raises:
+            ConnectionClosed: the kernel was shut down, or stays dead; with ``first``, also when it
+                died before it answered.
+        """
+        while True:
+            async with self._connecting:
+                if self._connection is not None and self._connection.ending is None:
+                    return self._connection
+                self._stirred.set()
+                await self._alive.wait()
+                if self.ending is not None:
+                    raise ConnectionClosed(self.ending)
+                info = self.manager.get_connection_info(session=False)
+                self._link_lost.clear()
+                connection = self._connection = KernelConnection(info, self._context, self)
+                try:
+                    answer = await connection.handshake(on_shell=first)
+                except ConnectionClosed:
+                    if first:
+                        raise
+                    continue
+                except BaseException:
+                    connection.close(Ending("closed", "The kernel did not answer."))
+                    raise
+                about: Any = answer.get("language_info") or {}
+                self.language = str(about.get("name", "")).lower()
+                return connection
+
+    @property
+    def connection(self) -> KernelConnection | None:
+        """The kept connection, if one is open."""
+        open_ = self._connection is not None and self._connection.ending is None
+        return self._connection if open_ else None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody is shutting it down or restarting it just now."""
+        return bool(getattr(self.manager, "shutting_down", False)) or self._stop_asked is not None
+
+    def close(self) -> None:
+        """Closes the connection; leaves the kernel as it is."""
+        for event in ("restart", "dead"):
+            self.manager.remove_restart_callback(self._stir, event)
+        if self._connection is not None:
+            self._connection.close(Ending("closed", "The connection to the kernel was closed."))
+
+    # -- watching
+
+    async def watch(self) -> Ending:
+        """Follows the kernel until it is shut down or stays dead; returns that end."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            process, began = local_process(self.manager), clock()
+            code = await self._end()
+            self._alive.clear()
+            ending = await self._why(process, code)
+            self._quick_deaths = self._quick_deaths + 1 if clock() - began < STABLE_TIME else 0
+            log.info("Kernel %s: %s", self.id, ending.message)
+            was_connected = self.connection is not None
+            if self._connection is not None:
+                await self._connection.drained(DRAIN_TIMEOUT)
+                self._connection.close(ending)
+            comes_back = ending.kind != "shutdown"
+            self.ending = ending
+            self.state = "restarting" if comes_back else "dead"
+            self._tell(_EVENTS[ending.kind])
+            if not comes_back or not await self._next(process, ending):
+                self.state = "dead"
+                self._alive.set()  # nobody waits for what does not come
+                if comes_back:
+                    self._tell("died")
+                return ending
+            self.restarts += 1
+            self.ending = self._stop_asked = None
+            self.state = "starting"
+            self._alive.set()
+            if ending.kind == "died":
+                self._tell("restarted")
+            if was_connected:
+                await self._reconnect()
+
+    async def _end(self) -> int | None:
+        if getattr(self.manager, "owns_kernel", True):
+            return await process_end(self.manager)
+        # Somebody else's kernel: all that is seen of its end is that the connection goes.
+        await self._link_lost.wait()
+        return None
+
+    async def _why(self, process: Any, code: int | None) -> Ending:
+        if not getattr(self.manager, "owns_kernel", True):
+            return Ending(
+                "lost",
+                "The connection to the kernel was lost: whether the code ran to its end is unknown.",
+            )
+        if not self.manager.shutting_down and local_process(self.manager) is process:
+            return Ending("died", f"The kernel {describe_exit(code)}.")
+        restart = self._stop_asked
+        if restart is None and not self.manager.shutting_down:
+            restart = True  # it is done already: there is a new process
+        elif restart is None:
+            # Stopping and starting again are two turns of `ready`, one right after the other.
+            stopped = self.manager.ready
+            await _settled(stopped)
+            restart = self.manager.ready is not stopped
+        if restart:
+            return Ending("restarted", "The kernel was restarted.")
+        return Ending("shutdown", "The kernel was shut down.")
+
+    async def _next(self, old: Any, ending: Ending) -> bool:
+        """Waits for the next incarnation; False where none comes."""
+        if ending.kind == "lost":
+            return True
+        restarter = getattr(self.manager, "autorestart", False) and hasattr(
+            self.manager, "restarter_class"
+        )
+        if ending.kind == "died" and not restarter:
+            if self._quick_deaths > RESTART_LIMIT:
+                return False
+            await self._revive()
+        while True:
+            self._stirred.clear()
+            ready = self.manager.ready
+            await _settled(ready)
+            if self.manager.ready is not ready:
+                continue
+            process = local_process(self.manager)
+            if process is not None and process is not old:
+                return True
+            if not self._is_listed():
+                return False
+            await self._stirred.wait()
+
+    async def _reconnect(self) -> None:
+        """Connects anew at once, so that nothing that people do in the kernel is missed."""
+        try:
+            async with asyncio.timeout(10):
+                await self.connect()
+        except (TimeoutError, ConnectionClosed) as error:
+            log.info("Kernel %s does not answer after its restart: %s", self.id, error)
+
+    def _stir(self) -> None:
+        """Jupyter's restarter does something: look again."""
+        self._stirred.set()
+
+    def _tell(self, kind: Any, **fields: Any) -> None:
+        self._emit(KernelEvent(self.id, kind, self.state, **fields))
+
+    # -- what the connection observes
+
+    def on_state(self, state: KernelState) -> None:
+        """The kernel says what it is doing."""
+        if state != self.state:
+            self.state = state
+            self._tell("state")
+
+    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> bool:
+        """Code begins to run, by anybody's hand."""
+        connection = self.connection
+        if connection is None:
+            return False
+        if self.claimer is not None:
+            self.claimer.claim(connection, code, execution_count, parent)
+        ours = connection.is_ours(str(parent.get("msg_id", "")))
+        self._tell("ran", code=code, execution_count=execution_count, ours=ours)
+        return ours
+
+    def on_stopping(self, restart: bool) -> None:
+        """The kernel says that it stops on request."""
+        self._stop_asked = restart
+
+    def on_link_lost(self) -> None:
+        """The other end has closed its sockets."""
+        self._link_lost.set()
+
+
+_EVENTS = {"died": "died", "restarted": "restarted", "shutdown": "shutdown", "lost": "died"}
+
+
+async def _settled(ready: asyncio.Future[None] | ThreadFuture[None]) -> None:
+    """Waits until a manager's `ready` is done, well or not."""
+    future = ready if isinstance(ready, asyncio.Future) else asyncio.wrap_future(ready)
+    await asyncio.wait({future})

@@ -1,0 +1,336 @@
+"""One execution as it is heard: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
+from tk_ai_extension.kernels.connection import Ending
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.executions import (
+    EndStatus,
+    Execution,
+    ExecutionEvent,
+    ExecutionRequest,
+    InputRequested,
+    OutputsChanged,
+    Started,
+)
+
+log = logging.getLogger(__name__)
+
+END_OF_FILE = "\x04"
+"""The answer to a question for input by which Jupyter's clients say that there is none."""
+
+MAX_QUESTIONS = 10
+"""How often one execution may ask for input before it is interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an execution is waited for when something does not come; seconds.
+
+    Attributes:
+        second_half: For idle after the reply, or for the reply after idle.
+        interrupt: For the end after an interrupt, before the code counts as ignoring it.
+        stopping: For the end of a kernel that is being stopped or restarted.
+    """
+
+    second_half: float = 5.0
+    interrupt: float = 5.0
+    stopping: float = 15.0
+
+
+class Run:
+    """Listens to one request, collects its outputs, and ends as one of `EndStatus`.
+
+    It ends with the reply and idle; with one of them and a bounded wait for the other; with the
+    kernel or the connection; or a bounded time after its timeout has interrupted the kernel. The
+    timeout counts from when the kernel begins to run the code: what waits behind somebody else's
+    cell interrupts nobody.
+
+    Args:
+        request: What was asked.
+        backend: The executor's name.
+        interrupt: Interrupts the kernel.
+        answer: Answers a question for input.
+        stopping: Whether the kernel is being stopped or restarted.
+        max_output_bytes: The bound of what is kept of the outputs.
+    """
+
+    def __init__(
+        self,
+        request: ExecutionRequest,
+        *,
+        backend: str,
+        interrupt: Callable[[], Awaitable[None]],
+        answer: Callable[[str], None],
+        stopping: Callable[[], bool],
+        patience: Patience | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> None:
+        self.started = False
+        """Whether the kernel has begun to run the code."""
+        self.aborted = False
+        """Whether the kernel has refused to run it, because a request before it failed."""
+        self.status: EndStatus | None = None
+        self._request = request
+        self._backend = backend
+        self._interrupt = interrupt
+        self._answer = answer
+        self._stopping = stopping
+        self._patience = patience or Patience()
+        self._collector = OutputCollector(max_output_bytes, request.spill)
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._wake = asyncio.Event()
+        self._events: list[ExecutionEvent] = []
+        self._reply: Mapping[str, Any] | None = None
+        self._idle = False
+        self._count: int | None = None
+        self._prompt: str | None = None
+        self._questions = 0
+        self._message = ""
+        self._interrupted = False
+        self._timed_out = False
+        self._said_start = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.status is not None
+
+    async def events(self) -> AsyncGenerator[ExecutionEvent]:
+        """What happens, as it happens; the last event is the `Execution`."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                events, self._events = self._events, []
+                for event in events:
+                    yield event
+                changes = self._collector.drain()
+                for event in self._collector.drain_events():
+                    yield event
+                if changes:
+                    yield OutputsChanged(changes)
+                if self.status is not None and not self._wake.is_set():
+                    break
+            yield self._execution(self.status)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stops its timers."""
+        for timer in self._timers:
+            timer.cancel()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=1)
+            for task in late:
+                task.cancel()
+
+    # -- what the connection tells
+
+    def on_iopub(self, kind: str, content: Mapping[str, Any]) -> None:
+        """A message of this execution."""
+        if self.done:
+            return
+        if kind in OUTPUT_MESSAGES:
+            self._collector.add(kind, content)
+            self._say_start()
+            self._wake.set()
+        elif kind == "execute_input":
+            self._count = content.get("execution_count")
+            self._start()
+            self._say_start()
+        elif kind == "status":
+            match content.get("execution_state"):
+                case "busy":
+                    self._start()
+                    if self._request.silent:
+                        self._say_start()
+                case "idle":
+                    self._idle = True
+                    self._settle()
+                case _:
+                    pass
+
+    def on_reply(self, content: Mapping[str, Any]) -> None:
+        """The reply to it."""
+        if self._reply is None and not self.done:
+            self._reply = content
+            self._add_pages(content)
+            self._settle()
+
+    def on_input(self, prompt: str) -> None:
+        """The code asks for input: it gets the end of file, or an empty line where it may ask."""
+        if self.done:
+            return
+        self._prompt = prompt
+        self._questions += 1
+        self._tell(InputRequested(prompt))
+        what = "answered with an empty line" if self._request.allow_stdin else "refused"
+        self._collector.warn(f"[input({prompt!r}) was {what}: nobody can answer it here.]")
+        if self._questions > MAX_QUESTIONS:
+            self._interrupt_soon()
+        else:
+            self._answer("" if self._request.allow_stdin else END_OF_FILE)
+
+    def on_interrupt(self) -> None:
+        """Somebody interrupts the kernel."""
+        self._interrupted = self._interrupted or self.started
+
+    def on_end(self, ending: Ending) -> None:
+        """The connection has ended."""
+        if self.done:
+            return
+        reply, stopped = self._reply, ending.kind in {"restarted", "shutdown"}
+        if reply is not None and (reply.get("status") == "ok" or not stopped):
+            self._finish_with_reply(reply)
+            return
+        match ending.kind:
+            case "restarted":
+                self.finish("kernel_restarted", ending.message)
+            case "died" | "shutdown":
+                self.finish("kernel_died", ending.message)
+            case "lost" | "closed":
+                self.finish("connection_lost", ending.message)
+
+    def finish(self, status: EndStatus, message: str = "") -> None:
+        """Ends it."""
+        if not self.done:
+            self.status = status
+            self._message = message
+            self._collector.finish()
+            self._wake.set()
+
+    # -- how it goes on
+
+    def _start(self) -> None:
+        if self.started:
+            return
+        self.started = True
+        if self._request.timeout is not None:
+            self._after(self._request.timeout, self._time_out)
+
+    def _say_start(self) -> None:
+        if not self._said_start:
+            self._said_start = True
+            self._tell(Started(self._count))
+
+    def _tell(self, event: ExecutionEvent) -> None:
+        self._events.append(event)
+        self._wake.set()
+
+    def _settle(self) -> None:
+        """Ends it if reply and idle are both there; otherwise waits a bounded time."""
+        if self._reply is None or not self._idle:
+            self._after(self._patience.second_half, self._give_up_waiting)
+        elif self._stopping() and self._reply.get("status") != "ok":
+            # Stopping a kernel interrupts it first: what the code says to that is not its end.
+            self._after(self._patience.stopping, self._finish)
+        else:
+            self._finish()
+
+    def _give_up_waiting(self) -> None:
+        if not self.done:
+            missing = "reply" if self._reply is None else "idle"
+            log.warning("An execution ends without the kernel's %s, which did not come", missing)
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.done:
+            failed = "error" if self._collector.error else "ok"
+            self._finish_with_reply(
+                self._reply or {"status": failed, **(self._collector.error or {})}
+            )
+
+    def _finish_with_reply(self, reply: Mapping[str, Any]) -> None:
+        status = reply.get("status")
+        if reply.get("execution_count") is not None:
+            self._count = reply["execution_count"]
+        if self._timed_out:
+            self.finish("timed_out", self._timeout_message)
+        elif status == "ok":
+            self.finish("ok")
+        elif status == "error":
+            if self._interrupted or reply.get("ename") == "KeyboardInterrupt":
+                self.finish("interrupted", "The kernel was interrupted.")
+            else:
+                self.finish("error")
+        elif self._count is not None or self._said_start:
+            # Kernels that are no IPython say so when an interrupt has ended the code.
+            self.finish("interrupted", "The kernel was interrupted.")
+        else:
+            self.aborted = True
+            self.finish("interrupted", "The kernel dropped it: a request before it had failed.")
+
+    # -- timeout and interrupts
+
+    @property
+    def _timeout_message(self) -> str:
+        return f"Timed out after {self._request.timeout:g} seconds."
+
+    def _time_out(self) -> None:
+        if self.done:
+            return
+        self._timed_out = True
+        self._interrupt_soon()
+        self._after(self._patience.interrupt, self._interrupt_was_ignored)
+
+    def _interrupt_was_ignored(self) -> None:
+        self.finish(
+            "timed_out",
+            f"{self._timeout_message} interrupt_ignored: the kernel was interrupted and still runs "
+            "the code; what is asked of it next waits until it ends.",
+        )
+
+    def _interrupt_soon(self) -> None:
+        async def interrupt() -> None:
+            await self._interrupt()
+
+        task = self._loop.create_task(interrupt())
+        self._tasks.add(task)
+        task.add_done_callback(self._interrupt_done)
+
+    def _interrupt_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("A kernel could not be interrupted: %s", error)
+
+    def _after(self, delay: float, action: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(delay, action))
+
+    # -- what is told at the end
+
+    def _add_pages(self, reply: Mapping[str, Any]) -> None:
+        """Shows what IPython's ``name?`` pages, as JupyterLab does."""
+        for page in reply.get("payload") or ():
+            if isinstance(page, dict) and page.get("source") == "page":  # pyright: ignore[reportUnknownMemberType]
+                self._collector.add("display_data", page)  # pyright: ignore[reportUnknownArgumentType]
+
+    def _execution(self, status: EndStatus) -> Execution:
+        error: Json | None = None
+        reply = self._reply or {}
+        if status != "ok":
+            error = self._collector.error
+            if error is None and reply.get("status") == "error":
+                error = {key: reply.get(key) for key in ("ename", "evalue", "traceback")}
+        return Execution(
+            status=status,
+            outputs=self._collector.outputs,
+            execution_count=self._count,
+            error=error,
+            duration=self._loop.time() - self._began,
+            message=self._message,
+            prompt=self._prompt,
+            user_expressions=reply.get("user_expressions") or {},
+            backend=self._backend,
+            dropped=self._collector.dropped,
+        )

@@ -1,0 +1,350 @@
+"""The kernels of a Jupyter Server (or of a bare kernel manager) as `kernels.base.Kernels`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_core.utils import ensure_async
+
+from tk_ai_extension.kernels.base import (
+    Executor,
+    KernelEnvironment,
+    KernelEvent,
+    KernelInfo,
+    Kernelspec,
+)
+from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
+from tk_ai_extension.kernels.connection import (
+    ConnectionClosed,
+    KernelConnection,
+    client_context,
+)
+from tk_ai_extension.kernels.direct import DirectExecutor
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.kernel import LiveKernel
+from tk_ai_extension.kernels.process import Usage, UsageMeter, local_process
+from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.stderr import StderrTail
+from tk_ai_extension.model.errors import (
+    KernelDied,
+    KernelNotFound,
+    KernelspecNotFound,
+    KernelStartFailed,
+    KernelUnsupported,
+)
+
+log = logging.getLogger(__name__)
+
+Backend = Literal["auto", "stack", "direct"]
+
+READY_TIMEOUT = 30.0
+"""Seconds in which a kernel must answer."""
+
+
+class JupyterKernels:
+    """Starts, finds, watches and stops the kernels of a multi-kernel manager.
+
+    It works with jupyter_server's `AsyncMappingKernelManager` and with jupyter_client's
+    `AsyncMultiKernelManager`, and with kernels that others have started there. A kernel is watched
+    from when it is first asked for.
+
+    Args:
+        manager: The multi-kernel manager.
+        specs: The kernelspec manager; the manager's own unless given.
+        environment: What the environment of a kernel that we start holds.
+        ready_timeout: Seconds in which a kernel must answer.
+        root: The folder that paths are relative to, for a manager that has no notion of it.
+        capture_stderr: Whether the kernels that we start write their stderr through a pipe, which
+            puts it into the error if one does not start. Kernels that outlive us must not.
+        patience: How long executors wait for what does not come.
+        max_output_bytes: The bound of what is kept of one execution's outputs.
+    """
+
+    def __init__(
+        self,
+        manager: Any,
+        specs: Any = None,
+        *,
+        environment: KernelEnvironment | None = None,
+        ready_timeout: float = READY_TIMEOUT,
+        root: Path | None = None,
+        capture_stderr: bool = True,
+        patience: Patience | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> None:
+        self._manager = manager
+        self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
+        self._environment = environment or InheritedEnvironment()
+        self._ready_timeout = ready_timeout
+        self._root = root
+        self._capture_stderr = capture_stderr and StderrTail.is_possible()
+        self._context = client_context()
+        self._kernels: dict[str, LiveKernel] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._tails: dict[str, StderrTail] = {}
+        self._meters: dict[int, UsageMeter] = {}
+        self._listeners: list[Callable[[KernelEvent], None]] = []
+        self._direct = DirectExecutor(self, patience=patience, max_output_bytes=max_output_bytes)
+
+    # -- what there is
+
+    def kernelspecs(self) -> list[Kernelspec]:
+        """The installed kernelspecs, the default one first."""
+        default = self._manager.default_kernel_name
+        found = [
+            Kernelspec(
+                name=name,
+                display_name=str(entry["spec"].get("display_name", name)),
+                language=str(entry["spec"].get("language", "")).lower(),
+                default=name == default,
+            )
+            for name, entry in self._specs.get_all_specs().items()
+        ]
+        return sorted(found, key=lambda spec: (not spec.default, spec.name))
+
+    def ids(self) -> list[str]:
+        """The ids of running kernels, those that a person started too."""
+        return list(self._manager.list_kernel_ids())
+
+    async def info(self, kernel_id: str) -> KernelInfo:
+        """What is known of a kernel."""
+        kernel = self._kernel(kernel_id)
+        manager = kernel.manager
+        state = kernel.state
+        if state == "unknown" and kernel.ending is None:
+            state = getattr(manager, "execution_state", None) or "unknown"
+        process = local_process(manager)
+        usage = None if process is None else await self._usage(process.pid)
+        spec = getattr(manager, "kernel_spec", None)
+        return KernelInfo(
+            id=kernel_id,
+            name=manager.kernel_name,
+            language=kernel.language or str(getattr(spec, "language", "")).lower(),
+            state=state,
+            memory=usage and usage.memory,
+            cpu=usage and usage.cpu,
+            uptime=usage and usage.uptime,
+            pid=process and process.pid,
+            restarts=kernel.restarts,
+        )
+
+    async def _usage(self, pid: int) -> Usage | None:
+        meter = self._meters.setdefault(pid, UsageMeter(pid))
+        # It looks at every child: off the loop.
+        return await asyncio.to_thread(meter.look)
+
+    # -- starting
+
+    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
+        """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id."""
+        name = kernel_name or self._manager.default_kernel_name
+        if name not in {spec.name for spec in self.kernelspecs()}:
+            known = ", ".join(spec.name for spec in self.kernelspecs()) or "none"
+            raise KernelspecNotFound(f"No kernelspec `{name}` is installed (there are: {known}).")
+        tail = StderrTail() if self._capture_stderr and self._is_plain(name) else None
+        try:
+            kernel_id = await self._launch(name, path, tail)
+        except BaseException as error:
+            if tail is not None:
+                tail.close()
+            if isinstance(error, OSError | RuntimeError | ValueError):
+                raise KernelStartFailed(
+                    f"The kernel `{name}` could not be started: {error}"
+                ) from error
+            raise
+        if tail is not None:
+            self._tails[kernel_id] = tail
+        try:
+            seconds = await self._first_answer(kernel_id, name)
+        except BaseException:
+            await asyncio.shield(self._discard(kernel_id))
+            raise
+        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
+        return kernel_id
+
+    async def _launch(self, name: str, path: str | None, tail: StderrTail | None) -> str:
+        arguments: dict[str, Any] = {} if tail is None else {"stderr": tail.descriptor}
+        environment = dict(self._environment.environment(name, path))
+        if hasattr(self._manager, "cwd_for_path"):
+            arguments["path"] = path
+            folder = self._manager.cwd_for_path(path) if path else None
+        else:
+            folder = (
+                str((self._root / (path or "")).parent if path else self._root)
+                if self._root
+                else None
+            )
+            arguments["cwd"] = folder
+        if path and folder:
+            # As Jupyter's session manager does: the notebook's name, for the code in the kernel.
+            environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
+        return await self._manager.start_kernel(kernel_name=name, env=environment, **arguments)
+
+    async def _first_answer(self, kernel_id: str, name: str) -> float:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                await self._kernel(kernel_id).connect(first=True)
+        except ConnectionClosed as closed:
+            problem = closed.ending.message.removeprefix("The kernel ").rstrip(".")
+        except TimeoutError:
+            problem = f"did not answer within {self._ready_timeout:g} s"
+        else:
+            return clock() - began
+        tail = self._tails.get(kernel_id)
+        said = tail.text if tail is not None else ""
+        raise KernelStartFailed(
+            f"The kernel `{name}` {problem}." + (f" It wrote:\n{said}" if said else ""), stderr=said
+        )
+
+    async def _discard(self, kernel_id: str) -> None:
+        """Removes what is left of a kernel that did not start."""
+        if kernel_id in self._manager:
+            await self._manager.shutdown_kernel(kernel_id, now=True)
+        watch = self._watches.get(kernel_id)
+        if watch is not None:
+            await asyncio.wait({watch})
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether a kernelspec's kernels are processes that this one starts."""
+        provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
+        return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
+
+    async def wait_ready(self, kernel_id: str) -> float:
+        """Waits for a kernel_info reply; returns the seconds it took."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self.connection(kernel_id)
+        except KernelDied as error:
+            raise KernelStartFailed(error.message) from error
+        return clock() - began
+
+    # -- executing
+
+    async def connection(self, kernel_id: str) -> KernelConnection:
+        """An open connection to the kernel."""
+        kernel = self._kernel(kernel_id)
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                return await kernel.connect()
+        except TimeoutError as error:
+            raise KernelDied(
+                f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s."
+            ) from error
+        except ConnectionClosed as closed:
+            if closed.ending.kind == "shutdown":
+                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+            raise KernelDied(closed.ending.message) from closed
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Whether somebody is shutting the kernel down or restarting it just now."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel is None or kernel.stopping
+
+    def executor(self, kernel_id: str) -> Executor:
+        """The executor that ``auto`` (or the configured choice) takes for this kernel now."""
+        self._kernel(kernel_id)
+        return self._direct
+
+    # -- interrupting and ending
+
+    async def interrupt(self, kernel_id: str) -> None:
+        """Interrupts what the kernel runs."""
+        kernel = self._kernel(kernel_id)
+        if kernel.connection is not None:
+            kernel.connection.interrupted()
+        try:
+            await ensure_async(self._manager.interrupt_kernel(kernel_id))
+        except RuntimeError as error:
+            raise KernelDied(f"The kernel {kernel_id} cannot be interrupted: {error}") from error
+
+    async def restart(self, kernel_id: str) -> None:
+        """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
+        self._kernel(kernel_id)
+        await self._restart(kernel_id)
+        await self.wait_ready(kernel_id)
+
+    async def _restart(self, kernel_id: str, *, now: bool = False) -> None:
+        answered: Any = await ensure_async(self._manager.restart_kernel(kernel_id, now=now))
+        if asyncio.isfuture(answered):
+            # jupyter_server's own wait for an answer; we wait ourselves, its failure is no news.
+            answered.add_done_callback(_retrieve)
+
+    async def shutdown(self, kernel_id: str) -> None:
+        """Shuts it down. Running executions end as kernel_died."""
+        self._kernel(kernel_id)
+        await ensure_async(self._manager.shutdown_kernel(kernel_id))
+        watch = self._watches.get(kernel_id)
+        if watch is not None:
+            await asyncio.wait({watch})
+
+    # -- events
+
+    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
+        """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _emit(self, event: KernelEvent) -> None:
+        for listener in list(self._listeners):
+            listener(event)
+
+    async def close(self) -> None:
+        """Closes connections; leaves kernels as they are."""
+        for watch in self._watches.values():
+            watch.cancel()
+        if self._watches:
+            await asyncio.wait(self._watches.values())
+        self._context.destroy(linger=0)
+
+    # -- one kernel
+
+    def _kernel(self, kernel_id: str) -> LiveKernel:
+        if kernel_id not in self._manager:
+            raise KernelNotFound(f"There is no running kernel {kernel_id}.")
+        manager = self._manager.get_kernel(kernel_id)
+        kernel = self._kernels.get(kernel_id)
+        if kernel is not None and kernel.manager is manager:
+            return kernel
+        if not hasattr(manager, "provisioner") or hasattr(manager, "kernel_url"):
+            raise KernelUnsupported(f"The kernel {kernel_id} is a gateway's, not this server's.")
+        kernel = self._kernels[kernel_id] = LiveKernel(
+            kernel_id,
+            manager,
+            self._context,
+            is_listed=lambda: kernel_id in self._manager,
+            emit=self._emit,
+            revive=lambda: self._revive(kernel_id),
+        )
+        self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))
+        return kernel
+
+    async def _watch(self, kernel: LiveKernel) -> None:
+        try:
+            await kernel.watch()
+        finally:
+            kernel.close()
+            del self._kernels[kernel.id], self._watches[kernel.id]
+            self._meters.clear()
+            tail = self._tails.pop(kernel.id, None)
+            if tail is not None:
+                tail.close()
+
+    async def _revive(self, kernel_id: str) -> None:
+        log.warning("Kernel %s is started again; its variables are gone", kernel_id)
+        try:
+            await self._restart(kernel_id, now=True)
+        except (OSError, RuntimeError) as error:
+            log.warning("Kernel %s could not be started again: %s", kernel_id, error)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,104 @@
+r"""The text of a stream output as JupyterLab shows it: carriage returns and backspaces carried out.
+
+A stream is what a terminal would receive. JupyterLab (``OutputAreaModel.processText``) keeps the
+text that is shown and a cursor in it:
+
+- a line feed goes to the end of the text, and the cursor with it;
+- a carriage return takes the cursor back to the beginning of its line;
+- a backspace takes away what is before the cursor (and, inside a line, what is under it);
+- anything else is written over what is under the cursor.
+
+>>> text = StreamText()
+>>> text.write("10%\r20%\nspinner |\b/")
+>>> text.value
+'20%\nspinner /'
+"""
+
+from __future__ import annotations
+
+import re
+
+_PIECES = re.compile(r"[\n\r\b]|[^\n\r\b]+")
+_MOVES = re.compile(r"[\r\b]")
+
+
+class StreamText:
+    """A text that grows at its end and changes in its last line only.
+
+    The cursor never leaves the last line (a line feed takes it there, the others stop at one), so
+    what is above it is never looked at again: writing costs time in proportion to what is written,
+    however long the text has grown.
+    """
+
+    def __init__(self) -> None:
+        self._drained: list[str] = []
+        self._fresh: list[str] = []
+        self._start = 0  # from where the text differs from what was drained
+        self._told = 0  # how long it was when it was drained
+        self._behind = 0  # how far the cursor is from the end
+        self.length = 0
+        """Characters of the whole text."""
+
+    @property
+    def value(self) -> str:
+        """The whole text."""
+        self._drained = ["".join(self._drained)]
+        return self._drained[0] + "".join(self._fresh)
+
+    def write(self, text: str) -> None:
+        """Adds what the kernel printed."""
+        if self._behind == 0 and not _MOVES.search(text):
+            self._append(text)
+            return
+        line = self._take_line()
+        cursor = len(line) - self._behind
+        for piece in _PIECES.findall(text):
+            if piece == "\b":
+                if cursor > 0:
+                    line = line[: cursor - 1] + line[cursor + 1 :]
+                    cursor -= 1
+            elif piece == "\r":
+                cursor = 0
+            elif piece == "\n":
+                self._append(line + "\n")
+                line, cursor = "", 0
+            else:
+                line = line[:cursor] + piece + line[cursor + len(piece) :]
+                cursor += len(piece)
+        self._append(line)
+        self._behind = len(line) - cursor
+
+    def drain(self) -> tuple[int, str] | None:
+        """What changed since the last call: the text is now ``text[:start] + new``; None if nothing."""
+        if not self._fresh and self._start == self._told:
+            return None
+        start, new = self._start, "".join(self._fresh)
+        if new:
+            self._drained.append(new)
+        self._fresh.clear()
+        self._start = self._told = self.length
+        return start, new
+
+    def _append(self, text: str) -> None:
+        if text:
+            self._fresh.append(text)
+            self.length += len(text)
+
+    def _take_line(self) -> str:
+        """Removes the last line from the parts and returns it."""
+        taken: list[str] = []
+        for parts in (self._fresh, self._drained):
+            while parts:
+                part = parts.pop()
+                end = part.rfind("\n") + 1
+                taken.append(part[end:])
+                if end:
+                    parts.append(part[:end])
+                    break
+            if parts:
+                break
+        line = "".join(reversed(taken))
+        self.length -= len(line)
+        # Where the line began before the last drain, what was drained of it is said anew.
+        self._start = min(self._start, self.length)
+        return line
