@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.workspace.permissions import Approver
@@ -26,12 +27,15 @@ class ToolContext:
         caller: Who is acting.
         progress: Reports progress to the caller; does nothing where the face has none.
         approver: Asks a person within the call; None where nobody can be asked.
+        gone: Set when nobody waits for the answer any more (the client's connection closed). The call
+            goes on; what it answers then has not been seen.
     """
 
     workspace: Workspace
     caller: Caller
     progress: ProgressSink = _no_progress
     approver: Approver | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def current_path(self, notebook: str | None) -> str | None:
         """The path of the notebook named, else of the current one, without checking that it exists."""

@@ -389,7 +389,8 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
             )
         )
     current = run.steps.index(run.current)
-    run.cursors[identity] = _cursor(current, run.steps[current].outputs)
+    if not context.gone.is_set():
+        run.cursors[identity] = _cursor(current, run.steps[current].outputs)
     result = ExecutionResult(
         execution_id=run.id,
         notebook=run.path,

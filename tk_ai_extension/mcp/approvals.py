@@ -1,0 +1,91 @@
+"""Asking the person at the client, where the client can ask them (elicitation)."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+import mcp_types as types
+
+from tk_ai_extension.mcp.sdk import Context, is_modern
+from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
+
+_QUESTIONS = {
+    "once": "Allow once",
+    "chat": "Allow in this session",
+    "notebook": "Allow in this notebook",
+    "deny": "Do not allow",
+}
+
+
+class ElicitingApprover:
+    """Asks through the client: within the call in a session, by a second round without one.
+
+    Without sessions a server cannot ask; it answers with the question, and the client repeats the
+    call with the person's answer. `question` is then what to answer with.
+
+    Args:
+        context: The call's request.
+        responses: What the client brought from the first round.
+    """
+
+    def __init__(self, context: Context, responses: types.InputResponses | None) -> None:
+        self._context = context
+        self._responses = responses or {}
+        self.question: types.InputRequiredResult | None = None
+
+    @staticmethod
+    def can_ask(context: Context) -> bool:
+        """Whether the client declared that it shows forms to a person."""
+        capabilities = context.session.client_capabilities
+        elicitation = capabilities.elicitation if capabilities else None
+        # An empty declaration means forms; it was all there was before there were URLs.
+        return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+    async def ask(self, request: PermissionRequest) -> Answer | None:
+        """The person's answer, or None where it comes with the next round."""
+        if not is_modern(self._context):
+            result = await self._context.session.elicit_form(
+                _message(request), _schema(request), related_request_id=self._context.request_id
+            )
+            return _answer(result)
+        # The key says what was asked: an answer to another question is none to this one.
+        key = f"permission:{request.arguments_hash}"
+        response = self._responses.get(key)
+        if isinstance(response, types.ElicitResult):
+            return _answer(response)
+        form = types.ElicitRequestFormParams(
+            message=_message(request), requested_schema=_schema(request)
+        )
+        self.question = types.InputRequiredResult(
+            input_requests={key: types.ElicitRequest(params=form)}
+        )
+        return None
+
+
+def _message(request: PermissionRequest) -> str:
+    where = f" in {request.notebook}" if request.notebook else ""
+    return f"{request.caller.author} wants to call {request.tool}{where}:\n\n{request.preview}"
+
+
+def _schema(request: PermissionRequest) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "answer": {
+                "type": "string",
+                "title": "Your answer",
+                "enum": list(request.answers),
+                "enumNames": [_QUESTIONS[answer] for answer in request.answers],
+                "default": "once",
+            }
+        },
+        "required": ["answer"],
+    }
+
+
+def _answer(result: types.ElicitResult) -> Answer | None:
+    """What the person said; None where they closed the form without saying anything."""
+    if result.action == "accept":
+        answer = (result.content or {}).get("answer", "once")
+        return cast("Answer", answer) if answer in get_args(Answer) else "deny"
+    return "deny" if result.action == "decline" else None

@@ -1,0 +1,50 @@
+"""Who is acting, as MCP tells it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tk_ai_extension.mcp.sdk import Context, connection_of
+from tk_ai_extension.model.callers import Caller, checked_key
+
+CallerOf = Callable[[Context], Caller]
+"""Says who makes a request; a composition root chooses how."""
+
+GONE = "tk_ai.gone"
+"""The entry of the ASGI scope that holds an `asyncio.Event`: set when the client has gone away."""
+
+
+def http_caller(context: Context) -> Caller:
+    """The caller of a request over HTTP.
+
+    The user is the one that Jupyter Server authenticated. The key is the session's id where the
+    protocol has sessions, else ``?caller=`` or the header ``X-TK-Caller``, else None.
+
+    Raises:
+        InvalidArguments: a key that is too long or not printable.
+    """
+    request = context.request
+    if request is None:
+        raise TypeError("A request over HTTP was expected.")
+    key = (
+        connection_of(context).session_id
+        or checked_key(request.query_params.get("caller"))
+        or checked_key(request.headers.get("x-tk-caller"))
+    )
+    return Caller(user=request.user.username, key=key, face="mcp", name=client_name(context))
+
+
+def client_name(context: Context) -> str:
+    """What the client calls itself, with its version; an empty string where it does not say."""
+    client = context.session.client_params
+    if client is None:
+        return ""
+    info = client.client_info
+    return f"{info.name} {info.version}".strip()[:100]
+
+
+def gone_of(context: Context) -> asyncio.Event:
+    """The event that says that nobody waits for the answer any more."""
+    request = context.request
+    return asyncio.Event() if request is None else request.scope.get(GONE) or asyncio.Event()

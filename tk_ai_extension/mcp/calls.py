@@ -1,0 +1,93 @@
+"""Tool calls under way, and the two ways in which their request can end before they do.
+
+A client that goes away ends its wait, and the call goes on: a dropped line must not kill a training
+run. A client that says ``notifications/cancelled`` ends the call, and the tool interrupts what it
+runs. The SDK cancels the handler in both cases; only the notification says which it was
+(docs/adr/0009).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+
+from tk_ai_extension.mcp.sdk import Context, connection_of
+
+logger = logging.getLogger(__name__)
+
+Outcome = types.CallToolResult | types.InputRequiredResult
+"""What a tool's call answers with."""
+
+Name = tuple[str, str]
+"""A session and the id of a request in it."""
+
+
+class Calls:
+    """The calls of one MCP server."""
+
+    def __init__(self) -> None:
+        self._named: dict[Name, asyncio.Task[Outcome]] = {}
+        self._all: set[asyncio.Task[Outcome]] = set()
+
+    async def run(self, context: Context, call: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Runs a call to its end, whether or not somebody still waits for it."""
+        task = asyncio.create_task(call)
+        self._all.add(task)
+        task.add_done_callback(self._ended)
+        name = _name(context, context.request_id)
+        if name is not None:
+            # It keeps its name until it ends: the notification that cancels it is handled just
+            # after the SDK has cancelled the handler.
+            self._named[name] = task
+            task.add_done_callback(lambda _: self._forget(name, task))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                logger.info("Nobody waits for %s any more; it goes on", context.method)
+            raise
+
+    async def observe(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """The SDK's middleware: hears what a client cancels."""
+        if ctx.method == "notifications/cancelled":
+            request_id = cancelled_request_id_from_params(ctx.params)
+            name = _name(ctx, request_id)
+            task = None if name is None else self._named.get(name)
+            if task is not None:
+                task.cancel()
+        return await call_next(ctx)
+
+    async def close(self) -> None:
+        """Ends all calls; the server stops."""
+        tasks = list(self._all)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, name: Name, task: asyncio.Task[Outcome]) -> None:
+        if self._named.get(name) is task:
+            del self._named[name]
+
+    def _ended(self, task: asyncio.Task[Outcome]) -> None:
+        self._all.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Where somebody waits they get it too; where nobody does, this is the only trace.
+            logger.error("A tool call failed", exc_info=error)
+
+
+def _name(context: Context, request_id: types.RequestId | None) -> Name | None:
+    """How a cancellation would name a request; None where none can.
+
+    A request over HTTP without a session stands alone: what ends it is that its stream closes. On a
+    pipe there is one client, and no session has an id.
+    """
+    session_id = connection_of(context).session_id
+    if session_id is None and context.request is not None:
+        return None
+    return session_id or "", str(request_id)

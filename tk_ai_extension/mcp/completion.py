@@ -1,0 +1,51 @@
+"""Completion of the arguments of prompts and resource templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mcp_types as types
+
+from tk_ai_extension.mcp.resources import Resources
+from tk_ai_extension.mcp.sdk import Context
+
+MAX_VALUES = 100
+"""How many values the protocol allows in one answer."""
+
+_NOTEBOOK_ARGUMENTS = frozenset({"notebook", "path"})
+_CELL_ARGUMENTS = frozenset({"cell", "id"})
+
+
+class Completion:
+    """``completion/complete``: notebooks below the root, and the cells of the notebook named."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def complete(
+        self, context: Context, params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """The values that begin with what was typed, then those that contain it."""
+        name, typed = params.argument.name, params.argument.value
+        given = (params.context.arguments if params.context else None) or {}
+        artifact = (
+            isinstance(params.ref, types.ResourceTemplateReference)
+            and "artifact:" in params.ref.uri
+        )
+        # Artifacts are named by what their outputs say; nobody may look for others'.
+        values: Sequence[str] = ()
+        if name in _NOTEBOOK_ARGUMENTS:
+            values = await self._resources.notebooks(context)
+        elif name in _CELL_ARGUMENTS and not artifact:
+            notebook = given.get("notebook") or given.get("path")
+            values = await self._resources.cells(context, notebook)
+        wanted = typed.casefold()
+        matching = [value for value in values if wanted in value.casefold()]
+        matching.sort(key=lambda value: not value.casefold().startswith(wanted))
+        return types.CompleteResult(
+            completion=types.Completion(
+                values=matching[:MAX_VALUES],
+                total=len(matching),
+                has_more=len(matching) > MAX_VALUES,
+            )
+        )

@@ -1,0 +1,87 @@
+"""The MCP server behind Streamable HTTP: an ASGI application, run by the SDK's own session manager."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import Receive, Scope, Send
+
+from tk_ai_extension.mcp.callers import http_caller
+from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.server import build_server
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+
+class McpHttp:
+    """Serves MCP over HTTP, with sessions and without, whichever a request speaks.
+
+    Who the user is has to be settled before a request gets here; a session belongs to the user who
+    opened it, and to others it does not exist.
+
+    Args:
+        workspace: What the tools work on.
+        registry: Gives the tools of the toolsets named in ``?toolsets=``, of the default ones for None.
+        session_timeout: Seconds after which a session that nobody uses is forgotten.
+        max_sessions: How many sessions there may be.
+        max_body: Bytes of a request's body.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        registry: Callable[[str | None], Registry],
+        *,
+        session_timeout: float,
+        max_sessions: int,
+        max_body: int,
+    ) -> None:
+        def registry_of(context: Context) -> Registry:
+            return registry(
+                context.request.query_params.get("toolsets") if context.request else None
+            )
+
+        server = build_server(
+            workspace,
+            registry_of=registry_of,
+            default_registry=lambda: registry("default"),
+            caller_of=http_caller,
+        )
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            session_idle_timeout=session_timeout,
+            max_sessions=max_sessions,
+            max_request_body_size=max_body,
+        )
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Makes it ready for requests."""
+        ready = asyncio.Event()
+        self._task = asyncio.create_task(self._run(ready), name="tk-ai MCP sessions")
+        await ready.wait()
+
+    async def close(self) -> None:
+        """Ends all sessions and calls."""
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request; the scope's ``user`` is the name of the user."""
+        user = AuthenticatedUser(AccessToken(token="", client_id=scope["user"], scopes=[]))
+        await self._manager.asgi_app({**scope, "user": user}, receive, send)
+
+    async def _run(self, ready: asyncio.Event) -> None:
+        # One task from start to end: a task group has to be left by the task that entered it.
+        async with self._manager.run():
+            ready.set()
+            await self._stop.wait()

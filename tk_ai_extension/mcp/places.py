@@ -1,0 +1,82 @@
+"""What the URIs of resources name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+NOTEBOOK_TEMPLATE = "notebook://{+path}"
+CELL_TEMPLATE = "notebook://{+path}/cells/{id}"
+OUTPUT_TEMPLATE = "notebook://{+path}/cells/{id}/outputs/{n}"
+ARTIFACT_TEMPLATE = "artifact://{id}"
+
+_NOTEBOOK = re.compile(
+    r"notebook://(?P<path>.+?\.ipynb)(?:/cells/(?P<cell>[^/]+)(?:/outputs/(?P<output>\d{1,9}))?)?"
+)
+_ARTIFACT = re.compile(r"artifact://(?P<id>[^/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookPlace:
+    """A notebook, one of its cells, or one output of a cell.
+
+    Attributes:
+        path: Relative to the server's root, with forward slashes.
+        cell: The cell's address; None for the whole notebook.
+        output: The output's index, from 0; None for the whole cell.
+    """
+
+    path: str
+    cell: str | None = None
+    output: int | None = None
+
+    @property
+    def uri(self) -> str:
+        """The URI of this place.
+
+        >>> NotebookPlace("my plots/fig 1.ipynb", "318a", 0).uri
+        'notebook://my%20plots/fig%201.ipynb/cells/318a/outputs/0'
+        """
+        uri = f"notebook://{quote(self.path)}"
+        if self.cell is not None:
+            uri += f"/cells/{quote(self.cell, safe='')}"
+        return uri if self.output is None else f"{uri}/outputs/{self.output}"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactPlace:
+    """An output that was too long to show."""
+
+    id: str
+
+    @property
+    def uri(self) -> str:
+        """The URI of this place."""
+        return f"artifact://{quote(self.id, safe='')}"
+
+
+Place = NotebookPlace | ArtifactPlace
+
+
+def parse(uri: str) -> Place | None:
+    """What a URI names, or None where it is none of ours. Whether it exists is another question.
+
+    >>> parse("notebook://../secret.ipynb")  # the workspace refuses it, like any path
+    NotebookPlace(path='../secret.ipynb', cell=None, output=None)
+    >>> parse("notebook://a%20b.ipynb/cells/cell-3/outputs/1")
+    NotebookPlace(path='a b.ipynb', cell='cell-3', output=1)
+    >>> parse("artifact://x1")
+    ArtifactPlace(id='x1')
+    >>> parse("file:///etc/passwd")
+    """
+    if found := _NOTEBOOK.fullmatch(uri):
+        cell, output = found["cell"], found["output"]
+        return NotebookPlace(
+            unquote(found["path"]),
+            None if cell is None else unquote(cell),
+            None if output is None else int(output),
+        )
+    if found := _ARTIFACT.fullmatch(uri):
+        return ArtifactPlace(unquote(found["id"]))
+    return None

@@ -1,0 +1,240 @@
+"""Notebooks, cells, outputs and artifacts as MCP resources, read through the tools themselves."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from tk_ai_extension.mcp.callers import CallerOf
+from tk_ai_extension.mcp.places import (
+    ARTIFACT_TEMPLATE,
+    CELL_TEMPLATE,
+    NOTEBOOK_TEMPLATE,
+    OUTPUT_TEMPLATE,
+    ArtifactPlace,
+    NotebookPlace,
+    Place,
+    parse,
+)
+from tk_ai_extension.mcp.sdk import Context, is_modern
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.default.files import walk
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.workspace import Workspace
+
+PAGE = 200
+"""How many resources one page of the list has."""
+MAX_NOTEBOOKS = 2_000
+"""How many notebooks are listed at most; the others are read all the same."""
+RESOURCE_NOT_FOUND = -32002
+"""The code of the protocol with sessions; the one without has retired it for -32602."""
+
+Contents = list[types.TextResourceContents | types.BlobResourceContents]
+
+
+class Resources:
+    """``resources/list``, ``resources/templates/list`` and ``resources/read``.
+
+    Args:
+        workspace: Where the notebooks are.
+        registry: Gives the registry whose ``list_notebooks``, ``read_notebook`` and ``read_cell``
+            do the reading.
+        caller_of: Who asks.
+    """
+
+    def __init__(
+        self, workspace: Workspace, registry: Callable[[], Registry], caller_of: CallerOf
+    ) -> None:
+        self._workspace = workspace
+        self._registry = registry
+        self._caller_of = caller_of
+
+    async def list(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The notebooks below the root, a page at a time."""
+        notebooks = await self.notebooks(context)
+        offset = _offset(params)
+        page = notebooks[offset : offset + PAGE]
+        end = offset + len(page)
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=NotebookPlace(path).uri,
+                    name=path.rsplit("/", 1)[-1],
+                    title=path,
+                    description="A notebook: its cells with their outputs, as text",
+                    mime_type="text/plain",
+                )
+                for path in page
+            ],
+            next_cursor=str(end) if end < len(notebooks) else None,
+        )
+
+    async def templates(
+        self, _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """What can be named."""
+        described = {
+            NOTEBOOK_TEMPLATE: ("notebook", "A notebook: its cells with their outputs, as text"),
+            CELL_TEMPLATE: ("cell", "A cell, by id or index: its whole source and its outputs"),
+            OUTPUT_TEMPLATE: (
+                "output",
+                "One output of a cell, by its index from 0: text or a picture",
+            ),
+            ARTIFACT_TEMPLATE: ("artifact", "An output that was too long to show, whole"),
+        }
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(uri_template=template, name=name, description=description)
+                for template, (name, description) in described.items()
+            ]
+        )
+
+    async def read(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """The contents of one resource."""
+        place = parse(params.uri)
+        if place is None:
+            raise _not_found(context, f"There is no resource `{params.uri}`.", None)
+        return types.ReadResourceResult(contents=await self.contents(context, place))
+
+    def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookPlace:
+        """The place of a notebook as a caller names it (or of the current one), or of its cell."""
+        try:
+            path = self._workspace.path(self._caller_of(context), notebook, tool="this prompt")
+        except ToolError as error:
+            raise protocol_error(context, error) from None
+        return NotebookPlace(path, cell)
+
+    async def contents(self, context: Context, place: Place) -> Contents:
+        """What is at a place.
+
+        Raises:
+            MCPError: nothing is there, or it may not be read.
+        """
+        try:
+            match place:
+                case ArtifactPlace(artifact_id):
+                    user = self._caller_of(context).user
+                    data, mime = await self._workspace.artifacts.data(user, artifact_id)
+                    return [_contents(place.uri, mime, data)]
+                case NotebookPlace(path, None):
+                    text = await self._call(context, "read_notebook", notebook=path, view="reading")
+                case NotebookPlace(path, str(cell), None):
+                    text = await self._call(context, "read_cell", notebook=path, cell=cell)
+                case NotebookPlace(path, cell, output):
+                    return await self._output(context, place, path, cell or "", output or 0)
+        except ToolError as error:
+            raise protocol_error(context, error) from None
+        return [types.TextResourceContents(uri=place.uri, mime_type="text/plain", text=text)]
+
+    async def notebooks(self, context: Context) -> Sequence[str]:
+        """The paths of the notebooks below the root, those that the caller holds first."""
+        caller = self._caller_of(context)
+        held = [managed.path for managed in self._workspace.notebooks.list(caller)]
+        try:
+            async for entry in walk(self._workspace.files, "", recursive=True):
+                if entry.kind == "notebook":
+                    held.append(entry.path)
+                if len(held) >= MAX_NOTEBOOKS:
+                    break
+        except ToolError as error:
+            raise protocol_error(context, error) from None
+        return list(dict.fromkeys(held))
+
+    async def cells(self, context: Context, notebook: str | None) -> Sequence[str]:
+        """The short ids of a notebook's cells, in order."""
+        caller = self._caller_of(context)
+        try:
+            document = await self._workspace.open(caller, notebook, tool="completion")
+            snapshot = await document.read()
+        except ToolError as error:
+            raise protocol_error(context, error) from None
+        return [snapshot.short_keys[cell.key] for cell in snapshot.cells]
+
+    async def _call(self, context: Context, tool: str, **arguments: Any) -> str:
+        result = await self._registry().call(
+            tool, arguments, ToolContext(self._workspace, self._caller_of(context))
+        )
+        return result.full_text()
+
+    async def _output(
+        self, context: Context, place: NotebookPlace, path: str, cell: str, index: int
+    ) -> Contents:
+        document = await self._workspace.open(self._caller_of(context), path)
+        found, _ = (await document.read()).find(cell)
+        outputs = await document.outputs(found.key)
+        if index >= len(outputs):
+            raise CellNotFound(
+                f"Cell @{found.key} has {len(outputs)} outputs.", hint="They are numbered from 0."
+            )
+        return _output_contents(place.uri, outputs[index])
+
+
+def _output_contents(uri: str, output: Json) -> Contents:
+    """An nbformat output as contents: one for each MIME type it has, pictures as data."""
+    match output.get("output_type"):
+        case "stream":
+            return [_contents(uri, "text/plain", _joined(output.get("text")))]
+        case "error":
+            return [_contents(uri, "text/plain", "\n".join(output.get("traceback") or ()))]
+        case _:
+            data: Mapping[str, Any] = output.get("data") or {}
+            return [_contents(uri, mime, _decoded(mime, value)) for mime, value in data.items()]
+
+
+def _decoded(mime: str, value: Any) -> str | bytes:
+    if isinstance(value, dict) or mime == "application/json" or mime.endswith("+json"):
+        return json.dumps(value)
+    text = _joined(value)
+    if mime.startswith("image/") and mime != "image/svg+xml":
+        return base64.b64decode(text)
+    return text
+
+
+def _joined(value: Any) -> str:
+    return "".join(value) if isinstance(value, list) else str(value or "")  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _contents(
+    uri: str, mime: str, data: str | bytes
+) -> types.TextResourceContents | types.BlobResourceContents:
+    if isinstance(data, bytes) and mime.startswith("text/"):
+        data = data.decode("utf-8", "replace")
+    if isinstance(data, bytes):
+        return types.BlobResourceContents(
+            uri=uri, mime_type=mime, blob=base64.b64encode(data).decode("ascii")
+        )
+    return types.TextResourceContents(uri=uri, mime_type=mime, text=data)
+
+
+def _offset(params: types.PaginatedRequestParams | None) -> int:
+    cursor = params.cursor if params is not None else None
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
+        raise MCPError(types.INVALID_PARAMS, "The cursor is none that this server gave.")
+    return int(cursor)
+
+
+def protocol_error(context: Context, error: ToolError) -> MCPError:
+    """A failure where MCP has no result to carry it: a JSON-RPC error with the same four things."""
+    if error.status == 404:
+        return _not_found(context, error.message, error.as_dict())
+    known = error.status < 500 or isinstance(error, InvalidArguments)
+    code = types.INVALID_PARAMS if known else types.INTERNAL_ERROR
+    return MCPError(code, error.message, {"error": error.as_dict()})
+
+
+def _not_found(context: Context, message: str, error: Json | None) -> MCPError:
+    code = types.INVALID_PARAMS if is_modern(context) else RESOURCE_NOT_FOUND
+    return MCPError(code, message, None if error is None else {"error": error})

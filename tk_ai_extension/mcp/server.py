@@ -1,0 +1,153 @@
+"""The registry as an MCP server, for any transport of the SDK."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+
+from tk_ai_extension import __version__
+from tk_ai_extension.mcp.approvals import ElicitingApprover
+from tk_ai_extension.mcp.callers import CallerOf, gone_of
+from tk_ai_extension.mcp.calls import Calls, Outcome
+from tk_ai_extension.mcp.client_log import ClientLog
+from tk_ai_extension.mcp.completion import Completion
+from tk_ai_extension.mcp.content import error_content, result_content
+from tk_ai_extension.mcp.descriptions import describe
+from tk_ai_extension.mcp.instructions import INSTRUCTIONS
+from tk_ai_extension.mcp.progress import ProgressReporter
+from tk_ai_extension.mcp.prompts import Prompts
+from tk_ai_extension.mcp.resources import Resources
+from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.subscriptions import Subscriptions
+from tk_ai_extension.model.errors import PermissionRequired, ToolError, UnknownTool
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.workspace import Workspace
+
+RegistryOf = Callable[[Context], Registry]
+"""Says which tools a request sees; a composition root chooses how."""
+
+
+class Tools:
+    """``tools/list`` and ``tools/call``."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        registry_of: RegistryOf,
+        caller_of: CallerOf,
+        calls: Calls,
+        log: ClientLog,
+    ) -> None:
+        self._workspace = workspace
+        self._registry_of = registry_of
+        self._caller_of = caller_of
+        self._calls = calls
+        self._log = log
+
+    async def list(
+        self, context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """All tools of the connection's toolsets."""
+        return types.ListToolsResult(tools=[describe(tool) for tool in self._registry_of(context)])
+
+    async def call(self, context: Context, params: types.CallToolRequestParams) -> Outcome:
+        """Calls a tool. A name that does not exist is a protocol error; all else is a result."""
+        registry = self._registry_of(context)
+        try:
+            registry.get(params.name)
+        except UnknownTool as error:
+            raise MCPError(
+                types.INVALID_PARAMS, error.message, {"error": error.as_dict()}
+            ) from None
+        began = time.monotonic()
+        result = await self._calls.run(context, self._call(context, registry, params))
+        failed = isinstance(result, types.CallToolResult) and result.is_error
+        await self._log.send(
+            context,
+            "warning" if failed else "debug",
+            {"tool": params.name, "seconds": round(time.monotonic() - began, 3), "failed": failed},
+        )
+        return result
+
+    async def _call(
+        self, context: Context, registry: Registry, params: types.CallToolRequestParams
+    ) -> Outcome:
+        progress = ProgressReporter(context.session)
+        approver = (
+            ElicitingApprover(context, params.input_responses)
+            if ElicitingApprover.can_ask(context)
+            else None
+        )
+        try:
+            surroundings = ToolContext(
+                self._workspace, self._caller_of(context), progress, approver, gone_of(context)
+            )
+            result = await registry.call(params.name, params.arguments or {}, surroundings)
+        except PermissionRequired as error:
+            if approver is not None and approver.question is not None:
+                return approver.question
+            return error_content(error)
+        except ToolError as error:
+            return error_content(error)
+        finally:
+            await progress.close()
+        return result_content(result)
+
+
+def build_server(
+    workspace: Workspace,
+    *,
+    registry_of: RegistryOf,
+    default_registry: Callable[[], Registry],
+    caller_of: CallerOf,
+) -> Server[None]:
+    """An MCP server over a workspace; a transport of the SDK serves it.
+
+    Args:
+        workspace: What the tools work on.
+        registry_of: The tools that a request sees.
+        default_registry: The tools that resources are read with.
+        caller_of: Who makes a request.
+    """
+    calls, log = Calls(), ClientLog()
+    resources = Resources(workspace, default_registry, caller_of)
+    subscriptions = Subscriptions(workspace)
+    tools = Tools(workspace, registry_of, caller_of, calls, log)
+    prompts = Prompts(resources)
+
+    @asynccontextmanager
+    async def lifespan(_server: Server[None]) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await subscriptions.close()
+            await calls.close()
+
+    server = Server[None](
+        "tk-ai-extension",
+        version=__version__,
+        title="Jupyter notebooks",
+        instructions=INSTRUCTIONS,
+        lifespan=lifespan,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
+        on_list_resources=resources.list,
+        on_list_resource_templates=resources.templates,
+        on_read_resource=resources.read,
+        on_subscribe_resource=subscriptions.subscribe,
+        on_unsubscribe_resource=subscriptions.unsubscribe,
+        on_subscriptions_listen=subscriptions.listen,
+        on_list_prompts=prompts.list,
+        on_get_prompt=prompts.get,
+        on_completion=Completion(resources).complete,
+    )
+    # Registered by name: the constructor's argument warns that the newest protocol has no such method.
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, log.set_level)
+    server.middleware.append(calls.observe)
+    return server

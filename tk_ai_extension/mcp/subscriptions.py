@@ -1,0 +1,140 @@
+"""Telling clients that a notebook they follow has changed, by whoever's hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from typing import Any
+
+import mcp_types as types
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
+from mcp.shared.exceptions import MCPError
+
+from tk_ai_extension.mcp.places import NotebookPlace, parse
+from tk_ai_extension.mcp.resources import protocol_error
+from tk_ai_extension.mcp.sdk import Context, connection_of
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.workspace.workspace import Workspace
+
+INTERVAL = 0.5
+"""Seconds between two notifications of one subscription: a running cell changes more often."""
+MAX_SUBSCRIPTIONS = 200
+"""How many resources one session may follow."""
+
+_STATE = "tk_ai.subscriptions"
+
+
+class Throttle:
+    """Calls a function at the first of many calls, and once more after each interval that had any."""
+
+    def __init__(self, function: Callable[[], None], interval: float = INTERVAL) -> None:
+        self._function = function
+        self._interval = interval
+        self._timer: asyncio.TimerHandle | None = None
+        self._again = False
+
+    def __call__(self) -> None:
+        """Something happened."""
+        if self._timer is not None:
+            self._again = True
+            return
+        self._function()
+        self._timer = asyncio.get_running_loop().call_later(self._interval, self._elapsed)
+
+    def close(self) -> None:
+        """Calls no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _elapsed(self) -> None:
+        self._timer, again, self._again = None, self._again, False
+        if again:
+            self()
+
+
+class Subscriptions:
+    """``resources/subscribe`` for sessions, ``subscriptions/listen`` for the protocol without them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def subscribe(
+        self, context: Context, params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        """Follows a resource until the session ends or unsubscribes."""
+        followed = _followed(context)
+        if params.uri in followed:
+            return types.EmptyResult()
+        if len(followed) >= MAX_SUBSCRIPTIONS:
+            raise MCPError(
+                types.INVALID_REQUEST, f"A session follows at most {MAX_SUBSCRIPTIONS} resources."
+            )
+        session = context.session
+        stack = ExitStack()
+        followed[params.uri] = stack
+        self._follow(
+            context,
+            params.uri,
+            lambda: self._spawn(session.send_resource_updated(params.uri)),
+            stack,
+        )
+        connection_of(context).exit_stack.callback(stack.close)
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        self, context: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        """Follows it no longer."""
+        stack = _followed(context).pop(params.uri, None)
+        if stack is not None:
+            stack.close()
+        return types.EmptyResult()
+
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Follows resources for as long as the client keeps the stream open."""
+        uris = (params.notifications.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS]
+        with ExitStack() as stack:
+            for uri in dict.fromkeys(uris):
+                event = ResourceUpdated(uri=uri)
+                self._follow(
+                    context, uri, lambda event=event: self._spawn(self._bus.publish(event)), stack
+                )
+            return await self._listen(context, params)
+
+    async def close(self) -> None:
+        """Ends all streams, saying so; the server stops."""
+        self._listen.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _follow(
+        self, context: Context, uri: str, notify: Callable[[], None], stack: ExitStack
+    ) -> None:
+        """Calls ``notify`` when the notebook changes; ``stack`` ends that."""
+        place = parse(uri)
+        if not isinstance(place, NotebookPlace):
+            return  # an artifact never changes, and what does not exist never will
+        try:
+            path = self._workspace.contain(place.path)
+        except ToolError as error:
+            raise protocol_error(context, error) from None
+        throttle = Throttle(notify)
+        stack.callback(throttle.close)
+        stack.callback(self._workspace.store.subscribe(path, throttle))
+
+    def _spawn(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(sending)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _followed(context: Context) -> dict[str, ExitStack]:
+    """What this session follows, by URI."""
+    return connection_of(context).state.setdefault(_STATE, {})

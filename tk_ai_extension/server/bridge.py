@@ -1,0 +1,124 @@
+"""An ASGI application behind a tornado handler.
+
+Jupyter Server speaks tornado, and the MCP SDK's Streamable HTTP transport is an ASGI application.
+The bridge lets the one answer for the other, on the server's own port and behind its own
+authentication (docs/adr/0008).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class AsgiExchange:
+    """One request answered by an ASGI application.
+
+    What the application sends goes out at once and piece by piece: each piece waits until the one
+    before it is on its way, so that a slow client slows the application and nothing piles up. When
+    the client goes away the application receives ``http.disconnect``, and what it still sends goes
+    nowhere.
+
+    Args:
+        handler: The tornado handler of the request, which has been authenticated.
+        body: The request's body.
+        extra: More entries of the ASGI scope, for example ``user``.
+    """
+
+    def __init__(self, handler: RequestHandler, body: bytes = b"", **extra: Any) -> None:
+        self._handler = handler
+        self._body: bytes | None = body
+        self._extra = extra
+        self._disconnected = asyncio.Event()
+
+    async def run(self, app: AsgiApp) -> None:
+        """Lets the application answer; returns when it has."""
+        try:
+            await app(self.scope(), self._receive, self._send)
+        finally:
+            # The application may still wait for what comes after its answer.
+            self._disconnected.set()
+
+    def disconnect(self) -> None:
+        """The client is gone (tornado calls the handler's `on_connection_close`)."""
+        self._disconnected.set()
+
+    def scope(self) -> dict[str, Any]:
+        """The request in ASGI's terms."""
+        request = self._handler.request
+        path, _, query = request.uri.partition("?") if request.uri else (request.path, "", "")
+        host, _, port = request.host.rpartition(":")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.version.removeprefix("HTTP/"),
+            "method": request.method,
+            "scheme": request.protocol,
+            "path": request.path,
+            "raw_path": path.encode("latin-1"),
+            "root_path": "",
+            "query_string": query.encode("latin-1"),
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in request.headers.get_all()
+            ],
+            "client": (request.remote_ip, 0),
+            "server": (host or request.host, int(port) if port.isdecimal() else None),
+            **self._extra,
+        }
+
+    async def _receive(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._disconnected.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if self._disconnected.is_set():
+            return
+        match message["type"]:
+            case "http.response.start":
+                await self._start(message)
+            case "http.response.body":
+                await self._write(message.get("body", b""), more=message.get("more_body", False))
+            case other:
+                raise ValueError(
+                    f"An ASGI application sent `{other}`, which HTTP/1.1 has no place for."
+                )
+
+    async def _start(self, message: Message) -> None:
+        self._handler.set_status(message["status"])
+        self._handler.clear_header("Content-Type")
+        seen: set[str] = set()
+        for raw_name, raw_value in message.get("headers", ()):
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            if name.lower() in seen:
+                self._handler.add_header(name, value)
+            else:
+                self._handler.set_header(name, value)
+                seen.add(name.lower())
+        if "content-length" not in seen:
+            # A stream, whose first piece may be long in coming: the client waits for the headers.
+            await self._write(b"", more=True)
+
+    async def _write(self, body: bytes, *, more: bool) -> None:
+        try:
+            if body:
+                self._handler.write(body)  # pyright: ignore[reportUnknownMemberType]
+            if more:
+                await self._handler.flush()
+            else:
+                # Not the handler's own finish: Jupyter's sets a content type of its own.
+                await RequestHandler.finish(self._handler)  # pyright: ignore[reportUnknownMemberType]
+        except StreamClosedError:
+            self._disconnected.set()

@@ -1,0 +1,1 @@
+"""The routes below ``{base_url}api/tk-ai``."""
