@@ -19,7 +19,7 @@ PIP  := $(BIN)/python -m pip install --disable-pip-version-check --no-input -qq
 # Pyright runs as installed; it need not ask a registry whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-say = @printf '\033[1m%s\033[0m\n' "$(1)"
+say = @echo "== $(1)"
 
 .PHONY: help
 help: ## this list

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -162,6 +164,16 @@ def test_what_runs_anywhere_imports_almost_nothing(package: str, allowed: set[st
         and not any(module == each or module.startswith(f"{each}.") for each in allowed)
     ]
     assert found == []
+
+
+def test_examples_in_docstrings_hold() -> None:
+    with_examples = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if ">>> " in path.read_text(encoding="utf-8")
+    ]
+    results = {name: doctest.testmod(importlib.import_module(name)) for name in with_examples}
+    assert {name: result for name, result in results.items() if result.failed} == {}
 
 
 def test_tests_wait_for_events_and_never_for_time() -> None:
