@@ -33,9 +33,10 @@ class _Line:
 class FairQueue:
     """One at a time on each kernel: first come first served, in turns between callers.
 
-    A caller's own requests keep their order. A caller that comes waits for at most one turn of each
-    other caller before its first one, for two before its second, and so on, however much they
-    queue. An error or a cancellation in one turn passes the turn on and touches nobody else's.
+    A caller's own requests keep their order. Besides the turn that runs, a caller that comes waits
+    for at most one turn of each other caller before its first one, for two before its second, and
+    so on, however much they queue. An error or a cancellation in one turn passes the turn on and
+    touches nobody else's.
 
     Used on one event loop. Kernels that nobody uses or waits for take no room.
 

@@ -31,7 +31,7 @@ class Undo:
     Attributes:
         operations: What to apply, all or none.
         entries: The ids of the entries of which at least something is taken back, the newest first.
-        left: Sentences about what cannot be taken back, and why.
+        left: Sentences about what does not come back, and why.
     """
 
     operations: tuple[Operation, ...]
@@ -53,6 +53,7 @@ def plan(entries: Sequence[JournalEntry], snapshot: Snapshot) -> Undo:
         planner.take_back(entry.changes)
         if len(planner.operations) > before:
             undone.append(entry.id)
+            planner.left += [entry.note] if entry.note else []
     return Undo(tuple(planner.operations), tuple(undone), tuple(dict.fromkeys(planner.left)))
 
 
@@ -136,7 +137,7 @@ class _Planner:
 
     def _take_back_delete(self, change: Change) -> str | None:
         content = _there(change.before)
-        if content.id is not None and self._by_id.get(content.id) and _by_id(change):
+        if content.id is not None and self._by_id.get(content.id):
             return "another cell has its id now"
         index = min(change.index, len(self._rows))
         if (previous := self._previous(change)) is not None:
@@ -220,6 +221,8 @@ class _Planner:
 
     def _insert(self, content: CellContent, index: int) -> None:
         self.operations.append(Insert(content, index=index))
+        # It gets an id that cannot be known here, so that nothing more can be planned for it.
+        self._numbers_blocked |= self._has_ids and content.id is None
         self._add(
             index,
             _Row(
