@@ -1,0 +1,247 @@
+"""Running cells and code."""
+
+import asyncio
+import re
+
+import pytest
+
+from tests.tools.conftest import ALICE, BOB
+from tk_ai_extension.model.errors import ExecutionNotFound, InvalidArguments, NotebookRequired
+from tk_ai_extension.tools.context import ToolContext
+
+
+@pytest.fixture
+def notebook(desk):
+    desk.write("n.ipynb", "x = 41", "print('out')\nx + 1", ("markdown", "text"), "1/0", "y = 5")
+    return "n.ipynb"
+
+
+@pytest.mark.proves("exec:tools")
+async def test_a_cell_runs_and_its_outputs_are_in_the_notebook(desk, notebook):
+    await desk.call("execute_cell", notebook=notebook, cell=0)
+    result = await desk.call("execute_cell", notebook=notebook, cell="cellb000")
+    assert result.status == "ok"
+    assert result.runs[0].output == "out\n42"
+    assert result.runs[0].execution_count == 2
+    stored = desk.on_disk(notebook).cells[1]
+    assert stored.execution_count == 2
+    assert [output.output_type for output in stored.outputs] == ["stream", "execute_result"]
+
+
+@pytest.mark.proves("exec:not-connected")
+async def test_without_a_notebook_the_error_says_what_to_do(desk, notebook):
+    for tool, arguments in (
+        ("execute_cell", {"cell": 0}),
+        ("execute_ipython", {"code": "1"}),
+        ("insert_and_execute_cell", {"source": "1"}),
+    ):
+        with pytest.raises(
+            NotebookRequired, match="No notebook connected. Use use_notebook first"
+        ) as raised:
+            await desk.call(tool, **arguments)
+        assert tool in raised.value.message
+    assert (await desk.call("execute_ipython", notebook=notebook, code="1 + 1")).runs[
+        0
+    ].output == "2"
+
+
+@pytest.mark.proves("exec:tools")
+async def test_scratch_code_leaves_the_notebook_alone(desk, notebook):
+    before = (desk.root / notebook).read_bytes()
+    await desk.call("use_notebook", notebook=notebook)
+    result = await desk.call("execute_ipython", code="z = 7\nz")
+    assert result.runs[0].output == "7"
+    assert (desk.root / notebook).read_bytes() == before
+
+
+@pytest.mark.proves("edit:mutate-and-execute", "exec:tools")
+async def test_insert_and_execute(desk, notebook):
+    result = await desk.call(
+        "insert_and_execute_cell", notebook=notebook, source="print('new')", after=0
+    )
+    assert result.runs[0].output == "new"
+    assert result.runs[0].index == 1
+    assert desk.on_disk(notebook).cells[1].outputs[0].text == "new\n"
+    assert result.total_cells == 6
+
+
+async def test_an_exception_is_an_error_result_with_a_short_traceback(desk, notebook):
+    result = await desk.call("execute_cell", notebook=notebook, cell=3)
+    assert result.is_error
+    assert result.status == "error"
+    assert result.runs[0].error == "ZeroDivisionError: division by zero"
+    assert "----> 1 1/0" in result.full_text()
+    assert "\x1b" not in result.full_text()
+    assert any("\x1b" in line for line in desk.on_disk(notebook).cells[3].outputs[0].traceback)
+
+
+async def test_many_cells_run_in_order_and_stop_at_the_first_error(desk, notebook):
+    result = await desk.call("execute_cells", notebook=notebook, which="all")
+    assert [run.status for run in result.runs] == ["ok", "ok", "error"]
+    assert result.skipped == 1
+    assert result.is_error
+    result = await desk.call("execute_cells", notebook=notebook, cells="0,3-4", stop_on_error=False)
+    assert [run.status for run in result.runs] == ["ok", "error", "ok"]
+    assert result.status == "error"
+
+
+async def test_stale_cells_alone_are_run_again(desk):
+    desk.write("s.ipynb", "a = 1", "b = a + 1", "print(b)", "c = 0")
+    await desk.call("execute_cells", notebook="s.ipynb", which="all")
+    await desk.call("read_notebook", notebook="s.ipynb")
+    await desk.call("overwrite_cell", notebook="s.ipynb", cell=0, source="a = 10")
+    listed = await desk.call("list_cells", notebook="s.ipynb")
+    assert [cell.state for cell in listed.cells] == ["edited", "stale", "stale", "fresh"]
+    result = await desk.call("execute_cells", notebook="s.ipynb", which="stale")
+    assert [run.index for run in result.runs] == [0, 1, 2]
+    assert result.runs[-1].output == "11"
+    listed = await desk.call("list_cells", notebook="s.ipynb")
+    assert {cell.state for cell in listed.cells} == {"fresh"}
+
+
+async def test_restart_first_begins_with_a_clean_kernel(desk, notebook):
+    await desk.call("execute_ipython", notebook=notebook, code="x = 100; leftover = 1")
+    result = await desk.call("execute_cells", notebook=notebook, cells="0-1", restart=True)
+    assert result.runs[1].output == "out\n42"
+    assert (await desk.call("execute_ipython", notebook=notebook, code="leftover")).is_error
+
+
+@pytest.mark.proves("out:stream", "exec:progress")
+async def test_a_long_execution_reports_progress_and_is_followed(desk, notebook):
+    heard = []
+
+    async def progress(message):
+        heard.append(message)
+
+    await desk.call("use_notebook", notebook=notebook)
+    code = "import time\nfor i in range(4):\n    print('step', i, flush=True)\n    time.sleep(0.4)"
+    context = ToolContext(desk.workspace, ALICE, progress)
+    result = await desk.registry.call("execute_ipython", {"code": code, "wait": 1.0}, context)
+    assert result.status == "running"
+    assert not result.is_error
+    assert result.runs[0].output.startswith("step 0")
+    assert heard
+    assert re.search(r"code running, \d+ s: step \d", heard[-1])
+    followed = await desk.call("wait_execution", execution_id=result.execution_id)
+    assert followed.status == "ok"
+    assert "step 0" not in followed.runs[0].output
+    assert followed.runs[0].output.endswith("step 3")
+
+
+@pytest.mark.proves("exec:timeout")
+async def test_a_timeout_interrupts_and_keeps_what_was_printed(desk, notebook):
+    code = "print('begun', flush=True)\nimport time\ntime.sleep(60)"
+    result = await desk.call("execute_ipython", notebook=notebook, code=code, timeout=1)
+    assert result.status == "timed_out"
+    assert result.is_error
+    assert "begun" in result.runs[0].output
+    assert "1" in result.runs[0].message
+    assert (await desk.call("execute_ipython", notebook=notebook, code="2")).runs[0].output == "2"
+
+
+@pytest.mark.proves("exec:cancel")
+async def test_a_cancelled_call_interrupts_its_cell(desk, notebook):
+    await desk.call("use_notebook", notebook=notebook)
+    call = asyncio.create_task(desk.call("execute_ipython", code="import time\ntime.sleep(60)"))
+    while not (runs := desk.workspace.executions.active()) or not runs[0].current.started:
+        await asyncio.wait([call], timeout=0.05)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert runs[0].status == "interrupted"
+    assert (await desk.call("execute_ipython", code="'on'")).status == "ok"
+
+
+async def test_an_execution_is_interrupted_by_its_id_while_it_runs_and_while_it_waits(
+    desk, notebook
+):
+    await desk.call("use_notebook", notebook=notebook)
+    first = await desk.call("execute_ipython", code="import time\ntime.sleep(60)", wait=0.5)
+    second = await desk.call("execute_ipython", code="2", wait=0)
+    assert second.status == "queued"
+    status = await desk.call("get_kernel_status")
+    assert (status.kernel.running, status.kernel.queued) == (first.execution_id, 1)
+    await desk.call("interrupt_kernel", execution_id=second.execution_id)
+    assert (
+        await desk.call("wait_execution", execution_id=second.execution_id)
+    ).status == "interrupted"
+    result = await desk.call("interrupt_kernel", execution_id=first.execution_id)
+    assert result.outcome == "ok"
+    ended = await desk.call("wait_execution", execution_id=first.execution_id)
+    assert ended.status == "interrupted"
+    assert ended.is_error
+
+
+@pytest.mark.proves("exec:stdin")
+async def test_input_is_refused_and_says_what_was_asked(desk, notebook):
+    result = await desk.call(
+        "execute_ipython", notebook=notebook, code="name = input('Your name? ')", wait=20
+    )
+    assert result.status != "running"
+    assert result.prompt == "Your name? "
+    assert "input_requested" in result.full_text()
+
+
+@pytest.mark.proves("out:truncate", "out:artifact")
+async def test_a_long_output_is_cut_and_the_whole_is_an_artifact(desk, notebook):
+    result = await desk.call(
+        "execute_ipython", notebook=notebook, code="for i in range(20_000): print('line', i)"
+    )
+    run = result.runs[0]
+    assert len(run.output) < 9_000
+    assert run.output.endswith("line 19999")
+    assert f"read_output {run.artifact}" in run.output
+    page = await desk.call("read_output", artifact=run.artifact, offset=10_000, limit=3)
+    assert page.content == "line 10000\nline 10001\nline 10002"
+    found = await desk.call("read_output", artifact=run.artifact, grep="line 1234$")
+    assert "line 1234" in found.content
+
+
+@pytest.mark.proves("out:structured")
+async def test_a_plot_comes_as_a_picture(desk, notebook):
+    code = "import matplotlib.pyplot as plt\n%matplotlib inline\nplt.plot([1, 2]);"
+    result = await desk.call("execute_ipython", notebook=notebook, code=code, wait=60)
+    assert result.status == "ok", result.full_text()
+    assert result.images[0].mime == "image/png"
+    assert "[image/png]" in result.full_text()
+
+
+@pytest.mark.proves("exec:concurrent", "kernel:queue")
+async def test_two_callers_queue_and_an_error_of_one_drops_nothing_of_the_other(desk, notebook):
+    def run(caller, code):
+        return desk.call("execute_ipython", caller=caller, notebook=notebook, code=code)
+
+    await desk.call("use_notebook", notebook=notebook)
+    results = await asyncio.gather(
+        run(ALICE, "import time; time.sleep(0.3); 1/0"), run(BOB, "'B'"), run(ALICE, "'A'")
+    )
+    assert [result.status for result in results] == ["error", "ok", "ok"]
+
+
+async def test_others_do_not_see_an_execution(desk, notebook):
+    from tk_ai_extension.model.callers import Caller
+
+    result = await desk.call("execute_ipython", notebook=notebook, code="1")
+    with pytest.raises(ExecutionNotFound):
+        await desk.call(
+            "wait_execution", caller=Caller("mallory", "m"), execution_id=result.execution_id
+        )
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("execute_ipython", {"code": ""}),
+        ("execute_ipython", {"code": "a\0b"}),
+        ("execute_cell", {"cell": 2}),
+        ("execute_cells", {}),
+        ("execute_cells", {"cells": "0", "which": "all"}),
+        ("execute_cells", {"cells": "2"}),
+        ("execute_cells", {"cells": "0,,1"}),
+        ("execute_ipython", {"code": "1", "wait": -1}),
+        ("execute_ipython", {"code": "1", "timeout": 0}),
+    ],
+)
+async def test_wrong_calls_are_refused(desk, notebook, tool, arguments):
+    with pytest.raises(InvalidArguments):
+        await desk.call(tool, notebook=notebook, **arguments)

@@ -1,0 +1,225 @@
+"""Reading: few characters, nothing needed missing, and what was shown counts as seen."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.tools.conftest import NOBODY
+from tk_ai_extension.model.errors import (
+    CellNotFound,
+    Conflict,
+    InvalidArguments,
+    InvalidNotebook,
+    InvalidText,
+    NotANotebook,
+    NotebookNotFound,
+    PathRefused,
+)
+
+FIFTY_CELLS = Path(__file__).parents[1] / "data" / "fifty_cells.ipynb"
+
+
+@pytest.fixture
+def notebook(desk):
+    desk.write("n.ipynb", "import math", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
+    return "n.ipynb"
+
+
+async def test_list_cells_is_a_line_a_cell(desk, notebook):
+    await desk.call("execute_cell", notebook=notebook, cell=2, wait=60)
+    listed = await desk.call("list_cells", notebook=notebook)
+    lines = listed.as_text().split("\n")
+    assert lines[0] == "n.ipynb: 3 cells"
+    assert lines[1].endswith("code never: import math")
+    assert lines[2] == "1 @cellb markdown: # Title (+1 lines)"
+    assert "[1] fresh: x = 3 (+1 lines) -> 2 chars text" in lines[3]
+    part = await desk.call("list_cells", notebook=notebook, start=1, limit=1)
+    assert part.as_text().endswith("[1 more: start=2]")
+
+
+async def test_read_cell_shows_source_outputs_and_a_versioned_address(desk, notebook):
+    await desk.call("execute_cell", notebook=notebook, cell=2)
+    read = await desk.call("read_cell", notebook=notebook, cell="@cellc")
+    assert read.source == "x = 3\nprint(x)"
+    assert read.output == "3"
+    assert read.address.startswith("cellc.") or "." in read.address
+    assert (await desk.call("read_cell", notebook=notebook, cell=2, outputs=False)).output is None
+
+
+@pytest.mark.parametrize("address", ["cellc000", "cell-2", 2, "2", -1, "-1", "@cellc000", "cellc0"])
+async def test_every_form_of_an_address_finds_the_cell(desk, notebook, address):
+    assert (await desk.call("read_cell", notebook=notebook, cell=address)).index == 2
+
+
+@pytest.mark.parametrize("address", [3, -4, "cell-9", "nothere", "", 10**9, "99999999999999999999"])
+async def test_an_unknown_cell_is_an_error_that_lists_the_cells(desk, notebook, address):
+    with pytest.raises(CellNotFound) as raised:
+        await desk.call("read_cell", notebook=notebook, cell=address)
+    assert "import math" in raised.value.message
+    assert len(raised.value.details["cells"]) == 3
+
+
+async def test_read_notebook_and_write_it_back(desk, notebook):
+    read = await desk.call("read_notebook", notebook=notebook)
+    assert read.text.startswith(f"# %% notebook: n.ipynb rev:{read.revision}\n")
+    before = (desk.root / notebook).read_bytes()
+    await desk.call("write_notebook", text=read.text)
+    assert (desk.root / notebook).read_bytes() == before
+    changed = read.text.replace("x = 3", "x = 4") + "# %% [code]\nprint('new')\n"
+    result = await desk.call("write_notebook", text=changed)
+    assert [change.action for change in result.changes] == ["replace", "insert"]
+    assert desk.sources(notebook) == [
+        "import math",
+        "# Title\ntext",
+        "x = 4\nprint(x)",
+        "print('new')",
+    ]
+
+
+async def test_what_others_changed_meanwhile_stays(desk, notebook):
+    read = await desk.call("read_notebook", notebook=notebook)
+    desk.write("n.ipynb", "import math, os", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
+    await desk.call("write_notebook", text=read.text.replace("x = 3", "x = 4"))
+    assert desk.sources(notebook) == ["import math, os", "# Title\ntext", "x = 4\nprint(x)"]
+    before = (desk.root / notebook).read_bytes()
+    with pytest.raises(Conflict):
+        await desk.call("write_notebook", text=read.text.replace("import math", "import sys"))
+    assert (desk.root / notebook).read_bytes() == before
+
+
+async def test_a_missing_notebook_is_made_by_writing(desk):
+    result = await desk.call("write_notebook", notebook="made.ipynb", text="# %% [code]\na = 1\n")
+    assert result.total_cells == 1
+    assert desk.on_disk("made.ipynb").nbformat_minor == 5
+
+
+@pytest.mark.parametrize("text", ["", "a = 1", "\n# %% [code]\na", "# %% [python]\na"])
+async def test_text_that_is_no_cell_marked_text_is_refused_and_changes_nothing(
+    desk, notebook, text
+):
+    before = (desk.root / notebook).read_bytes()
+    with pytest.raises((InvalidText, InvalidArguments)):
+        await desk.call("write_notebook", notebook=notebook, text=text)
+    assert (desk.root / notebook).read_bytes() == before
+    with pytest.raises(InvalidText):
+        await desk.call("write_notebook", notebook="unmade.ipynb", text=text)
+    assert not (desk.root / "unmade.ipynb").exists()
+
+
+async def test_a_revision_that_is_not_known_is_refused(desk, notebook):
+    with pytest.raises(InvalidArguments):
+        await desk.call("write_notebook", notebook=notebook, text="# %% [code]\na\n")
+    with pytest.raises(InvalidArguments):
+        await desk.call(
+            "write_notebook", notebook=notebook, text="# %% [code]\na\n", base="000000000000"
+        )
+
+
+async def test_a_budget_cuts_between_cells_and_says_where_to_go_on(desk):
+    desk.write("long.ipynb", *(f"x = {'1' * 400}" for _ in range(8)))
+    read = await desk.call("read_notebook", notebook="long.ipynb", budget=1_000)
+    assert len(read.cells) == 2
+    assert read.next_range == "2-"
+    assert "cells:0-1" in read.text.split("\n")[0]
+    rest = await desk.call("read_notebook", notebook="long.ipynb", cells=read.next_range)
+    assert len(rest.cells) == 6
+
+
+async def test_the_raw_view_is_json(desk, notebook):
+    raw = await desk.call("read_notebook", notebook=notebook, view="raw")
+    assert len(json.loads(raw.text)["cells"]) == 3
+
+
+async def test_search_finds_in_sources_and_outputs_of_many_notebooks(desk, notebook):
+    desk.write("sub/m.ipynb", "print('needle')")
+    await desk.call("execute_cell", notebook="sub/m.ipynb", cell=0)
+    found = await desk.call("search_cells", pattern="needle|math", notebook="")
+    assert [(m.notebook, m.index, m.line) for m in found.matches] == [
+        ("n.ipynb", 0, 1),
+        ("sub/m.ipynb", 0, 1),
+    ]
+    outputs = await desk.call("search_cells", pattern="^needle$", notebook="sub", where="outputs")
+    assert [m.where for m in outputs.matches] == ["outputs"]
+    for pattern in ("(", ""):
+        with pytest.raises(InvalidArguments):
+            await desk.call("search_cells", pattern=pattern, notebook=notebook)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("empty.ipynb", b"", InvalidNotebook),
+        ("bom.ipynb", b"\xef\xbb\xbf{}", InvalidNotebook),
+        ("text.ipynb", b"hello", InvalidNotebook),
+        ("list.ipynb", b"[]", InvalidNotebook),
+        (
+            "cells.ipynb",
+            b'{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}',
+            InvalidNotebook,
+        ),
+        ("cut.ipynb", b'{"cells": [{"cell_type": "code", "sour', InvalidNotebook),
+        ("latin.ipynb", b'{"cells": [], "x": "\xe9"}', InvalidNotebook),
+    ],
+)
+async def test_a_broken_file_is_refused_and_left_untouched(desk, name, content, error):
+    (desk.root / name).write_bytes(content)
+    for tool, arguments in (
+        ("list_cells", {}),
+        ("read_notebook", {}),
+        ("insert_cell", {"source": "x"}),
+        ("use_notebook", {}),
+        ("execute_cell", {"cell": 0}),
+    ):
+        with pytest.raises(error) as raised:
+            await desk.call(tool, notebook=name, **arguments)
+        assert name in raised.value.message
+    assert (desk.root / name).read_bytes() == content
+
+
+@pytest.mark.proves("threat:path")
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("../n.ipynb", PathRefused),
+        ("/etc/passwd.ipynb", PathRefused),
+        ("a\0b.ipynb", PathRefused),
+        (".hidden/n.ipynb", PathRefused),
+        ("n.txt", NotANotebook),
+        ("missing.ipynb", NotebookNotFound),
+        ("folder.ipynb", NotANotebook),
+        ("link.ipynb", PathRefused),
+    ],
+)
+async def test_a_path_that_is_no_notebook_below_the_root_is_refused(
+    desk, tmp_path_factory, path, error
+):
+    outside = tmp_path_factory.mktemp("outside") / "secret.ipynb"
+    outside.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    (desk.root / "link.ipynb").symlink_to(outside)
+    (desk.root / "folder.ipynb").mkdir()
+    before = outside.read_bytes()
+    for tool, arguments in (
+        ("read_notebook", {}),
+        ("insert_cell", {"source": "x"}),
+        ("use_notebook", {}),
+        ("execute_ipython", {"code": "1"}),
+        ("list_cells", {"caller": NOBODY}),
+    ):
+        with pytest.raises(error):
+            await desk.call(tool, notebook=path, **arguments)
+    assert outside.read_bytes() == before
+
+
+async def test_the_fifty_cell_notebook_reads_below_12_500_characters(desk):
+    (desk.root / "fifty.ipynb").write_bytes(FIFTY_CELLS.read_bytes())
+    read = await desk.call("read_notebook", notebook="fifty.ipynb", view="reading")
+    assert read.next_range is None
+    assert len(read.full_text()) < 12_500
+    notebook = nbformat.read(desk.root / "fifty.ipynb", as_version=4)
+    for cell in notebook.cells:
+        assert all(line in read.text for line in cell.source.split("\n"))
+        for output in cell.get("outputs", ()):
+            if output.output_type == "error":
+                assert output.ename in read.text
