@@ -1,0 +1,377 @@
+"""Modes, caps, and approvals that let through what was approved and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tk_ai_extension.model.callers import Caller, Mode
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    LimitReached,
+    PermissionDenied,
+    PermissionNotFound,
+    PermissionRequired,
+)
+from tk_ai_extension.workspace.permissions import (
+    MAX_PREVIEW,
+    MODES,
+    Answer,
+    Decision,
+    Effect,
+    PermissionPolicy,
+    PermissionRequest,
+    capped,
+    decide,
+)
+
+DEADLINE = 5.0
+ASKS = Caller("ada", "session-a", mode="ask")
+SAME_USER = Caller("ada", "session-b", mode="ask")
+OTHER_USER = Caller("bob", "session-a", mode="ask")
+NO_KEY = Caller("ada", mode="ask")
+
+TABLE: dict[tuple[Mode, Effect], Decision] = {
+    ("plan", "READ"): Decision.RUN,
+    ("plan", "WRITE"): Decision.REFUSE,
+    ("plan", "EXECUTE"): Decision.REFUSE,
+    ("ask", "READ"): Decision.RUN,
+    ("ask", "WRITE"): Decision.ASK,
+    ("ask", "EXECUTE"): Decision.ASK,
+    ("edit", "READ"): Decision.RUN,
+    ("edit", "WRITE"): Decision.RUN,
+    ("edit", "EXECUTE"): Decision.ASK,
+    ("auto", "READ"): Decision.RUN,
+    ("auto", "WRITE"): Decision.RUN,
+    ("auto", "EXECUTE"): Decision.RUN,
+}
+
+
+async def check(
+    policy: PermissionPolicy,
+    caller: Caller = ASKS,
+    *,
+    tool: str = "edit_cell",
+    effect: Effect = "WRITE",
+    arguments: Mapping[str, Any] | None = None,
+    notebook: str | None = "n.ipynb",
+    preview: str = "-old\n+new",
+    approver: Any = None,
+) -> None:
+    await policy.check(
+        caller,
+        tool,
+        effect,
+        arguments={"cell": "318a", "new": "x"} if arguments is None else arguments,
+        notebook=notebook,
+        preview=preview,
+        approver=approver,
+    )
+
+
+async def refused(policy: PermissionPolicy, caller: Caller = ASKS, **call: Any) -> str:
+    """The id of the request that a call leaves behind."""
+    with pytest.raises(PermissionRequired) as required:
+        await check(policy, caller, **call)
+    return str(required.value.details["permission_id"])
+
+
+class Says:
+    """An approver who gives one answer, and remembers what was shown."""
+
+    def __init__(self, answer: Answer | None) -> None:
+        self.answer: Answer | None = answer
+        self.shown: list[PermissionRequest] = []
+
+    async def ask(self, request: PermissionRequest) -> Answer | None:
+        self.shown.append(request)
+        return self.answer
+
+
+class Shows:
+    """An approver who shows the request and leaves the answer to another way in."""
+
+    def __init__(self) -> None:
+        self.shown: asyncio.Queue[PermissionRequest] = asyncio.Queue()
+        self.withdrawn = asyncio.Event()
+
+    async def ask(self, request: PermissionRequest) -> Answer | None:
+        self.shown.put_nowait(request)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.withdrawn.set()
+
+
+@pytest.mark.proves("perm:plan", "perm:ask", "perm:edit", "perm:auto")
+@pytest.mark.parametrize(("mode", "effect"), TABLE)
+async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect) -> None:
+    decision = TABLE[mode, effect]
+    assert decide(mode, effect) is decision
+    policy, caller = PermissionPolicy(), Caller("ada", "k", mode=mode)
+    assert policy.concerns(caller, effect) == (decision is not Decision.RUN)
+    match decision:
+        case Decision.RUN:
+            await check(policy, caller, effect=effect)
+        case Decision.ASK:
+            with pytest.raises(PermissionRequired, match="leave"):
+                await check(policy, caller, effect=effect)
+            approver = Says("once")
+            await check(policy, caller, effect=effect, approver=approver)
+            assert len(approver.shown) == 1
+        case Decision.REFUSE:
+            approver = Says("once")
+            with pytest.raises(PermissionDenied, match=f"{mode} mode"):
+                await check(policy, caller, effect=effect, approver=approver)
+            assert approver.shown == []
+            assert policy.pending("ada") == []
+
+
+@pytest.mark.proves("perm:auto")
+def test_a_caller_is_in_auto_mode_unless_it_says_otherwise() -> None:
+    assert PermissionPolicy().mode(Caller("ada")) == "auto"
+
+
+@pytest.mark.proves("perm:cap")
+@pytest.mark.parametrize("cap", MODES)
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_cap_leaves_the_stricter_of_two_modes(mode: Mode, cap: Mode) -> None:
+    effective = MODES[min(MODES.index(mode), MODES.index(cap))]
+    assert capped(mode, cap) == effective
+    policy, caller = PermissionPolicy(cap=cap), Caller("ada", "k", mode=mode)
+    assert policy.mode(caller) == effective
+    if decide(effective, "EXECUTE") is Decision.RUN:
+        await check(policy, caller, effect="EXECUTE")
+    else:
+        with pytest.raises((PermissionDenied, PermissionRequired)):
+            await check(policy, caller, effect="EXECUTE")
+
+
+@pytest.mark.proves("perm:cap", "perm:approvals")
+async def test_an_approval_does_not_outlive_a_stricter_mode() -> None:
+    policy = PermissionPolicy()
+    await check(policy, approver=Says("chat"))
+    with pytest.raises(PermissionDenied):
+        await check(policy, Caller(ASKS.user, ASKS.key, mode="plan"))
+
+
+@pytest.mark.proves("perm:approvals")
+class TestApprovals:
+    async def test_the_request_shows_what_will_happen(self) -> None:
+        policy, approver = PermissionPolicy(), Says("once")
+        await check(policy, approver=approver)
+        (request,) = approver.shown
+        assert (request.tool, request.effect, request.notebook) == ("edit_cell", "WRITE", "n.ipynb")
+        assert request.preview == "-old\n+new"
+        assert request.caller == ASKS
+        assert policy.pending("ada") == []
+
+    async def test_once_lets_the_same_call_through_once(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "once")
+        await check(policy)
+        await refused(policy)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"caller": SAME_USER},
+            {"caller": OTHER_USER},
+            {"caller": NO_KEY},
+            {"tool": "overwrite_cell"},
+            {"effect": "EXECUTE"},
+            {"arguments": {"cell": "318a", "new": "y"}},
+            {"arguments": {"cell": "318a", "new": "x", "replace_all": True}},
+            {"arguments": {}},
+            {"notebook": "other.ipynb"},
+            {"notebook": None},
+            {"preview": "-old\n+os.system('rm -rf ~')"},
+        ],
+    )
+    async def test_once_is_bound_to_the_exact_call(self, other: dict[str, Any]) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "once")
+        await refused(policy, **other)
+        await check(policy)
+
+    async def test_the_code_behind_a_preview_that_was_cut_counts_too(self) -> None:
+        policy = PermissionPolicy()
+        shown = "x" * MAX_PREVIEW
+        permission = await refused(policy, preview=f"{shown} harmless")
+        (request,) = policy.pending("ada")
+        assert request.preview == f"{shown}\n… and 9 more characters"
+        policy.answer("ada", permission, "once")
+        await refused(policy, preview=f"{shown} harmful")
+
+    async def test_the_order_of_arguments_does_not_count(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy, arguments={"a": 1, "b": [2]}), "once")
+        await check(policy, arguments={"b": [2], "a": 1})
+
+    async def test_chat_covers_the_effect_for_this_caller(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "chat")
+        await check(policy, tool="delete_cell", arguments={"cell": "1"}, notebook="other.ipynb")
+        await refused(policy, effect="EXECUTE")
+        await refused(policy, SAME_USER)
+        await refused(policy, OTHER_USER)
+        await refused(policy, NO_KEY)
+        policy.forget(ASKS)
+        await refused(policy)
+
+    async def test_notebook_covers_the_effect_for_this_user_in_this_notebook(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "notebook")
+        await check(policy, SAME_USER, tool="delete_cell", arguments={"cell": "1"})
+        await check(policy, NO_KEY)
+        await refused(policy, effect="EXECUTE")
+        await refused(policy, notebook="other.ipynb")
+        await refused(policy, notebook=None)
+        await refused(policy, OTHER_USER)
+        policy.renamed("n.ipynb", "m.ipynb")
+        await check(policy, notebook="m.ipynb")
+        await refused(policy, notebook="n.ipynb")
+
+    async def test_no_means_no_and_the_next_attempt_is_asked_again(self) -> None:
+        policy = PermissionPolicy()
+        policy.answer("ada", await refused(policy), "deny")
+        with pytest.raises(PermissionDenied, match="The user refused edit_cell"):
+            await check(policy)
+        await refused(policy)
+        with pytest.raises(PermissionDenied):
+            await check(policy, approver=Says("deny"))
+
+    @pytest.mark.parametrize(
+        ("caller", "notebook", "answers"),
+        [
+            (ASKS, "n.ipynb", ("once", "chat", "notebook", "deny")),
+            (NO_KEY, "n.ipynb", ("once", "notebook", "deny")),
+            (ASKS, None, ("once", "chat", "deny")),
+            (NO_KEY, None, ("once", "deny")),
+        ],
+    )
+    async def test_only_answers_that_mean_something_are_taken(
+        self, caller: Caller, notebook: str | None, answers: tuple[Answer, ...]
+    ) -> None:
+        policy = PermissionPolicy()
+        permission = await refused(policy, caller, notebook=notebook)
+        assert policy.pending("ada")[0].answers == answers
+        all_answers: tuple[Answer, ...] = ("chat", "notebook")
+        for answer in all_answers:
+            if answer not in answers:
+                with pytest.raises(InvalidArguments, match=answer):
+                    policy.answer("ada", permission, answer)
+                with pytest.raises(InvalidArguments, match=answer):
+                    await check(
+                        PermissionPolicy(), caller, notebook=notebook, approver=Says(answer)
+                    )
+        policy.answer("ada", permission, "once")
+
+
+@pytest.mark.proves("perm:approvals", "threat:other-user")
+async def test_a_request_is_answered_by_its_own_user_and_once() -> None:
+    policy = PermissionPolicy()
+    permission = await refused(policy)
+    assert [request.id for request in policy.pending("ada")] == [permission]
+    assert policy.pending("bob") == []
+    for user, name in (("bob", permission), ("ada", "no-such-id")):
+        with pytest.raises(PermissionNotFound) as error:
+            policy.answer(user, name, "once")
+        assert error.value.status == 404
+    await refused(policy)
+    policy.answer("ada", permission, "once")
+    with pytest.raises(PermissionNotFound):
+        policy.answer("ada", permission, "once")
+
+
+async def test_the_same_call_repeated_names_the_same_request() -> None:
+    policy = PermissionPolicy()
+    assert await refused(policy) == await refused(policy)
+    assert len(policy.pending("ada")) == 1
+
+
+async def test_an_approver_who_cannot_ask_leaves_the_request_to_the_panel() -> None:
+    policy = PermissionPolicy()
+    permission = await refused(policy, approver=Says(None))
+    policy.answer("ada", permission, "once")
+    await check(policy)
+
+
+async def test_an_answer_from_elsewhere_ends_the_approvers_question() -> None:
+    policy, approver = PermissionPolicy(), Shows()
+    call = asyncio.create_task(check(policy, approver=approver))
+    request = await asyncio.wait_for(approver.shown.get(), DEADLINE)
+    assert policy.pending("ada") == [request]
+    policy.answer("ada", request.id, "once")
+    await asyncio.wait_for(call, DEADLINE)
+    assert approver.withdrawn.is_set()
+    # It let that call through, and is used up.
+    await refused(policy)
+
+
+async def test_two_calls_at_once_are_asked_for_one_by_one() -> None:
+    policy, approver = PermissionPolicy(), Shows()
+    calls = [asyncio.create_task(check(policy, approver=approver)) for _ in range(2)]
+    first = await asyncio.wait_for(approver.shown.get(), DEADLINE)
+    second = await asyncio.wait_for(approver.shown.get(), DEADLINE)
+    assert first.id != second.id
+    policy.answer("ada", first.id, "once")
+    policy.answer("ada", second.id, "deny")
+    await asyncio.wait(calls, timeout=DEADLINE)
+    assert calls[0].exception() is None
+    assert isinstance(calls[1].exception(), PermissionDenied)
+
+
+async def test_a_call_that_is_cancelled_withdraws_its_request() -> None:
+    policy, approver = PermissionPolicy(), Shows()
+    call = asyncio.create_task(check(policy, approver=approver))
+    request = await asyncio.wait_for(approver.shown.get(), DEADLINE)
+    call.cancel()
+    await asyncio.wait({call}, timeout=DEADLINE)
+    assert approver.withdrawn.is_set()
+    with pytest.raises(PermissionNotFound):
+        policy.answer("ada", request.id, "once")
+
+
+async def test_an_approver_that_fails_lets_nothing_through() -> None:
+    class Fails:
+        async def ask(self, request: PermissionRequest) -> Answer | None:
+            raise ConnectionError(f"nowhere to show {request.id}")
+
+    policy = PermissionPolicy()
+    with pytest.raises(ConnectionError):
+        await check(policy, approver=Fails())
+    assert policy.pending("ada") == []
+
+
+async def test_a_request_waits_for_a_limited_time() -> None:
+    policy = PermissionPolicy(keep_seconds=-1)
+    permission = await refused(policy)
+    with pytest.raises(PermissionNotFound):
+        policy.answer("ada", permission, "once")
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_at_the_bound_a_user_gets_no_more_requests_and_others_still_do() -> None:
+    policy = PermissionPolicy(max_pending=3)
+    for number in range(3):
+        await refused(policy, arguments={"number": number})
+    with pytest.raises(LimitReached, match="3 requests"):
+        await check(policy, arguments={"number": 3})
+    await refused(policy, arguments={"number": 0})
+    await refused(policy, OTHER_USER)
+    policy.forget(ASKS)
+    await refused(policy, arguments={"number": 3})
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_remembered_approvals_are_bounded_and_the_oldest_is_asked_for_again() -> None:
+    policy = PermissionPolicy(max_approvals=2)
+    for name in ("a.ipynb", "b.ipynb", "c.ipynb"):
+        policy.answer("ada", await refused(policy, notebook=name), "notebook")
+    await refused(policy, notebook="a.ipynb")
+    await check(policy, notebook="b.ipynb")
+    await check(policy, notebook="c.ipynb")
