@@ -43,7 +43,8 @@ MAX_EVENTS = 2_000
 """How many events of an execution are kept for replay; older ones are summed up in a reset."""
 
 StepStatus = RunStatus | Literal["skipped"]
-OpenDocument = Callable[[], Awaitable[NotebookDocument]]
+OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
+"""Opens the notebook at a path: `NotebookStore.open`."""
 
 
 @dataclass
@@ -249,10 +250,10 @@ class Executions:
         return await run.wait(grace)
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook has another path now."""
+        """A notebook, or a folder above some, has another path now; runs under way follow it."""
         for run in self._runs.values():
-            if run.path == old:
-                run.path = new
+            if run.path is not None and (run.path == old or run.path.startswith(f"{old}/")):
+                run.path = new + run.path[len(old) :]
 
     async def close(self) -> None:
         """Stops following; kernels go on by themselves."""
@@ -301,10 +302,10 @@ class Executions:
     async def _step(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
     ) -> None:
-        if step.cell is None or open_document is None:
+        if step.cell is None or open_document is None or run.path is None:
             await self._execute(run, step, timeout, None)
             return
-        document = await open_document()
+        document = await open_document(run.path)
         cell = (await document.read()).by_key.get(step.cell)
         if cell is None:
             raise CellNotFound(f"Cell @{step.cell} was deleted before its turn came.")

@@ -60,6 +60,7 @@ class RunRecords:
                 del self._records[path]
 
     def renamed(self, old: str, new: str) -> None:
-        """A notebook has another path now."""
-        if old in self._records:
-            self._records[new] = self._records.pop(old)
+        """A notebook, or a folder above some, has another path now."""
+        for path in list(self._records):
+            if path == old or path.startswith(f"{old}/"):
+                self._records[new + path[len(old) :]] = self._records.pop(path)

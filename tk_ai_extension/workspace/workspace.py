@@ -168,6 +168,16 @@ class Workspace:
             raise KernelNotFound(f"{path} has no running kernel.", hint="use_notebook starts one.")
         return found
 
+    async def renamed(self, old: str, new: str) -> None:
+        """A notebook (or a folder above some) has another path: all that is known of it follows."""
+        self.notebooks.renamed(old, new)
+        self.seen.renamed(old, new)
+        self.revisions.renamed(old, new)
+        self.runs.renamed(old, new)
+        self.policy.renamed(old, new)
+        self.executions.renamed(old, new)
+        await self.journal.renamed(old, new)
+
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:
             task = asyncio.ensure_future(self._record_foreign_run(event))

@@ -332,7 +332,7 @@ async def edit_cells(
         caller,
         kernel_id,
         [Step(cell.key, cell.index, cell.source) for cell in cells],
-        open_document=lambda: workspace.store.open(path),
+        open_document=workspace.store.open,
         path=path,
         tool="edit_cells",
     )

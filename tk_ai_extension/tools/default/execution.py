@@ -298,7 +298,7 @@ async def _run_cells(
         context.caller,
         kernel_id,
         [Step(cell.key, cell.index, cell.source) for cell in cells],
-        open_document=lambda: workspace.store.open(path),
+        open_document=workspace.store.open,
         path=path,
         timeout=timeout,
         stop_on_error=stop_on_error,

@@ -8,14 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.default.cells import ChangedCell, changed_cell
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.undo import inverse
+from tk_ai_extension.workspace.undo import plan as undo_plan
 
 
 class Undone(Result):
@@ -57,28 +56,26 @@ async def undo(
             if caller.key
             else "Your connection has no session, so none of the changes are known to be yours."
         )
-    changes: list[Change] = [change for entry in reversed(entries) for change in entry.changes]
-    snapshot = await document.read()
-    operations, refused = inverse(changes, snapshot)
-    if not operations and refused:
+    plan = undo_plan(entries, await document.read())
+    if not plan.operations and plan.left:
         raise Conflict(
-            f"Nothing was taken back: {'; '.join(refused)}",
+            f"Nothing was taken back: {' '.join(plan.left)}",
             hint="Change the cells themselves instead.",
         )
     applied = await editing.apply(
         workspace,
         caller,
         document,
-        operations,
+        plan.operations,
         tool="undo",
-        summary=f"took back {len(entries)} changes",
+        summary=f"took back {len(plan.entries)} changes",
         kind="undo",
     )
-    await workspace.journal.undone([entry.id for entry in entries], by=applied.entry)
+    await workspace.journal.undone(plan.entries, by=applied.entry)
     return Undone(
         notebook=document.path,
-        undone=[entry.summary for entry in entries],
-        refused=refused,
+        undone=[entry.summary for entry in entries if entry.id in plan.entries],
+        refused=list(plan.left),
         changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
         total_cells=len(applied.snapshot.cells),
     )
