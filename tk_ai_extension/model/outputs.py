@@ -7,6 +7,9 @@ from typing import Any, cast
 
 from tk_ai_extension.model.cells import Json, OutputsSummary
 
+_SAMPLE = 32
+"""Of a long array in an output, about so many elements are measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Append:
@@ -86,8 +89,13 @@ def summarise(outputs: list[Json] | tuple[Json, ...]) -> OutputsSummary:
 
 
 def _size(value: Any) -> int:
+    """The size of a JSON value, about: of a long array a sample of its elements is measured."""
     if isinstance(value, str):
         return len(value)
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):  # pyright: ignore[reportUnknownVariableType]
-        return sum(len(part) for part in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return len(repr(value))
+    if isinstance(value, dict):
+        return sum(len(str(key)) + _size(item) + 4 for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        sample = items[:: max(len(items) // _SAMPLE, 1)]
+        return sum(map(_size, sample)) * len(items) // max(len(sample), 1) + 2 * len(items)
+    return len(str(value))
