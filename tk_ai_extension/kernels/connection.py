@@ -61,8 +61,8 @@ class Listener(Protocol):
         """The reply on the shell channel."""
         ...
 
-    def on_input(self, prompt: str) -> None:
-        """The code asks for input."""
+    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
+        """The code asks for input, and waits until ``answer`` is called."""
         ...
 
     def on_interrupt(self) -> None:
@@ -81,8 +81,8 @@ class Observer(Protocol):
         """The kernel became busy or idle, or says that it starts, restarts or is dead."""
         ...
 
-    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> bool:
-        """Code begins to run; ``parent`` is the header of its request. True if it is ours."""
+    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
+        """Code begins to run; ``parent`` is the header of its request."""
         ...
 
     def on_stopping(self, restart: bool) -> None:
@@ -119,6 +119,7 @@ class KernelConnection:
         self._observer = observer
         self._listeners: dict[str, Listener] = {}
         self._heard = asyncio.Event()
+        self.ended = asyncio.Event()
         self._ending: Ending | None = None
         identity = self.session.bsession
         iopub = client.connect_iopub()
@@ -174,16 +175,10 @@ class KernelConnection:
         self._check_open()
         return self._send(self._shell, "execute_request", content, listener)
 
-    def answer_input(self, value: str) -> None:
-        """Answers the question that the kernel has asked on stdin."""
+    def _answer_input(self, value: str) -> None:
         if self._ending is None:
             self.session.send(self._stdin.socket, "input_reply", {"value": value})
             self._stdin.look()
-
-    def listen(self, msg_id: str, listener: Listener) -> None:
-        """Lets a listener hear a request that somebody else has sent."""
-        self._check_open()
-        self._listeners[msg_id] = listener
 
     def forget(self, msg_id: str) -> None:
         """Takes a listener away."""
@@ -213,6 +208,7 @@ class KernelConnection:
         if self._ending is not None:
             return
         self._ending = ending
+        self.ended.set()
         listeners, self._listeners = list(self._listeners.values()), {}
         for listener in listeners:
             listener.on_end(ending)
@@ -284,7 +280,7 @@ class KernelConnection:
             return
         listener = self._listeners.get(message["parent_header"].get("msg_id", ""))
         if listener is not None:
-            listener.on_input(str(message["content"].get("prompt", "")))
+            listener.on_input(str(message["content"].get("prompt", "")), self._answer_input)
 
     def _link_lost(self) -> None:
         if self._ending is None:
@@ -305,7 +301,7 @@ class _Probe:
         if not self.answer.done():
             self.answer.set_result(content)
 
-    def on_input(self, prompt: str) -> None:
+    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
         """A handshake asks nothing."""
 
     def on_interrupt(self) -> None:

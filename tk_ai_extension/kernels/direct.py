@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
 
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.connection import ConnectionClosed, KernelConnection
@@ -67,9 +67,16 @@ class DirectExecutor:
         """Runs one request; see `kernels.base.Executor`."""
         connection = await self._kernels.connection(kernel_id)
         for _ in range(MAX_SUBMISSIONS):
-            run = self._run(kernel_id, request, connection.answer_input)
+            run = new_run(
+                self._kernels,
+                kernel_id,
+                request,
+                backend=self.name,
+                patience=self._patience,
+                max_output_bytes=self._max_output_bytes,
+            )
             try:
-                msg_id = connection.submit(_content(request), run)
+                msg_id = connection.submit(execute_content(request), run)
             except ConnectionClosed as closed:
                 raise KernelDied(closed.ending.message) from closed
             log.info("Submitting execution request to kernel %s (backend direct)", kernel_id)
@@ -82,20 +89,30 @@ class DirectExecutor:
                             yield event
             finally:
                 connection.forget(msg_id)
+                await run.close()
             if not run.aborted:
                 return
         raise KernelDied(f"The kernel dropped the request {MAX_SUBMISSIONS} times.")
 
-    def _run(self, kernel_id: str, request: ExecutionRequest, answer: Callable[[str], None]) -> Run:
-        return Run(
-            request,
-            backend=self.name,
-            interrupt=lambda: self._kernels.interrupt(kernel_id),
-            answer=answer,
-            stopping=lambda: self._kernels.is_stopping(kernel_id),
-            patience=self._patience,
-            max_output_bytes=self._max_output_bytes,
-        )
+
+def new_run(
+    kernels: KernelAccess,
+    kernel_id: str,
+    request: ExecutionRequest,
+    *,
+    backend: str,
+    patience: Patience | None,
+    max_output_bytes: int,
+) -> Run:
+    """A listener for one request to one kernel."""
+    return Run(
+        request,
+        backend=backend,
+        interrupt=lambda: kernels.interrupt(kernel_id),
+        stopping=lambda: kernels.is_stopping(kernel_id),
+        patience=patience,
+        max_output_bytes=max_output_bytes,
+    )
 
 
 def log_end(kernel_id: str, execution: Execution) -> None:
@@ -109,7 +126,8 @@ def log_end(kernel_id: str, execution: Execution) -> None:
     )
 
 
-def _content(request: ExecutionRequest) -> dict[str, object]:
+def execute_content(request: ExecutionRequest) -> dict[str, Any]:
+    """The content of the execute_request."""
     return {
         "code": request.code,
         "silent": request.silent,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future as ThreadFuture
-from typing import Any, Protocol
+from typing import Any
 
 import zmq
 
@@ -24,16 +24,6 @@ STABLE_TIME = 10.0
 
 RESTART_LIMIT = 5
 """How often in a row a kernel that dies before `STABLE_TIME` is started again."""
-
-
-class RunClaimer(Protocol):
-    """An executor whose requests somebody else sends, and which knows them when they begin to run."""
-
-    def claim(
-        self, connection: KernelConnection, code: str, count: int | None, parent: Mapping[str, Any]
-    ) -> None:
-        """Code begins to run; the claimer may listen to its messages from this one on."""
-        ...
 
 
 class LiveKernel:
@@ -60,7 +50,6 @@ class LiveKernel:
     ) -> None:
         self.id = kernel_id
         self.manager = manager
-        self.claimer: RunClaimer | None = None
         self.restarts = 0
         self.language = ""
         self.state: KernelState = "unknown"
@@ -247,16 +236,10 @@ class LiveKernel:
             self.state = state
             self._tell("state")
 
-    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> bool:
+    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
         """Code begins to run, by anybody's hand."""
-        connection = self.connection
-        if connection is None:
-            return False
-        if self.claimer is not None:
-            self.claimer.claim(connection, code, execution_count, parent)
-        ours = connection.is_ours(str(parent.get("msg_id", "")))
+        ours = self._connection is not None and self._connection.is_ours(str(parent.get("msg_id")))
         self._tell("ran", code=code, execution_count=execution_count, ours=ours)
-        return ours
 
     def on_stopping(self, restart: bool) -> None:
         """The kernel says that it stops on request."""

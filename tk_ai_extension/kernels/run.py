@@ -57,7 +57,6 @@ class Run:
         request: What was asked.
         backend: The executor's name.
         interrupt: Interrupts the kernel.
-        answer: Answers a question for input.
         stopping: Whether the kernel is being stopped or restarted.
         max_output_bytes: The bound of what is kept of the outputs.
     """
@@ -68,7 +67,6 @@ class Run:
         *,
         backend: str,
         interrupt: Callable[[], Awaitable[None]],
-        answer: Callable[[str], None],
         stopping: Callable[[], bool],
         patience: Patience | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
@@ -76,17 +74,17 @@ class Run:
         self.started = False
         """Whether the kernel has begun to run the code."""
         self.aborted = False
-        """Whether the kernel has refused to run it, because a request before it failed."""
+        """Whether it was dropped before it ran, because a request before it had failed."""
         self.status: EndStatus | None = None
         self._request = request
         self._backend = backend
         self._interrupt = interrupt
-        self._answer = answer
         self._stopping = stopping
         self._patience = patience or Patience()
         self._collector = OutputCollector(max_output_bytes, request.spill)
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
+        self.ended = asyncio.Event()
         self._wake = asyncio.Event()
         self._events: list[ExecutionEvent] = []
         self._reply: Mapping[str, Any] | None = None
@@ -106,28 +104,30 @@ class Run:
         """Whether it has ended."""
         return self.status is not None
 
+    def drop(self, message: str) -> None:
+        """Ends it without its having been submitted to the kernel."""
+        self.aborted = True
+        self.finish("interrupted", message)
+
     async def events(self) -> AsyncGenerator[ExecutionEvent]:
         """What happens, as it happens; the last event is the `Execution`."""
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                events, self._events = self._events, []
-                for event in events:
-                    yield event
-                changes = self._collector.drain()
-                for event in self._collector.drain_events():
-                    yield event
-                if changes:
-                    yield OutputsChanged(changes)
-                if self.status is not None and not self._wake.is_set():
-                    break
-            yield self._execution(self.status)
-        finally:
-            await self.close()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            events, self._events = self._events, []
+            for event in events:
+                yield event
+            changes = self._collector.drain()
+            for event in self._collector.drain_events():
+                yield event
+            if changes:
+                yield OutputsChanged(changes)
+            if self.status is not None and not self._wake.is_set():
+                break
+        yield self._execution(self.status)
 
     async def close(self) -> None:
-        """Stops its timers."""
+        """Stops its timers: whoever has submitted it calls this when nobody listens any more."""
         for timer in self._timers:
             timer.cancel()
         if self._tasks:
@@ -168,7 +168,7 @@ class Run:
             self._add_pages(content)
             self._settle()
 
-    def on_input(self, prompt: str) -> None:
+    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
         """The code asks for input: it gets the end of file, or an empty line where it may ask."""
         if self.done:
             return
@@ -180,7 +180,7 @@ class Run:
         if self._questions > MAX_QUESTIONS:
             self._interrupt_soon()
         else:
-            self._answer("" if self._request.allow_stdin else END_OF_FILE)
+            answer("" if self._request.allow_stdin else END_OF_FILE)
 
     def on_interrupt(self) -> None:
         """Somebody interrupts the kernel."""
@@ -208,6 +208,7 @@ class Run:
             self.status = status
             self._message = message
             self._collector.finish()
+            self.ended.set()
             self._wake.set()
 
     # -- how it goes on
@@ -268,8 +269,7 @@ class Run:
             # Kernels that are no IPython say so when an interrupt has ended the code.
             self.finish("interrupted", "The kernel was interrupted.")
         else:
-            self.aborted = True
-            self.finish("interrupted", "The kernel dropped it: a request before it had failed.")
+            self.drop("The kernel dropped it: a request before it had failed.")
 
     # -- timeout and interrupts
 

@@ -26,9 +26,12 @@ from tk_ai_extension.kernels.connection import (
 )
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.guard import GuardedClient
 from tk_ai_extension.kernels.kernel import LiveKernel
+from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.process import Usage, UsageMeter, local_process
 from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.stack import StackExecutor
 from tk_ai_extension.kernels.stderr import StderrTail
 from tk_ai_extension.model.errors import (
     KernelDied,
@@ -63,6 +66,9 @@ class JupyterKernels:
             puts it into the error if one does not start. Kernels that outlive us must not.
         patience: How long executors wait for what does not come.
         max_output_bytes: The bound of what is kept of one execution's outputs.
+        stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled.
+        backend: ``auto`` takes the stack where there is one; ``stack`` says so in the log where
+            there is none, and takes direct.
     """
 
     def __init__(
@@ -76,6 +82,8 @@ class JupyterKernels:
         capture_stderr: bool = True,
         patience: Patience | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        stack: Any = None,
+        backend: Backend = "auto",
     ) -> None:
         self._manager = manager
         self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
@@ -90,6 +98,10 @@ class JupyterKernels:
         self._meters: dict[int, UsageMeter] = {}
         self._listeners: list[Callable[[KernelEvent], None]] = []
         self._direct = DirectExecutor(self, patience=patience, max_output_bytes=max_output_bytes)
+        self._guarded = self._guard(stack, backend)
+        self._stack = self._guarded and StackExecutor(
+            self, self._guarded, self._direct, patience=patience, max_output_bytes=max_output_bytes
+        )
 
     # -- what there is
 
@@ -251,7 +263,24 @@ class JupyterKernels:
     def executor(self, kernel_id: str) -> Executor:
         """The executor that ``auto`` (or the configured choice) takes for this kernel now."""
         self._kernel(kernel_id)
-        return self._direct
+        return self._stack or self._direct
+
+    def connection_info(self, kernel_id: str) -> dict[str, Any]:
+        """Where the kernel listens now."""
+        return self._kernel(kernel_id).manager.get_connection_info(session=False)
+
+    def _guard(self, stack: Any, backend: Backend) -> GuardedStack | None:
+        if backend == "direct":
+            return None
+        problem = "jupyter_server_nbmodel is not enabled"
+        if stack is not None:
+            try:
+                return GuardedStack(stack, lambda kernel_id: GuardedClient(kernel_id, self))
+            except StackUnavailable as error:
+                problem = str(error)
+        level = logging.WARNING if backend == "stack" or stack is not None else logging.INFO
+        log.log(level, "Executions go direct: %s", problem)
+        return None
 
     # -- interrupting and ending
 
@@ -298,6 +327,8 @@ class JupyterKernels:
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
+        if self._guarded is not None:
+            await self._guarded.close()
         for watch in self._watches.values():
             watch.cancel()
         if self._watches:
@@ -329,6 +360,8 @@ class JupyterKernels:
     async def _watch(self, kernel: LiveKernel) -> None:
         try:
             await kernel.watch()
+            if self._guarded is not None:
+                await self._guarded.forget(kernel.id)
         finally:
             kernel.close()
             del self._kernels[kernel.id], self._watches[kernel.id]

@@ -1,0 +1,174 @@
+"""jupyter_server_nbmodel's ExecutionStack, with what it lacks: events, and clients that end.
+
+The stack is meant to be asked again and again how a request is doing. To be told instead, and to
+give it a `GuardedClient`, its private parts are needed; they are looked at first, and where they
+are not as they were in 0.2.9 the stack is not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from tk_ai_extension.kernels.guard import GuardedClient, Submission
+
+log = logging.getLogger(__name__)
+
+_RESULTS = "_ExecutionStack__execution_results"
+_CLIENTS = "_ExecutionStack__kernel_clients"
+_WORKERS = "_ExecutionStack__workers"
+_LEFT_BEHIND = ("_ExecutionStack__execution_metadata", "_ExecutionStack__pending_inputs")
+_NEW_CLIENT = "_get_local_client"
+
+CANCEL_TIMEOUT = 3.0
+"""Seconds in which the stack must let go of a kernel."""
+
+Result = dict[str, Any]
+
+
+class ExecutionStack(Protocol):
+    """The public side of jupyter_server_nbmodel's ExecutionStack, as far as it is used."""
+
+    def put(self, kernel_id: str, snippet: str, metadata: Result | None = None) -> str:
+        """Adds a request and returns its id."""
+        ...
+
+    def get(self, kernel_id: str, uid: str) -> Result:
+        """The state of a request; a finished one is forgotten."""
+        ...
+
+    def pending(self, kernel_id: str) -> list[Result]:
+        """The requests that have not ended."""
+        ...
+
+    async def cancel(self, kernel_id: str, timeout: float | None = None) -> None:
+        """Drops the kernel's worker, its queue and its client."""
+        ...
+
+
+class StackUnavailable(Exception):
+    """The ExecutionStack is not one that this module knows."""
+
+
+class GuardedStack:
+    """An ExecutionStack that tells when a request has ended, and whose clients are guarded.
+
+    Args:
+        stack: The ExecutionStack of the server.
+        new_client: Makes the client of a kernel.
+
+    Raises:
+        StackUnavailable: the stack's private parts are not as expected.
+    """
+
+    def __init__(self, stack: Any, new_client: Callable[[str], GuardedClient]) -> None:
+        found = [getattr(stack, name, None) for name in (_RESULTS, _CLIENTS, _WORKERS)]
+        if not all(isinstance(part, dict) for part in found) or not callable(
+            getattr(stack, _NEW_CLIENT, None)
+        ):
+            raise StackUnavailable("this version of jupyter_server_nbmodel is not known")
+        self._stack = cast("ExecutionStack", stack)
+        self._watched: dict[str, Callable[[Result], None]] = {}
+        self._results = _Results(found[0] or {}, self._told)
+        self._clients = cast("dict[str, Any]", found[1])
+        self._workers = cast("dict[str, Any]", found[2])
+        self._left_behind = [
+            cast("dict[str, Any]", getattr(stack, name, {})) for name in _LEFT_BEHIND
+        ]
+        self._kernels: set[str] = set()
+
+        def get_client(kernel_id: str) -> Any:
+            if kernel_id not in self._clients:
+                self._clients[kernel_id] = new_client(kernel_id)
+            return self._clients[kernel_id]
+
+        setattr(stack, _RESULTS, self._results)
+        setattr(stack, _NEW_CLIENT, get_client)
+
+    async def prepare(self, kernel_id: str) -> bool:
+        """Makes sure that the stack works for a kernel with our client; False where it cannot.
+
+        It cannot while it runs something that was asked of it before we were there.
+        """
+        client = self._clients.get(kernel_id)
+        worker = self._workers.get(kernel_id)
+        fresh = kernel_id not in self._results or isinstance(
+            self._results[kernel_id], _KernelResults
+        )
+        if fresh and (worker is None or (isinstance(client, GuardedClient) and not worker.done())):
+            return True
+        if not fresh and self._stack.pending(kernel_id):
+            return False
+        await self.heal(kernel_id)
+        self._results[kernel_id] = self._results.get(kernel_id, {})
+        return True
+
+    def put(self, kernel_id: str, code: Submission, on_end: Callable[[Result], None]) -> None:
+        """Hands in a request; ``on_end`` is called once, with the stack's result."""
+        self._kernels.add(kernel_id)
+        uid = self._stack.put(kernel_id, code)
+
+        def told(result: Result) -> None:
+            if result.get("pending") is not True:
+                del self._watched[uid]
+                # A result that nobody fetches stays for ever; it is not there yet at this moment.
+                asyncio.get_running_loop().call_soon(self._stack.get, kernel_id, uid)
+                on_end(result)
+
+        self._watched[uid] = told
+
+    async def heal(self, kernel_id: str) -> None:
+        """Drops what the stack keeps of a kernel, so that the next request begins afresh."""
+        if kernel_id not in self._workers and kernel_id not in self._clients:
+            return
+        log.info("The execution stack starts afresh for kernel %s", kernel_id)
+        # Cancelling raises CancelledError, which in a task of its own is not taken for ours.
+        task = asyncio.ensure_future(self._stack.cancel(kernel_id, CANCEL_TIMEOUT))
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("The execution stack did not let go of kernel %s: %s", kernel_id, error)
+
+    async def forget(self, kernel_id: str) -> None:
+        """Drops everything about a kernel that is gone."""
+        await self.heal(kernel_id)
+        self._kernels.discard(kernel_id)
+        for kept in (self._results, *self._left_behind):
+            kept.pop(kernel_id, None)
+
+    async def close(self) -> None:
+        """Ends the work for the kernels that we asked it to work with."""
+        for kernel_id in self._kernels:
+            await self.heal(kernel_id)
+
+    def _told(self, uid: str, result: Result) -> None:
+        watcher = self._watched.get(uid)
+        if watcher is not None:
+            watcher(result)
+
+
+class _Results(dict[str, dict[str, Any]]):
+    """The stack's results by kernel; those of a kernel that is new to it can be watched."""
+
+    def __init__(
+        self, results: dict[str, dict[str, Any]], on_result: Callable[[str, Result], None]
+    ) -> None:
+        super().__init__(results)
+        self._on_result = on_result
+
+    def __setitem__(self, kernel_id: str, results: dict[str, Any]) -> None:
+        super().__setitem__(kernel_id, _KernelResults(results, self._on_result))
+
+
+class _KernelResults(dict[str, Any]):
+    """The stack's results of one kernel: tells of each that is set."""
+
+    def __init__(self, results: dict[str, Any], on_result: Callable[[str, Result], None]) -> None:
+        super().__init__(results)
+        self._on_result = on_result
+
+    def __setitem__(self, uid: str, result: Any) -> None:
+        super().__setitem__(uid, result)
+        if isinstance(result, dict):  # not so while it waits in the queue
+            self._on_result(uid, cast("Result", result))
