@@ -22,7 +22,7 @@ class BridgeHandler(RequestHandler):
         self.exchange: AsgiExchange | None = None
 
     async def prepare(self) -> None:
-        self.exchange = AsgiExchange(self, self.request.body, user="ada")
+        self.exchange = AsgiExchange(self, self.request.body, {"user": "ada"})
         await self.exchange.run(self.app)
 
     def on_connection_close(self) -> None:

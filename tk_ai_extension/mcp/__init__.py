@@ -1,4 +1,10 @@
 """The registry as an MCP server.
 
-Nothing here is imported before the server is up: the ``mcp`` package alone takes half a second.
+No module of this package is imported before the server is up: the ``mcp`` SDK alone takes half a
+second.
 """
+
+from __future__ import annotations
+
+GONE = "tk_ai.gone"
+"""The entry of the ASGI scope that holds an `asyncio.Event`: set when the client has gone away."""

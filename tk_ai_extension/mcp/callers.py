@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tk_ai_extension.mcp import GONE
 from tk_ai_extension.mcp.sdk import Context, connection_of
 from tk_ai_extension.model.callers import Caller, checked_key
 
 CallerOf = Callable[[Context], Caller]
 """Says who makes a request; a composition root chooses how."""
-
-GONE = "tk_ai.gone"
-"""The entry of the ASGI scope that holds an `asyncio.Event`: set when the client has gone away."""
 
 
 def http_caller(context: Context) -> Caller:

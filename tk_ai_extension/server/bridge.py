@@ -8,7 +8,7 @@ authentication (docs/adr/0008).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from tornado.iostream import StreamClosedError
@@ -31,14 +31,17 @@ class AsgiExchange:
     Args:
         handler: The tornado handler of the request, which has been authenticated.
         body: The request's body.
-        extra: More entries of the ASGI scope, for example ``user``.
+        extra: More entries of the ASGI scope; for example ``user``.
     """
 
-    def __init__(self, handler: RequestHandler, body: bytes = b"", **extra: Any) -> None:
+    def __init__(
+        self, handler: RequestHandler, body: bytes = b"", extra: Mapping[str, Any] | None = None
+    ) -> None:
         self._handler = handler
         self._body: bytes | None = body
-        self._extra = extra
-        self._disconnected = asyncio.Event()
+        self.gone = asyncio.Event()
+        """Set when the client has gone away, or was answered."""
+        self.extra: Mapping[str, Any] = extra or {}
 
     async def run(self, app: AsgiApp) -> None:
         """Lets the application answer; returns when it has."""
@@ -46,11 +49,11 @@ class AsgiExchange:
             await app(self.scope(), self._receive, self._send)
         finally:
             # The application may still wait for what comes after its answer.
-            self._disconnected.set()
+            self.gone.set()
 
     def disconnect(self) -> None:
         """The client is gone (tornado calls the handler's `on_connection_close`)."""
-        self._disconnected.set()
+        self.gone.set()
 
     def scope(self) -> dict[str, Any]:
         """The request in ASGI's terms."""
@@ -73,18 +76,18 @@ class AsgiExchange:
             ],
             "client": (request.remote_ip, 0),
             "server": (host or request.host, int(port) if port.isdecimal() else None),
-            **self._extra,
+            **self.extra,
         }
 
     async def _receive(self) -> Message:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._disconnected.wait()
+        await self.gone.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        if self._disconnected.is_set():
+        if self.gone.is_set():
             return
         match message["type"]:
             case "http.response.start":
@@ -121,4 +124,4 @@ class AsgiExchange:
                 # Not the handler's own finish: Jupyter's sets a content type of its own.
                 await RequestHandler.finish(self._handler)  # pyright: ignore[reportUnknownMemberType]
         except StreamClosedError:
-            self._disconnected.set()
+            self.gone.set()

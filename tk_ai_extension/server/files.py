@@ -1,0 +1,89 @@
+"""Files below the server's root, through Jupyter's contents manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
+
+from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused, ToolError
+from tk_ai_extension.workspace.files import FileEntry
+
+MAX_BYTES = 20_000_000
+"""Bytes of a text file; a larger one is read by code in a kernel."""
+
+_KINDS = {"directory": "directory", "notebook": "notebook"}
+
+
+class ContentsFiles:
+    """`workspace.files.Files` over a contents manager, so that its own rules and hooks hold.
+
+    Args:
+        contents: The contents manager.
+        contain: The path of a file below the root; raises PathRefused.
+        contain_folder: The path of a folder, the root among them; raises PathRefused.
+        max_bytes: The bound on a file that is read.
+    """
+
+    def __init__(
+        self,
+        contents: Any,
+        contain: Callable[[str], str],
+        contain_folder: Callable[[str], str],
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._contents = contents
+        self._contain = contain
+        self._contain_folder = contain_folder
+        self._max_bytes = max_bytes
+
+    async def list(self, path: str) -> list[FileEntry]:
+        """What is in a folder, sorted by name."""
+        folder = self._contain_folder(path)
+        model = await self._get(folder, content=True, type="directory")
+        # The contents manager hides hidden files only where it was told to.
+        shown = [_entry(item) for item in model["content"] if not item["name"].startswith(".")]
+        return sorted(shown, key=lambda entry: entry.path)
+
+    async def read_text(self, path: str) -> str:
+        """A text file, whole."""
+        path = self._contain(path)
+        model = await self._get(path, content=False)
+        if model["type"] == "directory":
+            raise NotReadable(f"`{path}` is a folder.")
+        if (model.get("size") or 0) > self._max_bytes:
+            raise NotReadable(
+                f"`{path}` has {model['size']:,} bytes; at most {self._max_bytes:,} are read.",
+                hint="Read it with code in a kernel.",
+            )
+        model = await self._get(path, content=True, type="file", format="text")
+        return str(model["content"])
+
+    async def _get(self, path: str, **options: Any) -> dict[str, Any]:
+        try:
+            return await ensure_async(self._contents.get(path, **options))
+        except HTTPError as error:
+            raise _error(path, error) from None
+
+
+def _entry(item: dict[str, Any]) -> FileEntry:
+    modified: Any = item.get("last_modified")
+    return FileEntry(
+        path=str(item["path"]).strip("/"),
+        kind=_KINDS.get(item["type"], "file"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        size=item.get("size"),
+        modified=modified.timestamp() if isinstance(modified, datetime) else None,
+    )
+
+
+def _error(path: str, error: HTTPError) -> ToolError:
+    """What a contents manager's refusal means."""
+    shown = path or "the root"
+    if error.status_code == 404:
+        return FileMissing(f"There is nothing at `{shown}`.")
+    if error.status_code == 403:
+        return PathRefused(f"`{shown}` may not be read.")
+    return NotReadable(f"`{shown}` cannot be read as text: {error.log_message or error.reason}.")

@@ -1,0 +1,195 @@
+"""What all routes share: who may call them and from where, JSON only, typed errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.utils import origin_matches_pat
+from tornado.web import HTTPError, authenticated, stream_request_body
+
+from tk_ai_extension.model.callers import Caller, checked_key
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.server.users import username
+
+if TYPE_CHECKING:
+    from tk_ai_extension.server.services import Services
+
+RESOURCE = "tk-ai"
+"""What an authorizer is asked about; the actions are read, write and execute."""
+
+SETTINGS_KEY = "tk_ai_extension"
+"""Where the web application keeps the `Services`."""
+
+_CODES: dict[int, tuple[str, str]] = {
+    400: ("bad_request", "Check the request."),
+    403: ("forbidden", "Send the server's token, from an origin that the server allows."),
+    404: ("not_found", "See openapi.json for the routes."),
+    405: ("method_not_allowed", "See openapi.json for the routes and their methods."),
+    406: ("not_acceptable", "Accept what openapi.json says that the route answers with."),
+    413: ("too_large", "Send less, or raise TkAIExtensionApp.max_body."),
+    415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
+    503: ("unavailable", "The server is stopping."),
+}
+
+
+Method = Callable[..., Awaitable[None]]
+
+
+def allowed(action: Literal["read", "write", "execute"]) -> Callable[[Method], Method]:
+    """Lets a method be called by users who are authenticated and authorized for this action."""
+
+    def decorate(method: Method) -> Method:
+        decorator = cast("Callable[[Method], Method]", authorized(action, resource=RESOURCE))
+        return cast("Method", authenticated(decorator(method)))
+
+    return decorate
+
+
+@stream_request_body
+class TkAIHandler(APIHandler):
+    """A route of the extension.
+
+    Beyond what Jupyter checks (Host, token or cookie, XSRF), before a byte of the body is kept:
+
+    - the Origin, although a request with a token skips Jupyter's own check;
+    - that a GET with a cookie comes from the server's own pages;
+    - that a body is JSON and within the bound.
+    """
+
+    auth_resource = RESOURCE
+
+    @property
+    def services(self) -> Services:
+        """What the server gave to the extension at its start."""
+        return cast("Services", self.settings[SETTINGS_KEY])
+
+    @property
+    def caller(self) -> Caller:
+        """Who acts.
+
+        Raises:
+            InvalidArguments: a key that is no key.
+        """
+        key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
+        return Caller(user=username(self), key=checked_key(key), face="rest")
+
+    async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Refuses what has no business here."""
+        self._chunks: list[bytes] = []
+        self._received = 0
+        await super().prepare()
+        if not self._origin_allowed():
+            self.clear_header("Access-Control-Allow-Origin")
+            raise HTTPError(403, "The request comes from an origin that is not allowed.")
+        if self.current_user is None and not self._is_preflight():
+            raise HTTPError(403, "A token or a login is needed.")
+        if self.request.method in ("GET", "HEAD"):
+            self.check_xsrf_cookie()
+        self._check_body()
+
+    def data_received(self, chunk: bytes) -> None:
+        """Keeps the body, up to the bound."""
+        self._received += len(chunk)
+        if self._received <= self.services.settings.max_body:
+            self._chunks.append(chunk)
+
+    def body(self) -> bytes:
+        """The request's body.
+
+        Raises:
+            HTTPError: it went over the bound.
+        """
+        if self._received > self.services.settings.max_body:
+            raise self._too_large()
+        return b"".join(self._chunks)
+
+    def json_body(self) -> dict[str, Any]:
+        """The request's body as a JSON object; an empty one is an empty object.
+
+        Raises:
+            InvalidArguments: it is no JSON object.
+        """
+        body = self.body()
+        if not body.strip():
+            return {}
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArguments(f"The body is not JSON: {error}.") from None
+        if not isinstance(found, dict):
+            raise InvalidArguments("The body is not a JSON object.")
+        return cast("dict[str, Any]", found)
+
+    def send(self, piece: str | bytes) -> None:
+        """Adds a piece to the answer; `flush` lets it go."""
+        self.write(piece)  # pyright: ignore[reportUnknownMemberType]
+
+    def write_json(self, value: Any) -> None:
+        """Answers with JSON."""
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps(value, ensure_ascii=False))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Answers with a typed error: ``{"error": {code, message, hint, retryable}}``."""
+        error: Any = (kwargs.get("exc_info") or (None, None))[1]
+        if isinstance(error, ToolError):
+            self.set_status(error.status)
+            self.write_json({"error": error.as_dict()})
+            return
+        code, hint = _CODES.get(status_code, ("internal_error", "The server's log says more."))
+        message = error.get_message() if isinstance(error, HTTPError) else None
+        self.write_json(
+            {
+                "error": {
+                    "code": code,
+                    "message": message or f"The request failed with status {status_code}.",
+                    "hint": hint,
+                    "retryable": status_code == 503,
+                }
+            }
+        )
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """A typed error is an answer, and no traceback in the log."""
+        if isinstance(value, ToolError) and value.status < 500:
+            self.log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
+        else:
+            super().log_exception(typ, value, tb)
+
+    def _check_body(self) -> None:
+        has_body = self.request.headers.get("Content-Length", "0") != "0" or (
+            "Transfer-Encoding" in self.request.headers
+        )
+        if self.request.method not in ("POST", "PUT", "PATCH") and not has_body:
+            return
+        kind = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise HTTPError(415, "The body has to be JSON.")
+        if int(self.request.headers.get("Content-Length", "0")) > self.services.settings.max_body:
+            raise self._too_large()
+
+    def _too_large(self) -> HTTPError:
+        bound = self.services.settings.max_body
+        return HTTPError(413, f"The body may have at most {bound:,} bytes.")
+
+    def _is_preflight(self) -> bool:
+        return self.request.method == "OPTIONS" and "Origin" in self.request.headers
+
+    def _origin_allowed(self) -> bool:
+        """Whether the page that sent this, if one did, may: the server's own or one that is listed."""
+        origin = self.get_origin()
+        if origin is None:
+            return True
+        origin = origin.lower()
+        if urlsplit(origin).netloc == self.request.host.lower():
+            return True
+        if origin in self.services.settings.allowed_origins:
+            return True
+        if self.allow_origin:
+            return self.allow_origin == "*" or self.allow_origin.lower() == origin
+        return bool(self.allow_origin_pat) and origin_matches_pat(self.allow_origin_pat, origin)

@@ -1,0 +1,59 @@
+"""``/api/tk-ai/mcp``: the MCP SDK's own Streamable HTTP transport, behind Jupyter's authentication."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tk_ai_extension.mcp import GONE
+from tk_ai_extension.server.bridge import AsgiExchange
+from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.users import username
+
+
+class McpHandler(TkAIHandler):
+    """POST for messages; GET for a session's own stream and DELETE for its end, where there are sessions.
+
+    Whoever may call tools may run code, so that each of the three needs leave to execute.
+    """
+
+    _exchange: AsgiExchange | None = None
+
+    @allowed("execute")
+    async def get(self) -> None:
+        """Streams what the server has to tell a session."""
+        await self._serve()
+
+    @allowed("execute")
+    async def post(self) -> None:
+        """Takes a message, and answers a request."""
+        await self._serve()
+
+    @allowed("execute")
+    async def delete(self) -> None:
+        """Ends a session."""
+        await self._serve()
+
+    def on_connection_close(self) -> None:
+        """The client is gone."""
+        super().on_connection_close()
+        if self._exchange is not None:
+            self._exchange.disconnect()
+
+    async def _serve(self) -> None:
+        services = self.services
+        body = self.body()
+        mcp = await services.mcp()
+        # An unknown toolset is refused at once, not at the first call.
+        services.registries.get(self.get_query_argument("toolsets", None))
+        self.update_api_activity()
+        self._exchange = exchange = AsgiExchange(self, body)
+        exchange.extra = {"user": username(self), GONE: exchange.gone}
+        services.exchanges.add(exchange)
+        try:
+            await exchange.run(mcp)
+        except asyncio.CancelledError:
+            # The server stops; nobody is there to be answered.
+            exchange.disconnect()
+            raise
+        finally:
+            services.exchanges.discard(exchange)

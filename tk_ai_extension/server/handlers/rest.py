@@ -1,0 +1,195 @@
+"""The tools for programs: ``health``, ``tools``, ``executions``, ``artifacts``, ``openapi.json``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+from tornado.iostream import StreamClosedError
+
+from tk_ai_extension import __version__
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+
+HEARTBEAT = 15.0
+"""Seconds after which a silent stream sends a comment, so that no proxy takes it for dead."""
+PIECE = 1 << 20
+"""Bytes of an artifact that are sent at once."""
+
+
+class HealthHandler(TkAIHandler):
+    """Whether the extension is up, and what it works with."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Answers with the version and the backends."""
+        services = self.services
+        self.write_json(
+            {
+                "status": "ok",
+                "version": __version__,
+                "toolsets": list(services.settings.toolsets),
+                "backends": dict(services.backends),
+            }
+        )
+
+
+class ToolsHandler(TkAIHandler):
+    """The tools that there are."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Lists the tools with their schemas; ``?toolsets=`` chooses."""
+        await self.services.ready()
+        registry = self.services.registries.get(self.get_query_argument("toolsets", None))
+        self.write_json(
+            {
+                "tools": [
+                    {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "effect": tool.effect,
+                        "destructive": tool.destructive,
+                        "idempotent": tool.idempotent,
+                        "input_schema": tool.input_schema,
+                        "output_schema": tool.output_schema,
+                    }
+                    for tool in registry
+                ]
+            }
+        )
+
+
+class ToolHandler(TkAIHandler):
+    """One tool."""
+
+    _gone: asyncio.Event | None = None
+
+    @allowed("execute")
+    async def post(self, name: str) -> None:
+        """Calls it with the body as its arguments.
+
+        Answers with the structured reading, or with the compact text where only that is accepted.
+        Where the client goes away first, the call goes on.
+        """
+        arguments = self.json_body()
+        caller = self.caller
+        await self.services.ready()
+        # Imported by `ready`, in its thread.
+        from tk_ai_extension.tools.context import ToolContext
+
+        registry = self.services.registries.get(self.get_query_argument("toolsets", None))
+        context = ToolContext(self.services.workspace, caller)
+        self._gone = context.gone
+        result = await registry.call(name, arguments, context)
+        if context.gone.is_set():
+            return
+        if self._wants_text():
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.finish(result.full_text(), set_content_type="text/plain; charset=utf-8")
+        else:
+            self.write_json(result.structured())
+
+    def on_connection_close(self) -> None:
+        """The client is gone."""
+        super().on_connection_close()
+        if self._gone is not None:
+            self._gone.set()
+
+    def _wants_text(self) -> bool:
+        accepted = self.request.headers.get("Accept", "")
+        return "text/plain" in accepted and "json" not in accepted
+
+
+class ExecutionHandler(TkAIHandler):
+    """One execution, as it goes on."""
+
+    _streaming: asyncio.Task[None] | None = None
+
+    @allowed("read")
+    async def get(self, execution_id: str) -> None:
+        """Streams its events (server-sent events) from the first, or from after ``Last-Event-ID``."""
+        run = self.services.workspace.executions.get(self.caller, execution_id)
+        last = self._last_event_id()
+        self.set_header("Content-Type", "text/event-stream")
+        self.set_header("Cache-Control", "no-cache, no-transform")
+        self.set_header("X-Accel-Buffering", "no")
+        self._streaming = asyncio.create_task(self._stream(run, last))
+        self.services.streams.add(self._streaming)
+        try:
+            await asyncio.wait((self._streaming,))
+        finally:
+            self.services.streams.discard(self._streaming)
+        if not self._streaming.cancelled():
+            self._streaming.result()
+            self.finish(set_content_type="text/event-stream")
+
+    def on_connection_close(self) -> None:
+        """The client is gone; the execution goes on."""
+        super().on_connection_close()
+        if self._streaming is not None:
+            self._streaming.cancel()
+
+    async def _stream(self, run: Any, last: int) -> None:
+        await self.flush()
+        loop = asyncio.get_running_loop()
+        async with aclosing(run.events_after(last)) as events:
+            following = asyncio.ensure_future(anext(events, None))
+            try:
+                while True:
+                    began = loop.time()
+                    await asyncio.wait((following,), timeout=HEARTBEAT)
+                    if not following.done():
+                        self.send(f": {loop.time() - began:.0f} s\n\n")
+                    elif (event := following.result()) is None:
+                        return
+                    else:
+                        self.send(
+                            f"id: {event.id}\nevent: {event.kind}\ndata: {json.dumps(event.data)}\n\n"
+                        )
+                        following = asyncio.ensure_future(anext(events, None))
+                    await self.flush()
+            except StreamClosedError:
+                return
+            finally:
+                following.cancel()
+                await asyncio.wait((following,))
+
+    def _last_event_id(self) -> int:
+        given = self.request.headers.get("Last-Event-ID", "0")
+        if not (given.isascii() and given.isdecimal() and len(given) < 16):
+            raise InvalidArguments("Last-Event-ID is no number that this stream gave.")
+        return int(given)
+
+
+class ArtifactHandler(TkAIHandler):
+    """An output that was too long to show."""
+
+    @allowed("read")
+    async def get(self, artifact_id: str) -> None:
+        """Gives it whole, as a download: it is whatever a cell wrote, and must not run in a page."""
+        data, mime = await self.services.workspace.artifacts.data(self.caller.user, artifact_id)
+        self.set_header("Content-Type", mime)
+        self.set_header("Content-Length", str(len(data)))
+        self.set_attachment_header(artifact_id)
+        try:
+            for start in range(0, len(data), PIECE):
+                self.send(data[start : start + PIECE])
+                await self.flush()
+        except StreamClosedError:
+            return
+        self.finish(set_content_type=mime)
+
+
+class OpenAPIHandler(TkAIHandler):
+    """The description of these routes."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Answers with OpenAPI 3.1."""
+        await self.services.ready()
+        from tk_ai_extension.server.openapi import describe
+
+        self.write_json(describe(self.services.registries.get(), self.base_url))

@@ -1,0 +1,25 @@
+"""The extension's routes, in one table."""
+
+from __future__ import annotations
+
+from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.mcp import McpHandler
+from tk_ai_extension.server.handlers.rest import (
+    ArtifactHandler,
+    ExecutionHandler,
+    HealthHandler,
+    OpenAPIHandler,
+    ToolHandler,
+    ToolsHandler,
+)
+
+ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
+    (r"api/tk-ai/mcp", McpHandler),
+    (r"api/tk-ai/health", HealthHandler),
+    (r"api/tk-ai/tools", ToolsHandler),
+    (r"api/tk-ai/tools/([^/]+)", ToolHandler),
+    (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
+    (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
+    (r"api/tk-ai/openapi\.json", OpenAPIHandler),
+)
+"""Patterns below ``base_url``, and what answers there."""

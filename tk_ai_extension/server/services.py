@@ -1,0 +1,122 @@
+"""What the extension keeps for one server: its managers, the workspace over them, and the faces."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tk_ai_extension.server.bridge import AsgiExchange
+from tk_ai_extension.server.toolsets import Registries
+
+if TYPE_CHECKING:
+    from tk_ai_extension.mcp.http import McpHttp
+    from tk_ai_extension.workspace.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FaceSettings:
+    """How the server answers; the app's traits say what each is for."""
+
+    toolsets: tuple[str, ...]
+    max_body: int
+    allowed_origins: frozenset[str]
+    session_timeout: float
+    max_sessions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Managers:
+    """Jupyter Server's own managers, as they are registered at start."""
+
+    contents: Any
+    kernels: Any
+    kernelspecs: Any
+    sessions: Any
+    server: Any
+
+
+class Services:
+    """One server's extension; kept in ``web_app.settings["tk_ai_extension"]``.
+
+    What takes long to import (pydantic's models, the MCP SDK) is imported in a thread, once the
+    server is up or when the first request needs it, whichever is earlier.
+    """
+
+    def __init__(
+        self,
+        managers: Managers,
+        workspace: Workspace,
+        settings: FaceSettings,
+        backends: Mapping[str, str],
+    ) -> None:
+        self.managers = managers
+        self.workspace = workspace
+        self.settings = settings
+        self.backends = backends
+        """What holds notebooks and what runs code here, as ``health`` says it."""
+        self.registries = Registries(settings.toolsets)
+        self.exchanges: set[AsgiExchange] = set()
+        """Requests that MCP answers just now."""
+        self.streams: set[asyncio.Task[None]] = set()
+        """Streams of executions that are open."""
+        self._loading: asyncio.Task[None] | None = None
+        self._mcp: McpHttp | None = None
+        self._closing = False
+
+    async def ready(self) -> None:
+        """Waits until everything is imported."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load(), name="tk-ai late imports")
+        await asyncio.shield(self._loading)
+
+    async def mcp(self) -> McpHttp:
+        """The MCP server.
+
+        Raises:
+            RuntimeError: the extension is stopping.
+        """
+        await self.ready()
+        if self._mcp is None or self._closing:
+            raise RuntimeError("The extension is stopping.")
+        return self._mcp
+
+    async def close(self) -> None:
+        """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
+        self._closing = True
+        if self._loading is not None:
+            await asyncio.wait((self._loading,))
+        # Runs first: what waits for them then has its answer.
+        await self.workspace.executions.close()
+        if self._mcp is not None:
+            await self._mcp.close()
+        for exchange in list(self.exchanges):
+            exchange.disconnect()
+        for stream in list(self.streams):
+            stream.cancel()
+        await self.workspace.close()
+
+    async def _load(self) -> None:
+        await asyncio.to_thread(self._import)
+        if self._closing:
+            return
+        from tk_ai_extension.mcp.http import McpHttp
+
+        self._mcp = McpHttp(
+            self.workspace,
+            self.registries.get,
+            session_timeout=self.settings.session_timeout,
+            max_sessions=self.settings.max_sessions,
+            max_body=self.settings.max_body,
+        )
+        await self._mcp.start()
+        logger.debug("The tools and MCP are ready")
+
+    def _import(self) -> None:
+        self.registries.prepare()
+        import_module("tk_ai_extension.mcp.http")

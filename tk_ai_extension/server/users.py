@@ -1,0 +1,29 @@
+"""Which user a request acts for."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+from jupyter_server.auth import IdentityProvider
+
+
+def username(handler: Any) -> str:
+    """The user of an authenticated request, the same for each request of one person.
+
+    Where everybody shares one token or password, Jupyter invents a user for each browser and a new
+    one for each request that brings only the token. What a request may do does not depend on that
+    name, and things would be lost with it: there, the one user is the one who runs the server.
+    """
+    if is_shared(handler.identity_provider):
+        return getpass.getuser()
+    return str(handler.current_user.username)
+
+
+def is_shared(provider: IdentityProvider) -> bool:
+    """Whether the server's authentication does not tell users apart (Jupyter's own does not)."""
+    kind = type(provider)
+    return all(
+        getattr(kind, name) is getattr(IdentityProvider, name)
+        for name in ("get_user", "_get_user", "get_user_token", "generate_anonymous_user")
+    )
