@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +55,13 @@ class Desk:
         nbformat.write(notebook, path)
         return path
 
+    async def room(self, name: str) -> Any:
+        """The live document of a notebook, as a person's browser shares it."""
+        extension = next(iter(self.app.extension_manager.extension_apps["jupyter_server_ydoc"]))
+        return await extension.get_document(
+            path=name, content_type="notebook", file_format="json", copy=False, create=True
+        )
+
     def on_disk(self, name: str) -> Any:
         """The notebook as it is on disk, validated."""
         notebook = nbformat.read(self.root / name, as_version=4)
@@ -77,11 +83,19 @@ def backend() -> str:
 
 
 @pytest.fixture
-def jp_server_config(jp_server_config: Config, backend: str) -> Config:
-    jp_server_config.ServerApp.jpserver_extensions = {
-        "jupyter_server_nbmodel": True,
-        "tk_ai_extension": True,
-    }
+def documents() -> str:
+    """What holds notebooks: ``file``, or ``room`` with collaboration."""
+    return "file"
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config, backend: str, documents: str) -> Config:
+    jp_server_config.ServerApp.jpserver_extensions.update(
+        jupyter_server_nbmodel=True,
+        tk_ai_extension=True,
+        jupyter_server_fileid=documents == "room",
+        jupyter_server_ydoc=documents == "room",
+    )
     jp_server_config.TkAIExtensionApp.executor = backend
     return jp_server_config
 
@@ -90,4 +104,4 @@ def jp_server_config(jp_server_config: Config, backend: str) -> Config:
 async def desk(jp_configurable_serverapp: Any, jp_root_dir: Path) -> Desk:
     app = jp_configurable_serverapp()
     extension = next(iter(app.extension_manager.extension_apps["tk_ai_extension"]))
-    return Desk(extension.workspace, Registry.load(), Path(os.path.realpath(jp_root_dir)), app)
+    return Desk(extension.services.workspace, Registry.load(), jp_root_dir, app)

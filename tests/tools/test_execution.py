@@ -36,7 +36,7 @@ async def test_without_a_notebook_the_error_says_what_to_do(desk, notebook):
         ("insert_and_execute_cell", {"source": "1"}),
     ):
         with pytest.raises(
-            NotebookRequired, match="No notebook connected. Use use_notebook first"
+            NotebookRequired, match=r"No notebook connected\. Use use_notebook first"
         ) as raised:
             await desk.call(tool, **arguments)
         assert tool in raised.value.message
@@ -245,3 +245,55 @@ async def test_others_do_not_see_an_execution(desk, notebook):
 async def test_wrong_calls_are_refused(desk, notebook, tool, arguments):
     with pytest.raises(InvalidArguments):
         await desk.call(tool, notebook=notebook, **arguments)
+
+
+@pytest.mark.proves("exec:saved", "out:stream")
+async def test_the_file_has_the_outputs_of_a_running_cell_within_two_seconds(desk):
+    code = (
+        "import time\nfor i in range(100):\n    print('tick', i, flush=True)\n    time.sleep(0.2)"
+    )
+    desk.write("slow.ipynb", code)
+    await desk.call("use_notebook", notebook="slow.ipynb")
+    running = await desk.call("execute_cell", cell=0, wait=3.5)
+    assert running.status == "running"
+    stored = desk.on_disk("slow.ipynb").cells[0].outputs
+    shown = int(stored[0].text.split()[-1])
+    assert shown >= 5
+    seen = await desk.call("read_cell", cell=0)
+    assert int(seen.output.split()[-1]) >= shown
+    assert seen.state == "running"
+    await desk.call("interrupt_kernel", execution_id=running.execution_id)
+    assert desk.on_disk("slow.ipynb").cells[0].outputs[-1].output_type == "error"
+
+
+@pytest.mark.proves("edit:tools", "exec:concurrent")
+async def test_a_running_cell_is_followed_while_others_edit_move_and_delete(desk):
+    desk.write(
+        "m.ipynb",
+        "import time\nprint('a', flush=True)\ntime.sleep(1.5)\nprint('b')",
+        "x = 1",
+        "y = 1",
+    )
+    await desk.call("use_notebook", notebook="m.ipynb")
+    running = await desk.call("execute_cell", cell=0, wait=0.3)
+    await desk.call("insert_cell", caller=BOB, notebook="m.ipynb", source="above", index=0)
+    await desk.call("move_cell", caller=BOB, notebook="m.ipynb", cell="cella000", to=3)
+    await desk.call("list_cells", caller=BOB, notebook="m.ipynb")
+    await desk.call("delete_cell", caller=BOB, notebook="m.ipynb", cell="cellb000")
+    ended = await desk.call("wait_execution", execution_id=running.execution_id)
+    assert ended.status == "ok"
+    cells = desk.on_disk("m.ipynb").cells
+    assert [cell.id for cell in cells][1:] == ["cellc000", "cella000"]
+    assert cells[2].outputs[0].text == "a\nb\n"
+    assert cells[2].execution_count == 1
+
+
+async def test_a_cell_that_is_deleted_while_it_runs_ends_and_stays_deleted(desk):
+    desk.write("d.ipynb", "import time\nprint('a', flush=True)\ntime.sleep(1)\nprint('b')", "x = 1")
+    await desk.call("use_notebook", notebook="d.ipynb")
+    running = await desk.call("execute_cell", cell=0, wait=0.3)
+    await desk.call("read_cell", cell=0)
+    await desk.call("delete_cell", cell=0)
+    ended = await desk.call("wait_execution", execution_id=running.execution_id)
+    assert ended.status == "ok"
+    assert desk.sources("d.ipynb") == ["x = 1"]

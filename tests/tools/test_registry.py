@@ -19,7 +19,7 @@ DEFAULT_TOOLS = """
     insert_and_execute_cell execute_cells execute_ipython wait_execution list_kernels
     list_running_kernels get_kernel_status interrupt_kernel restart_kernel shutdown_kernel
     list_variables inspect_variable list_files read_file read_output
-""".split()
+"""
 
 
 class Greeting(Result):
@@ -42,7 +42,7 @@ async def greet(
 
 
 def test_the_default_toolset_is_complete():
-    assert sorted(t.name for t in Registry.load()) == sorted(DEFAULT_TOOLS)
+    assert sorted(t.name for t in Registry.load()) == sorted(DEFAULT_TOOLS.split())
 
 
 @pytest.mark.proves("mcp:schema-size")

@@ -1,0 +1,37 @@
+"""Real notebooks to test on: those beside the checkout, and always some of the project's own.
+
+The corpus is not part of the project. Where it is missing, tests run on notebooks with the same
+features that are made here, and say so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import nbformat
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+OWN = Path(__file__).parent / "data"
+
+
+class CorpusMissing(UserWarning):
+    """The corpus is not beside this checkout; fewer notebooks are tested."""
+
+
+def notebooks(*folders: str) -> list[Path]:
+    """The notebooks of these folders of the corpus and the project's own, by name."""
+    found = sorted(OWN.glob("*.ipynb"))
+    for folder in folders:
+        there = sorted((FOLDER / folder).glob("*.ipynb"))
+        if not there:
+            message = f"shared/corpus/{folder} is not beside this checkout"
+            warnings.warn(message, CorpusMissing, stacklevel=2)
+        found += there
+    return found
+
+
+def has_code(path: Path) -> bool:
+    """Whether the notebook has a code cell."""
+    notebook = nbformat.read(path, as_version=4)
+    return any(cell.cell_type == "code" for cell in notebook.cells)

@@ -1,0 +1,108 @@
+"""An agent and a person in one live notebook: both see everything, and nothing is lost."""
+
+import asyncio
+
+import pytest
+
+from tests.tools.conftest import BOB
+from tk_ai_extension.model.errors import Conflict
+
+
+@pytest.fixture
+def documents():
+    return "room"
+
+
+@pytest.fixture
+async def live(desk):
+    """The notebook, open in a person's browser."""
+    desk.write("n.ipynb", "a = 1", ("markdown", "# Title"), "print('old')")
+    return await desk.room("n.ipynb")
+
+
+def sources(live):
+    return [cell["source"] for cell in live.source["cells"]]
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_an_agents_edits_and_outputs_are_in_the_open_notebook_at_once(desk, live):
+    await desk.call("insert_and_execute_cell", notebook="n.ipynb", source="print(6 * 7)", index=0)
+    assert sources(live)[0] == "print(6 * 7)"
+    outputs = live.source["cells"][0]["outputs"]
+    assert [output["text"] for output in outputs] in (["42\n"], [["42\n"]])
+    assert live.source["cells"][0]["execution_count"] == 1
+    assert live.ycells[0].get("execution_state") == "idle"
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_a_persons_typing_in_the_same_cell_survives_an_agents_edit(desk, live):
+    await desk.call("read_notebook", notebook="n.ipynb")
+    text = live.ycells[2]["source"]
+    await desk.call("edit_cell", notebook="n.ipynb", cell=2, old="old", new="new")
+    text.insert(len(str(text)), "  # typed")
+    assert sources(live)[2] == "print('new')  # typed"
+    with pytest.raises(Conflict) as raised:
+        await desk.call("overwrite_cell", notebook="n.ipynb", cell=2, source="lost?")
+    assert raised.value.details["cells"][0]["source"] == "print('new')  # typed"
+    assert sources(live)[2] == "print('new')  # typed"
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_unsaved_typing_is_what_the_agent_reads_and_runs(desk, live):
+    live.ycells[2]["source"].insert(0, "print('typed first')\n")
+    read = await desk.call("read_cell", notebook="n.ipynb", cell=2)
+    assert read.source == "print('typed first')\nprint('old')"
+    result = await desk.call("execute_cell", notebook="n.ipynb", cell=2)
+    assert result.runs[0].output == "typed first\nold"
+
+
+@pytest.mark.proves("exec:saved")
+async def test_a_running_cell_is_saved_within_two_seconds_though_it_prints_all_the_time(desk, live):
+    code = "import time\nfor i in range(60):\n    print('tick', i, flush=True)\n    time.sleep(0.1)"
+    await desk.call("use_notebook", notebook="n.ipynb")
+    running = await desk.call("insert_and_execute_cell", source=code, wait=3.5)
+    assert running.status == "running"
+    stored = desk.on_disk("n.ipynb").cells[-1].outputs
+    assert int(stored[0].text.split()[-1]) >= 8
+    await desk.call("interrupt_kernel", execution_id=running.execution_id)
+
+
+async def test_typing_goes_on_while_a_cell_runs(desk, live):
+    await desk.call("use_notebook", notebook="n.ipynb")
+    code = "import time\nfor i in range(10):\n    print(i, flush=True)\n    time.sleep(0.1)"
+    running = await desk.call("insert_and_execute_cell", source=code, index=0, wait=0.2)
+    for letter in "typed":
+        text = live.ycells[1]["source"]
+        text.insert(len(str(text)), letter)
+        await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(_tick())), 1)
+    ended = await desk.call("wait_execution", execution_id=running.execution_id)
+    assert ended.status == "ok"
+    assert sources(live)[1] == "a = 1typed"
+    output = live.source["cells"][0]["outputs"][0]["text"]
+    assert "".join(output) == "".join(f"{i}\n" for i in range(10))
+
+
+async def _tick():
+    return None
+
+
+@pytest.mark.proves("edit:history")
+async def test_undo_in_a_room_leaves_a_persons_later_work(desk, live):
+    await desk.call("read_notebook", notebook="n.ipynb")
+    await desk.call("overwrite_cell", notebook="n.ipynb", cell=0, source="a = 2")
+    await desk.call("insert_cell", notebook="n.ipynb", source="b = 3")
+    live.ycells[0]["source"].insert(0, "# typed\n")
+    result = await desk.call("undo", notebook="n.ipynb", steps=2)
+    assert sources(live) == ["# typed\na = 2", "# Title", "print('old')"]
+    assert result.refused
+
+
+async def test_two_agents_and_a_person_insert_at_once(desk, live):
+    async def insert(caller, number):
+        await desk.call(
+            "insert_cell", caller=caller, notebook="n.ipynb", source=f"{number}", index=1
+        )
+
+    await asyncio.gather(*(insert(BOB if n % 2 else None, n) for n in range(10)))
+    assert sorted(sources(live)[1:11]) == sorted(str(n) for n in range(10))
+    assert len(sources(live)) == 13
