@@ -11,11 +11,12 @@ import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, Self
+from typing import Self, TypeVar
 from urllib.parse import quote, unquote
 
 from tk_ai_extension.model.errors import (
@@ -27,7 +28,10 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
+from tk_ai_extension.workspace.artifact_pages import PAGE, ArtifactPage, read_page
 from tk_ai_extension.workspace.patterns import Pattern
+
+T = TypeVar("T")
 
 MAX_BYTES = 1_000_000_000
 """Bytes of all artifacts together."""
@@ -35,13 +39,8 @@ MAX_BYTES_EACH = 100_000_000
 """Bytes of one artifact."""
 KEEP_SECONDS = 7 * 86_400.0
 """Seconds for which an artifact is kept."""
-LINE = 2_000
-"""Characters of a line; a longer one is read as several."""
 PRUNE_INTERVAL = 600.0
 """Seconds between two looks at the whole folder, while the bounds do not ask for one."""
-PAGE = 20_000
-"""Characters of a page, unless the caller says otherwise."""
-
 _ID = re.compile(r"[A-Za-z0-9_-]{12}")
 _MIME = re.compile(r"[A-Za-z0-9.+_*-]+/[A-Za-z0-9.+_*-]+(;[ A-Za-z0-9.+_=-]+)*")
 _UNFINISHED = ".part"
@@ -65,27 +64,6 @@ class Artifact:
     lines: int
     mime: str
     dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactPage:
-    """Some lines of an artifact.
-
-    Attributes:
-        text: The lines; those that a pattern found begin with their number and a colon.
-        offset: The number of the first line looked at, from 0.
-        next_offset: Where the next page begins; None at the end.
-        total_lines: Lines of the whole artifact.
-        total_bytes: Bytes of the whole artifact.
-        matches: How many lines of the whole artifact the pattern finds; None without one.
-    """
-
-    text: str
-    offset: int
-    next_offset: int | None
-    total_lines: int
-    total_bytes: int
-    matches: int | None = None
 
 
 class Artifacts:
@@ -171,9 +149,14 @@ class Artifacts:
         if offset < 0 or limit < 1:
             raise InvalidArguments("`offset` counts from 0, and `limit` is at least 1.")
         pattern = None if grep is None else Pattern(grep)
-        return await asyncio.to_thread(
-            lambda: _page(self._find(user, artifact_id), offset, limit, pattern, max_chars)
-        )
+
+        def page() -> ArtifactPage:
+            path = self._find(user, artifact_id)
+            if not _is_text(mime := _mime_of(path)):
+                raise NotReadable(f"The artifact is {mime}, not text.", hint="Fetch it whole.")
+            return read_page(path, offset=offset, limit=limit, pattern=pattern, max_chars=max_chars)
+
+        return await self._reading(artifact_id, page)
 
     async def data(self, user: str, artifact_id: str) -> tuple[bytes, str]:
         """A whole artifact, and its MIME type.
@@ -186,7 +169,7 @@ class Artifacts:
             path = self._find(user, artifact_id)
             return path.read_bytes(), _mime_of(path)
 
-        return await asyncio.to_thread(whole)
+        return await self._reading(artifact_id, whole)
 
     def _user_folder(self, user: str) -> Path:
         # A hash, since a user's name may be anything, and may be none of a reader's business.
@@ -194,13 +177,17 @@ class Artifacts:
 
     def _find(self, user: str, artifact_id: str) -> Path:
         if _ID.fullmatch(artifact_id):
-            with suppress(FileNotFoundError):
-                for entry in os.scandir(self._user_folder(user)):
-                    if entry.name.startswith(f"{artifact_id}.") and not entry.name.endswith(
-                        _UNFINISHED
-                    ):
-                        return Path(entry.path)
-        raise ArtifactNotFound(f"There is no artifact `{artifact_id}`.")
+            for path in self._user_folder(user).glob(f"{artifact_id}.*"):
+                if path.suffix != _UNFINISHED:
+                    return path
+        raise FileNotFoundError
+
+    async def _reading(self, artifact_id: str, read: Callable[[], T]) -> T:
+        """What a reader finds, unless the artifact never was or is pruned just now."""
+        try:
+            return await asyncio.to_thread(read)
+        except FileNotFoundError:
+            raise ArtifactNotFound(f"There is no artifact `{artifact_id}`.") from None
 
     def _written(self, path: Path, size: int) -> None:
         """Called in a worker thread after a file was finished: keeps the bounds."""
@@ -264,7 +251,7 @@ class ArtifactWriter:
         self._written = written
         self._path = user_folder / f"{self.id}.{quote(mime, safe='')}"
         self._unfinished = self._path.with_name(self._path.name + _UNFINISHED)
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._size = self._newlines = self._dropped = 0
         self._last = b"\n"
 
@@ -290,16 +277,19 @@ class ArtifactWriter:
         self._dropped += len(data) - len(kept)
         if not kept:
             return
+        left = memoryview(kept)
         try:
             file = self._file or self._open()
-            file.write(kept)
+            while left:
+                written = file.write(left)
+                left = left[written:]
         except OSError as error:
             self.error = _save_error(error)
-            self._dropped += len(kept)
-            return
+            self._dropped += len(left)
+        kept = kept[: len(kept) - len(left)]
         self._size += len(kept)
         self._newlines += kept.count(b"\n")
-        self._last = kept[-1:]
+        self._last = kept[-1:] or self._last
 
     async def close(self) -> Artifact:
         """Ends the artifact, which can be read from now on.
@@ -322,11 +312,11 @@ class ArtifactWriter:
     def _is_text(self) -> bool:
         return _is_text(self._mime)
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> FileIO:
         for folder in self._folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        self._file = os.fdopen(os.open(self._unfinished, flags, 0o600), "wb")
+        self._file = FileIO(os.open(self._unfinished, flags, 0o600), "w")
         return self._file
 
     def _finish(self) -> None:
@@ -342,56 +332,9 @@ class ArtifactWriter:
 
     def _throw_away(self) -> None:
         if self._file is not None:
-            with suppress(OSError):  # the buffer may not fit on a full disk; it is not wanted
-                self._file.close()
+            self._file.close()
             self._unfinished.unlink(missing_ok=True)
             self._file = None
-
-
-def _page(
-    path: Path, offset: int, limit: int, pattern: Pattern | None, max_chars: int
-) -> ArtifactPage:
-    if not _is_text(_mime_of(path)):
-        raise NotReadable(
-            f"The artifact is {_mime_of(path)}, not text.", hint="Fetch it whole instead."
-        )
-    shown: list[str] = []
-    size = matches = total = 0
-    next_offset: int | None = None
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        for number, line in enumerate(_lines(file)):
-            total = number + 1
-            if pattern is not None:
-                if not pattern.found_in(line):
-                    continue
-                matches += 1
-            if number < offset or next_offset is not None:
-                continue
-            text = line if pattern is None else f"{number}: {line}"
-            if shown and (len(shown) == limit or size + len(text) > max_chars):
-                next_offset = number
-                continue
-            shown.append(text)
-            size += len(text) + 1
-    return ArtifactPage(
-        text="\n".join(shown),
-        offset=offset,
-        next_offset=next_offset,
-        total_lines=total,
-        total_bytes=path.stat().st_size,
-        matches=None if pattern is None else matches,
-    )
-
-
-def _lines(file: IO[str]) -> Iterator[str]:
-    """The lines of a text, without their ends; one longer than `LINE` comes in pieces."""
-    cut = False
-    while piece := file.readline(LINE):
-        if cut and piece == "\n":  # the end of a line whose pieces fill it exactly
-            cut = False
-            continue
-        cut = not piece.endswith("\n")
-        yield piece.removesuffix("\n")
 
 
 def _encode(content: str | bytes) -> bytes:

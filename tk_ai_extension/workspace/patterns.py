@@ -15,7 +15,7 @@ from tk_ai_extension.model.errors import InvalidArguments
 
 MAX_PATTERN = 1_000
 """Characters of a pattern."""
-SECONDS = 5.0
+SECONDS = 10.0
 """How long one pattern may search in all."""
 
 

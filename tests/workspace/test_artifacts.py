@@ -1,0 +1,364 @@
+"""Long outputs are put aside whole, read page by page by their user alone, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tk_ai_extension.model.errors import (
+    ArtifactNotFound,
+    DiskFull,
+    InvalidArguments,
+    LimitReached,
+    NotReadable,
+)
+from tk_ai_extension.workspace.artifact_pages import LINE
+from tk_ai_extension.workspace.artifacts import Artifacts
+
+pytestmark = pytest.mark.proves("out:artifact")
+
+BLOCK = 4096
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return Artifacts(tmp_path / "artifacts")
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond this many bytes: a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def files(folder: Path) -> list[Path]:
+    """All files below a folder."""
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def age(folder: Path, artifact_id: str, seconds: float) -> None:
+    """Makes an artifact look older."""
+    (path,) = folder.glob(f"*/{artifact_id}.*")
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+
+
+async def exists(artifacts: Artifacts, user: str, artifact_id: str) -> bool:
+    try:
+        await artifacts.data(user, artifact_id)
+    except ArtifactNotFound:
+        return False
+    return True
+
+
+async def whole(artifacts: Artifacts, artifact_id: str, *, limit: int, max_chars: int) -> str:
+    """All pages of an artifact, one after the other."""
+    pages: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = await artifacts.read(
+            "ada", artifact_id, offset=offset, limit=limit, max_chars=max_chars
+        )
+        assert page.offset == offset
+        assert page.next_offset is None or page.next_offset > offset
+        pages.append(page.text)
+        offset = page.next_offset
+    return "\n".join(pages)
+
+
+async def test_a_text_is_kept_whole_and_says_its_lines_and_bytes(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", "ä\nb\nc")
+    assert (kept.size, kept.lines, kept.mime, kept.dropped) == (6, 3, "text/plain", 0)
+    assert await artifacts.data("ada", kept.id) == ("ä\nb\nc".encode(), "text/plain")
+    page = await artifacts.read("ada", kept.id)
+    assert (page.text, page.next_offset) == ("ä\nb\nc", None)
+    assert (page.total_lines, page.total_bytes) == (3, 6)
+
+
+async def test_pages_follow_each_other_by_their_offsets(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", "".join(f"line {n}\n" for n in range(10)))
+    first = await artifacts.read("ada", kept.id, limit=4)
+    assert first.text == "line 0\nline 1\nline 2\nline 3"
+    assert (first.next_offset, first.total_lines) == (4, 10)
+    last = await artifacts.read("ada", kept.id, offset=8, limit=4)
+    assert (last.text, last.next_offset) == ("line 8\nline 9", None)
+    beyond = await artifacts.read("ada", kept.id, offset=10)
+    assert (beyond.text, beyond.next_offset) == ("", None)
+
+
+async def test_a_page_is_bounded_in_characters_but_never_empty(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", "aaaa\nbbbb\ncccc\n")
+    page = await artifacts.read("ada", kept.id, max_chars=9)
+    assert (page.text, page.next_offset) == ("aaaa\nbbbb", 2)
+    page = await artifacts.read("ada", kept.id, offset=1, max_chars=1)
+    assert (page.text, page.next_offset) == ("bbbb", 2)
+
+
+async def test_a_line_without_end_is_read_in_pieces(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", "é" * (2 * LINE + 1) + "\nend\n")
+    page = await artifacts.read("ada", kept.id)
+    assert [len(line) for line in page.text.split("\n")] == [LINE, LINE, 1, 3]
+    assert page.total_lines == 4
+    assert kept.lines == 2
+
+
+async def test_a_line_that_fills_its_pieces_exactly_is_followed_by_no_empty_one(
+    artifacts: Artifacts,
+) -> None:
+    kept = await artifacts.write("ada", "x" * LINE + "\n" + "y" * (2 * LINE) + "\n\nend")
+    page = await artifacts.read("ada", kept.id)
+    assert [line[:1] for line in page.text.split("\n")] == ["x", "y", "y", "", "e"]
+
+
+async def test_lines_are_found_by_a_pattern_with_their_numbers(artifacts: Artifacts) -> None:
+    text = "".join(f"{'error' if n % 3 == 0 else 'ok'} {n}\n" for n in range(10))
+    kept = await artifacts.write("ada", text)
+    page = await artifacts.read("ada", kept.id, grep=r"^err")
+    assert page.text == "0: error 0\n3: error 3\n6: error 6\n9: error 9"
+    assert (page.matches, page.next_offset, page.total_lines) == (4, None, 10)
+    page = await artifacts.read("ada", kept.id, grep="error", offset=1, limit=1)
+    assert (page.text, page.next_offset, page.matches) == ("3: error 3", 6, 4)
+    page = await artifacts.read("ada", kept.id, grep="nothing like it")
+    assert (page.text, page.next_offset, page.matches) == ("", None, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"grep": "("}, {"offset": -1}, {"limit": 0}])
+async def test_a_bad_pattern_or_number_is_refused(
+    artifacts: Artifacts, wrong: dict[str, int | str]
+) -> None:
+    kept = await artifacts.write("ada", "text")
+    with pytest.raises(InvalidArguments):
+        await artifacts.read("ada", kept.id, **wrong)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.proves("threat:other-user")
+async def test_only_its_user_can_read_an_artifact(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", "secret")
+    for user in ("bob", "", "Ada", "ada/", "../ada"):
+        with pytest.raises(ArtifactNotFound) as error:
+            await artifacts.read(user, kept.id)
+        assert error.value.status == 404
+        with pytest.raises(ArtifactNotFound):
+            await artifacts.data(user, kept.id)
+
+
+@pytest.mark.proves("threat:path")
+@pytest.mark.parametrize(
+    "name",
+    ["", "*", "????????????", "../x", "a/b", ".", "\0", "x" * 12, "x" * 5000, "ümlaut123456"],
+)
+async def test_an_id_is_never_a_path_or_a_pattern(artifacts: Artifacts, name: str) -> None:
+    await artifacts.write("ada", "text")
+    with pytest.raises(ArtifactNotFound):
+        await artifacts.read("ada", name)
+
+
+async def test_files_and_folders_are_for_the_server_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "artifacts"
+    artifacts = Artifacts(folder)
+    await artifacts.write("../../etc/passwd", "text")
+    (file,) = files(tmp_path)
+    assert file.parent.parent == folder
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, folder)]
+    assert [oct(mode) for mode in modes] == ["0o600", "0o700", "0o700"]
+
+
+async def test_bytes_keep_their_mime_type_and_are_not_paged(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", b"\x89PNG\xff", mime="image/png")
+    assert (kept.lines, kept.mime) == (0, "image/png")
+    assert await artifacts.data("ada", kept.id) == (b"\x89PNG\xff", "image/png")
+    with pytest.raises(NotReadable, match="image/png"):
+        await artifacts.read("ada", kept.id)
+
+
+@pytest.mark.parametrize("mime", ["text/html", "application/json", "image/svg+xml"])
+async def test_what_is_text_by_its_mime_type_is_paged(artifacts: Artifacts, mime: str) -> None:
+    kept = await artifacts.write("ada", "<b>\n", mime=mime)
+    assert (await artifacts.read("ada", kept.id)).text == "<b>"
+    assert (await artifacts.data("ada", kept.id))[1] == mime
+
+
+@pytest.mark.parametrize(
+    "mime", ["", "text", "../../x", "text/../x", "text/pl\0ain", "a/" + "b" * 99]
+)
+async def test_what_is_no_mime_type_is_refused(artifacts: Artifacts, mime: str) -> None:
+    with pytest.raises(InvalidArguments):
+        await artifacts.write("ada", "text", mime=mime)
+
+
+@pytest.mark.proves("out:sanitize")
+async def test_text_that_no_file_can_hold_is_kept_as_far_as_it_can_be(artifacts: Artifacts) -> None:
+    kept = await artifacts.write("ada", "half a pair: \ud800.\x00\x1b")
+    assert (await artifacts.read("ada", kept.id)).text == "half a pair: ?.\x00\x1b"
+    broken = await artifacts.write("ada", b"caf\xe9\n")
+    assert (await artifacts.read("ada", broken.id)).text == "caf\ufffd"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"]) | st.just("\n"), max_size=200),
+    pieces=st.lists(st.integers(0, 200)),
+    limit=st.integers(1, 10),
+    max_chars=st.integers(1, 50),
+)
+def test_whatever_is_written_in_pieces_comes_back_in_pages(
+    artifacts: Artifacts, text: str, pieces: list[int], limit: int, max_chars: int
+) -> None:
+    async def run() -> None:
+        cuts = sorted({0, len(text), *(cut for cut in pieces if cut < len(text))})
+        async with artifacts.writer("ada") as writer:
+            for start, end in pairwise(cuts):
+                writer.append(text[start:end])
+            kept = await writer.close()
+        assert await artifacts.data("ada", kept.id) == (text.encode(), "text/plain")
+        assert kept.lines == len(text.removesuffix("\n").split("\n")) if text else kept.lines == 0
+        read = await whole(artifacts, kept.id, limit=limit, max_chars=max_chars)
+        assert read == text.removesuffix("\n")
+
+    asyncio.run(run())
+
+
+async def test_an_output_under_way_cannot_be_read_and_is_discarded_unless_closed(
+    artifacts: Artifacts, tmp_path: Path
+) -> None:
+    async with artifacts.writer("ada") as writer:
+        writer.append("some")
+        assert writer.size == 4
+        with pytest.raises(ArtifactNotFound):
+            await artifacts.read("ada", writer.id)
+    assert files(tmp_path) == []
+
+
+async def test_an_output_without_text_is_an_empty_artifact(artifacts: Artifacts) -> None:
+    async with artifacts.writer("ada") as writer:
+        kept = await writer.close()
+    assert (kept.size, kept.lines) == (0, 0)
+    page = await artifacts.read("ada", kept.id)
+    assert (page.text, page.total_lines, page.next_offset) == ("", 0, None)
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_one_text_over_its_bound_is_refused(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts", max_bytes_each=10)
+    await artifacts.write("ada", "x" * 10)
+    with pytest.raises(LimitReached, match="at most 10 bytes; this has 11"):
+        await artifacts.write("ada", "x" * 11)
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_a_flood_is_cut_between_characters_and_says_how_much_it_dropped(
+    tmp_path: Path,
+) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts", max_bytes_each=10)
+    async with artifacts.writer("ada") as writer:
+        for _ in range(5):
+            writer.append("aéé")
+        kept = await writer.close()
+    assert (kept.size, kept.dropped) == (10, 15)
+    async with artifacts.writer("ada") as writer:
+        writer.append("aaééé")
+        writer.append("é")
+        writer.append("é")
+        writer.append("bbbb")
+        kept = await writer.close()
+    assert (await artifacts.read("ada", kept.id)).text == "aaéééé"
+    # Nothing follows the gap, though a `b` would have fitted.
+    async with artifacts.writer("ada") as writer:
+        writer.append("aaaaaaaaaé")
+        writer.append("b")
+        kept = await writer.close()
+    assert (await artifacts.read("ada", kept.id)).text == "aaaaaaaaa"
+    assert kept.dropped == 3
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_over_the_total_the_oldest_go_and_the_newest_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    artifacts = Artifacts(folder, max_bytes_total=10 * BLOCK)
+    ids: list[str] = []
+    for _ in range(10):
+        ids.append((await artifacts.write("ada", "x")).id)
+        for known in ids:
+            age(folder, known, 10)
+    ids.append((await artifacts.write("ada", "x" * 3 * BLOCK)).id)
+    assert [await exists(artifacts, "ada", known) for known in ids] == [False] * 4 + [True] * 7
+    held = sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in files(folder))
+    assert held <= 10 * BLOCK
+
+
+@pytest.mark.proves("threat:exhaustion", "threat:other-user")
+async def test_one_users_flood_costs_them_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    artifacts = Artifacts(folder, max_bytes_total=10 * BLOCK)
+    bobs = (await artifacts.write("bob", "x")).id
+    age(folder, bobs, 1_000)
+    for _ in range(30):
+        await artifacts.write("ada", "x")
+    assert await exists(artifacts, "bob", bobs)
+
+
+async def test_what_is_too_old_goes_though_there_is_room(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    before = Artifacts(folder, keep_seconds=100)
+    old = (await before.write("ada", "old")).id
+    recent = (await before.write("ada", "recent")).id
+    age(folder, old, 1_000)
+    # A server that starts anew looks at what the last one left.
+    after = Artifacts(folder, keep_seconds=100)
+    await after.write("ada", "new")
+    assert not await exists(after, "ada", old)
+    assert await exists(after, "ada", recent)
+
+
+async def test_an_output_under_way_is_not_pruned(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts", max_bytes_total=4 * BLOCK)
+    async with artifacts.writer("ada") as writer:
+        writer.append("x" * 3 * BLOCK)
+        for _ in range(10):
+            await artifacts.write("ada", "y")
+        kept = await writer.close()
+    assert (await artifacts.data("ada", kept.id))[0] == b"x" * 3 * BLOCK
+
+
+async def test_without_room_a_text_is_refused_and_nothing_is_left(
+    artifacts: Artifacts, tmp_path: Path
+) -> None:
+    with files_up_to(100_000), pytest.raises(DiskFull):
+        await artifacts.write("ada", "x" * 1_000_000)
+    assert files(tmp_path) == []
+
+
+async def test_without_room_a_flood_keeps_its_beginning_and_says_why(artifacts: Artifacts) -> None:
+    with files_up_to(100_000):
+        async with artifacts.writer("ada") as writer:
+            for _ in range(100):
+                writer.append("x" * 20_000)
+            assert isinstance(writer.error, DiskFull)
+            kept = await writer.close()
+    assert kept.size + kept.dropped == 2_000_000
+    content, _ = await artifacts.data("ada", kept.id)
+    assert len(content) == kept.size == 100_000
+
+
+async def test_many_write_and_read_at_once(artifacts: Artifacts) -> None:
+    kept = await asyncio.gather(*(artifacts.write("ada", f"text {n}") for n in range(50)))
+    assert len({artifact.id for artifact in kept}) == 50
+    assert all(re.fullmatch(r"[\w-]{12}", artifact.id) for artifact in kept)
+    pages = await asyncio.gather(*(artifacts.read("ada", artifact.id) for artifact in kept))
+    assert [page.text for page in pages] == [f"text {n}" for n in range(50)]
