@@ -25,7 +25,7 @@ RESOURCE = "tk-ai"
 SETTINGS_KEY = "tk_ai_extension"
 """Where the web application keeps the `Services`."""
 
-_CODES: dict[int, tuple[str, str]] = {
+ROUTE_ERRORS: dict[int, tuple[str, str]] = {
     400: ("bad_request", "Check the request."),
     403: ("forbidden", "Send the server's token, from an origin that the server allows."),
     404: ("not_found", "See openapi.json for the routes."),
@@ -35,7 +35,7 @@ _CODES: dict[int, tuple[str, str]] = {
     415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
     503: ("unavailable", "The server is stopping."),
 }
-
+"""Code and hint by status, of a request that is refused before it reaches a tool."""
 
 Method = Callable[..., Awaitable[None]]
 
@@ -141,7 +141,7 @@ class TkAIHandler(APIHandler):
             self.set_status(error.status)
             self.write_json({"error": error.as_dict()})
             return
-        code, hint = _CODES.get(status_code, ("internal_error", "The server's log says more."))
+        code, hint = ROUTE_ERRORS.get(status_code, ("internal_error", "The server's log says more."))
         message = error.get_message() if isinstance(error, HTTPError) else None
         self.write_json(
             {
