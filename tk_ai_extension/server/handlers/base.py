@@ -141,7 +141,9 @@ class TkAIHandler(APIHandler):
             self.set_status(error.status)
             self.write_json({"error": error.as_dict()})
             return
-        code, hint = ROUTE_ERRORS.get(status_code, ("internal_error", "The server's log says more."))
+        code, hint = ROUTE_ERRORS.get(
+            status_code, ("internal_error", "The server's log says more.")
+        )
         message = error.get_message() if isinstance(error, HTTPError) else None
         self.write_json(
             {
