@@ -25,8 +25,8 @@ from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.default.files import walk
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.files import walk
 from tk_ai_extension.workspace.workspace import Workspace
 
 PAGE = 200

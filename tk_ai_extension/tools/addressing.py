@@ -1,11 +1,12 @@
-"""Several cells in one argument."""
+"""Several cells in one argument, and the place of a new one."""
 
 from __future__ import annotations
 
 import re
 
-from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
+from tk_ai_extension.model.operations import Insert
 
 _SPAN = re.compile(r"(\d+)?\s*(?:-|\.\.)\s*(\d+)?\Z")
 
@@ -41,3 +42,34 @@ def _part(snapshot: Snapshot, part: str) -> list[Cell]:
             f"No cells `{part}` in {snapshot.path}, which has {len(snapshot.cells)}."
         )
     return list(snapshot.cells[first : last + 1])
+
+
+def insertion(
+    snapshot: Snapshot,
+    content: CellContent,
+    *,
+    index: int | None,
+    after: str | int | None,
+    before: str | int | None,
+) -> Insert:
+    """The operation that inserts at one of the three places, or at the end.
+
+    Raises:
+        InvalidArguments: more than one place, or an index out of range (0 to the number of cells).
+        CellNotFound.
+    """
+    if sum(place is not None for place in (index, after, before)) > 1:
+        raise InvalidArguments("Give one of `index`, `after` and `before`.")
+    if index is not None:
+        count = len(snapshot.cells)
+        at = index + count + 1 if index < 0 else index
+        if not 0 <= at <= count:
+            raise InvalidArguments(
+                f"`index` {index} is out of range: {snapshot.path} takes 0 to {count}."
+            )
+        return Insert(content, index=at)
+    if after is not None:
+        return Insert(content, after=snapshot.find(after)[0].key)
+    if before is not None:
+        return Insert(content, before=snapshot.find(before)[0].key)
+    return Insert(content)

@@ -29,6 +29,7 @@ from tk_ai_extension.model.executions import (
 from tk_ai_extension.model.outputs import apply_change
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.paths import moved
 from tk_ai_extension.workspace.pump import OutputPump
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import RunRecords
@@ -252,8 +253,8 @@ class Executions:
     def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now; runs under way follow it."""
         for run in self._runs.values():
-            if run.path is not None and (run.path == old or run.path.startswith(f"{old}/")):
-                run.path = new + run.path[len(old) :]
+            if run.path is not None and (now := moved(run.path, old, new)) is not None:
+                run.path = now
 
     async def close(self) -> None:
         """Stops following; kernels go on by themselves."""

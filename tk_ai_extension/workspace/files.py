@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+MAX_DEPTH = 12
+"""How many folders deep `walk` goes."""
+MAX_ENTRIES = 20_000
+"""How many entries `walk` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +46,19 @@ class Files(Protocol):
             PathRefused, FileMissing, NotReadable (binary, a folder, too large).
         """
         ...
+
+
+async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[FileEntry]:
+    """The entries below a folder, folders before what is in them, bounded in depth and number."""
+    waiting = [(path.strip("/"), 0)]
+    count = 0
+    while waiting:
+        folder, depth = waiting.pop()
+        entries = await files.list(folder)
+        for entry in entries:
+            count += 1
+            if count > MAX_ENTRIES:
+                return
+            yield entry
+        if recursive and depth < MAX_DEPTH:
+            waiting += [(e.path, depth + 1) for e in reversed(entries) if e.kind == "directory"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.workspace.paths import moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +63,5 @@ class RunRecords:
     def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
         for path in list(self._records):
-            if path == old or path.startswith(f"{old}/"):
-                self._records[new + path[len(old) :]] = self._records.pop(path)
+            if (now := moved(path, old, new)) is not None:
+                self._records[now] = self._records.pop(path)

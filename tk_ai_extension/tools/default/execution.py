@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired
-from tk_ai_extension.model.operations import Insert
-from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.tools.addressing import select
+from tk_ai_extension.tools.addressing import insertion, select
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,
@@ -23,74 +20,10 @@ from tk_ai_extension.tools.parameters import (
     Timeout,
     Wait,
 )
-from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.executions import Run, Step
+from tk_ai_extension.workspace.executions import Step
 from tk_ai_extension.workspace.staleness import states
-
-PROGRESS_EVERY = 10.0
-"""Seconds after which progress is reported though nothing new came."""
-PROGRESS_AT_MOST = 0.5
-"""Seconds between two reports of new output."""
-
-
-class CellRun(BaseModel):
-    """What one cell (or the scratch code) did."""
-
-    cell: str | None = None
-    index: int | None = None
-    status: str
-    execution_count: int | None = None
-    duration: float | None = None
-    output: str = ""
-    artifact: str | None = None
-    error: str | None = None
-    """The exception's name and value."""
-    message: str | None = None
-    events: list[Json] = Field(default_factory=list[Json])
-
-
-class ExecutionResult(Result):
-    """An execution: how it ended, or how far it is."""
-
-    execution_id: str
-    notebook: str | None = None
-    status: str
-    runs: list[CellRun]
-    skipped: int = 0
-    total_cells: int | None = None
-    prompt: str | None = None
-    """What `input()` asked; it was not answered."""
-
-    @property
-    def is_error(self) -> bool:
-        return self.status not in ("ok", "queued", "running")
-
-    def as_text(self) -> str:
-        parts = [_run_text(run, quiet=len(self.runs) > 1) for run in self.runs]
-        if self.prompt is not None:
-            parts.append(
-                f"input_requested: {self.prompt!r} — nobody can answer here: pass the value in code instead."
-            )
-        if self.skipped:
-            parts.append(f"[{self.skipped} more cells were not run]")
-        if self.status in ("queued", "running"):
-            parts.append(f'Still {self.status}: wait_execution("{self.execution_id}") follows it.')
-        return "\n".join(parts)
-
-
-def _run_text(run: CellRun, *, quiet: bool) -> str:
-    name = f"@{run.cell} " if run.cell else ""
-    count = f"[{run.execution_count}] " if run.execution_count is not None else ""
-    duration = f" {run.duration:.2f} s" if run.duration is not None else ""
-    line = f"{name}{count}{run.status}{duration}"
-    if run.message:
-        line += f" — {run.message}"
-    if quiet and run.status == "ok" and not run.output:
-        return line
-    return f"{line}\n{run.output}" if run.output else f"{line}\n(no output)" if not quiet else line
 
 
 @tool("EXECUTE")
@@ -149,37 +82,6 @@ async def insert_and_execute_cell(
         timeout=timeout,
         tool="insert_and_execute_cell",
     )
-
-
-def insertion(
-    snapshot: Snapshot,
-    content: CellContent,
-    *,
-    index: int | None,
-    after: str | int | None,
-    before: str | int | None,
-) -> Insert:
-    """The operation that inserts at one of the three places, or at the end.
-
-    Raises:
-        InvalidArguments: more than one place, or an index out of range (0 to the number of cells).
-        CellNotFound.
-    """
-    if sum(place is not None for place in (index, after, before)) > 1:
-        raise InvalidArguments("Give one of `index`, `after` and `before`.")
-    if index is not None:
-        count = len(snapshot.cells)
-        at = index + count + 1 if index < 0 else index
-        if not 0 <= at <= count:
-            raise InvalidArguments(
-                f"`index` {index} is out of range: {snapshot.path} takes 0 to {count}."
-            )
-        return Insert(content, index=at)
-    if after is not None:
-        return Insert(content, after=snapshot.find(after)[0].key)
-    if before is not None:
-        return Insert(content, before=snapshot.find(before)[0].key)
-    return Insert(content)
 
 
 @tool("EXECUTE")
@@ -305,123 +207,3 @@ async def _run_cells(
         tool=tool,
     )
     return await follow(context, run, wait, total_cells=len(snapshot.cells))
-
-
-async def follow(
-    context: ToolContext,
-    run: Run,
-    wait: float,
-    *,
-    total_cells: int | None = None,
-    watch: bool = False,
-) -> ExecutionResult:
-    """Waits for a run with progress, and answers with what is new for this caller.
-
-    A call that is cancelled takes its run with it, unless it only watched.
-    """
-    try:
-        await _wait(context, run, min(wait, context.workspace.limits.max_wait))
-    except asyncio.CancelledError:
-        if not watch:
-            await asyncio.shield(context.workspace.executions.cancel(run))
-        raise
-    if run.error is not None:
-        raise run.error
-    return await _answer(context, run, total_cells)
-
-
-async def _wait(context: ToolContext, run: Run, wait: float) -> None:
-    began = time.monotonic()
-    if await run.wait(min(wait, PROGRESS_AT_MOST)):
-        return
-    while (remaining := wait - (time.monotonic() - began)) > 0 and not run.done:
-        version = run.version
-        await context.progress(_progress(run, time.monotonic() - began))
-        if await run.changed(version, min(remaining, PROGRESS_EVERY)):
-            await run.wait(min(PROGRESS_AT_MOST, remaining))
-
-
-def _progress(run: Run, elapsed: float) -> str:
-    step = run.current
-    position = f" {run.steps.index(step) + 1}/{len(run.steps)}" if len(run.steps) > 1 else ""
-    name = f"cell @{step.cell}" if step.cell else "code"
-    last = next((line for line in reversed(_last_lines(step.outputs)) if line.strip()), "")
-    return f"{name}{position} {step.status}, {elapsed:.0f} s{': ' + last[:200] if last else ''}"
-
-
-def _last_lines(outputs: list[Json]) -> list[str]:
-    if not outputs or outputs[-1].get("output_type") != "stream":
-        return []
-    return stream_text(outputs[-1])[-500:].splitlines()
-
-
-async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
-    identity = context.caller.identity
-    first, skip, characters = run.cursors.get(identity, (0, 0, 0))
-    budget = context.workspace.limits.answer_budget
-    runs: list[CellRun] = []
-    images: list[Image] = []
-    prompt: str | None = None
-    shown = [step for step in run.steps if step.status not in ("queued", "skipped")] or run.steps[
-        :1
-    ]
-    for position, step in enumerate(run.steps):
-        if position < first or step not in shown:
-            continue
-        outputs = _since(step.outputs, skip, characters) if position == first else step.outputs
-        presented = await present(context, outputs, budget=max(budget // max(len(shown), 1), 500))
-        images += presented.images
-        execution = step.execution
-        prompt = execution.prompt if execution and execution.prompt is not None else prompt
-        messages = [m for m in (execution.message if execution else None, step.warning) if m]
-        runs.append(
-            CellRun(
-                cell=step.cell,
-                index=step.index,
-                status=step.status,
-                execution_count=execution.execution_count if execution else None,
-                duration=round(execution.duration, 3) if execution else None,
-                output=presented.text,
-                artifact=presented.artifact,
-                error=_error(execution.error) if execution and execution.error else None,
-                message="; ".join(messages) or None,
-                events=[{"mime": event.mime, "data": event.data} for event in step.statuses],
-            )
-        )
-    current = run.steps.index(run.current)
-    if not context.gone.is_set():
-        run.cursors[identity] = _cursor(current, run.steps[current].outputs)
-    result = ExecutionResult(
-        execution_id=run.id,
-        notebook=run.path,
-        status=run.status,
-        runs=runs,
-        skipped=sum(step.status == "skipped" for step in run.steps),
-        total_cells=total_cells,
-        prompt=prompt,
-    )
-    result.with_images(tuple(images))
-    return result
-
-
-def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:
-    """The outputs after a cursor; all of them where they were cleared meanwhile."""
-    if skip > len(outputs):
-        return outputs
-    rest = outputs[max(skip - 1, 0) :] if characters else outputs[skip:]
-    if characters and rest and rest[0].get("output_type") == "stream":
-        text = stream_text(rest[0])
-        rest = (
-            [{**rest[0], "text": text[characters:]}, *rest[1:]] if len(text) >= characters else rest
-        )
-    return rest
-
-
-def _cursor(step: int, outputs: list[Json]) -> tuple[int, int, int]:
-    if outputs and outputs[-1].get("output_type") == "stream":
-        return step, len(outputs), len(stream_text(outputs[-1]))
-    return step, len(outputs), 0
-
-
-def _error(error: Json) -> str:
-    return f"{error.get('ename')}: {error.get('evalue')}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -12,29 +11,11 @@ from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.workspace.files import FileEntry, Files
+from tk_ai_extension.workspace.files import walk
 from tk_ai_extension.workspace.patterns import Pattern
 
-MAX_DEPTH = 12
-MAX_ENTRIES = 20_000
 PAGE_LINES = 200
 MAX_LINE = 2_000
-
-
-async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[FileEntry]:
-    """The entries below a folder, folders before what is in them, bounded in depth and number."""
-    waiting = [(path.strip("/"), 0)]
-    count = 0
-    while waiting:
-        folder, depth = waiting.pop()
-        entries = await files.list(folder)
-        for entry in entries:
-            count += 1
-            if count > MAX_ENTRIES:
-                return
-            yield entry
-        if recursive and depth < MAX_DEPTH:
-            waiting += [(e.path, depth + 1) for e in reversed(entries) if e.kind == "directory"]
 
 
 class FileItem(BaseModel):

@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.errors import KernelspecNotFound, NotebookNotFound, ToolError
 from tk_ai_extension.notebooks.new import empty_notebook
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.default.files import walk
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.files import walk
 
 logger = logging.getLogger(__name__)
 

@@ -10,25 +10,14 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot
 from tk_ai_extension.model.digest import digest, few_lines, shorten
-from tk_ai_extension.model.errors import (
-    InvalidArguments,
-    InvalidNotebook,
-    NotebookNotFound,
-    UnsupportedFormat,
-)
-from tk_ai_extension.model.merging import merge
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.new import empty_notebook
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.default.cells import CellsChanged, changed_cell
-from tk_ai_extension.tools.default.files import walk
 from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
 from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.patterns import Pattern
 from tk_ai_extension.workspace.staleness import CellState, states
 
 LINE = 100
@@ -337,155 +326,3 @@ async def _raw(
         cells=[cell.key for cell in snapshot.cells],
         warnings=list(snapshot.warnings),
     )
-
-
-class Match(BaseModel):
-    """A line that matches."""
-
-    notebook: str
-    cell: str
-    index: int
-    where: Literal["source", "outputs"]
-    line: int
-    """From 1, in the source or the output's text."""
-    text: str
-
-
-class SearchResult(Result):
-    """What matches."""
-
-    matches: list[Match]
-    truncated: bool = False
-
-    def as_text(self) -> str:
-        lines = [
-            f"{m.notebook} {m.index} @{m.cell}{' output' if m.where == 'outputs' else ''}:{m.line}: {m.text}"
-            for m in self.matches
-        ]
-        if self.truncated:
-            lines.append("[more: narrow the pattern]")
-        return "\n".join(lines) or "Nothing matches."
-
-
-@tool("READ")
-async def search_cells(
-    context: ToolContext,
-    pattern: Annotated[str, Field(min_length=1, description="regex")],
-    notebook: Annotated[str | None, Field(description="or a folder, to search all below")] = None,
-    where: Literal["source", "outputs"] = "source",
-    limit: Annotated[int, Field(ge=1, le=1000)] = 50,
-) -> SearchResult:
-    """Searches sources or outputs of one or many notebooks; answers with cells and lines."""
-    wanted = Pattern(pattern)
-    workspace, caller = context.workspace, context.caller
-    matches: list[Match] = []
-    for document in await _searched(context, notebook):
-        try:
-            snapshot = await workspace.read(document)
-        except (InvalidNotebook, NotebookNotFound):
-            if notebook is not None and notebook.endswith(".ipynb"):
-                raise
-            continue
-        for cell in snapshot.cells:
-            if where == "source":
-                text = cell.source
-            else:
-                text = digest(await document.outputs(cell.key)).text if cell.outputs.count else ""
-            found = _matches(snapshot, cell, text, wanted, where)
-            if where == "source" and found and _fits_a_line(cell):
-                editing.mark_seen(workspace, caller, snapshot, [cell])
-            matches += found
-            if len(matches) > limit:
-                return SearchResult(matches=matches[:limit], truncated=True)
-    return SearchResult(matches=matches)
-
-
-def _matches(
-    snapshot: Snapshot,
-    cell: Cell,
-    text: str,
-    wanted: Pattern,
-    where: Literal["source", "outputs"],
-) -> list[Match]:
-    return [
-        Match(
-            notebook=snapshot.path,
-            cell=snapshot.short_keys[cell.key],
-            index=cell.index,
-            where=where,
-            line=number,
-            text=line if len(line) <= 2 * LINE else f"{line[: 2 * LINE]}…",
-        )
-        for number, line in enumerate(text.split("\n"), 1)
-        if wanted.found_in(line)
-    ]
-
-
-async def _searched(context: ToolContext, notebook: str | None) -> list[NotebookDocument]:
-    workspace, caller = context.workspace, context.caller
-    managed = workspace.notebooks.resolve(caller, notebook)
-    if managed is not None or notebook is None or notebook.endswith(".ipynb"):
-        return [await workspace.open(caller, notebook, tool="search_cells")]
-    entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
-    return [await workspace.store.open(entry.path) for entry in entries if entry.kind == "notebook"]
-
-
-@tool("WRITE", destructive=True)
-async def write_notebook(
-    context: ToolContext,
-    text: Annotated[str, Field(description="as read_notebook gave it, edited")],
-    notebook: Notebook = None,
-    base: Annotated[str | None, Field(description="revision, where the text has no header")] = None,
-) -> CellsChanged:
-    """Writes the cell-marked text back, merged by cell with what others changed since. A missing
-    marker deletes its cell; a marker without id makes a new one. A missing notebook is created.
-    """
-    workspace, caller = context.workspace, context.caller
-    parsed = celltext.parse(text)
-    path = workspace.path(caller, notebook or parsed.path, tool="write_notebook")
-    if not await workspace.store.exists(path):
-        await workspace.store.create(path, empty_notebook())
-    document = await workspace.store.open(path)
-    current = await document.read()
-    if current.nbformat[0] < 4:
-        raise UnsupportedFormat(
-            f"{path} is of nbformat {current.nbformat[0]}, which is not written."
-        )
-    operations = merge(
-        _base(context, current, base or parsed.revision, new=not current.cells), current, parsed
-    )
-    applied = await editing.apply(
-        workspace,
-        caller,
-        document,
-        operations,
-        tool="write_notebook",
-        summary=f"wrote {len(operations)} changes",
-    )
-    return CellsChanged(
-        notebook=path,
-        total_cells=len(applied.snapshot.cells),
-        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
-    )
-
-
-def _base(context: ToolContext, current: Snapshot, revision: str | None, *, new: bool) -> Snapshot:
-    """The notebook as it was at the revision that was read.
-
-    Raises:
-        InvalidArguments: no revision is named for a notebook that has cells, or it is not known.
-    """
-    if revision == current.revision or (revision is None and new):
-        return current
-    if revision is None:
-        raise InvalidArguments(
-            "The text names no revision.",
-            hint="Keep the header line of read_notebook, or give `base`.",
-        )
-    base = context.workspace.revisions.get(current.path, revision)
-    if base is None:
-        raise InvalidArguments(
-            f"Revision {revision} of {current.path} is not known any more.",
-            hint="Read the notebook again, and make the changes in the new text.",
-        )
-    return base

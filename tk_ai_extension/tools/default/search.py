@@ -1,0 +1,117 @@
+"""Searching cells."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.digest import digest
+from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.files import walk
+from tk_ai_extension.workspace.patterns import Pattern
+
+MAX_LINE = 200
+"""Characters of a line that are shown; a one-line cell that fits counts as seen."""
+
+
+class Match(BaseModel):
+    """A line that matches."""
+
+    notebook: str
+    cell: str
+    index: int
+    where: Literal["source", "outputs"]
+    line: int
+    """From 1, in the source or the output's text."""
+    text: str
+
+
+class SearchResult(Result):
+    """What matches."""
+
+    matches: list[Match]
+    truncated: bool = False
+
+    def as_text(self) -> str:
+        lines = [
+            f"{m.notebook} {m.index} @{m.cell}{' output' if m.where == 'outputs' else ''}:{m.line}: {m.text}"
+            for m in self.matches
+        ]
+        if self.truncated:
+            lines.append("[more: narrow the pattern]")
+        return "\n".join(lines) or "Nothing matches."
+
+
+@tool("READ")
+async def search_cells(
+    context: ToolContext,
+    pattern: Annotated[str, Field(min_length=1, description="regex")],
+    notebook: Annotated[str | None, Field(description="or a folder, to search all below")] = None,
+    where: Literal["source", "outputs"] = "source",
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50,
+) -> SearchResult:
+    """Searches sources or outputs of one or many notebooks; answers with cells and lines."""
+    wanted = Pattern(pattern)
+    workspace, caller = context.workspace, context.caller
+    matches: list[Match] = []
+    for document in await _searched(context, notebook):
+        try:
+            snapshot = await workspace.read(document)
+        except (InvalidNotebook, NotebookNotFound):
+            if notebook is not None and notebook.endswith(".ipynb"):
+                raise
+            continue
+        for cell in snapshot.cells:
+            if where == "source":
+                text = cell.source
+            else:
+                text = digest(await document.outputs(cell.key)).text if cell.outputs.count else ""
+            found = _matches(snapshot, cell, text, wanted, where)
+            if (
+                where == "source"
+                and found
+                and "\n" not in cell.source
+                and len(cell.source) <= MAX_LINE
+            ):
+                editing.mark_seen(workspace, caller, snapshot, [cell])
+            matches += found
+            if len(matches) > limit:
+                return SearchResult(matches=matches[:limit], truncated=True)
+    return SearchResult(matches=matches)
+
+
+def _matches(
+    snapshot: Snapshot,
+    cell: Cell,
+    text: str,
+    wanted: Pattern,
+    where: Literal["source", "outputs"],
+) -> list[Match]:
+    return [
+        Match(
+            notebook=snapshot.path,
+            cell=snapshot.short_keys[cell.key],
+            index=cell.index,
+            where=where,
+            line=number,
+            text=line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…",
+        )
+        for number, line in enumerate(text.split("\n"), 1)
+        if wanted.found_in(line)
+    ]
+
+
+async def _searched(context: ToolContext, notebook: str | None) -> list[NotebookDocument]:
+    workspace, caller = context.workspace, context.caller
+    managed = workspace.notebooks.resolve(caller, notebook)
+    if managed is not None or notebook is None or notebook.endswith(".ipynb"):
+        return [await workspace.open(caller, notebook, tool="search_cells")]
+    entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
+    return [await workspace.store.open(entry.path) for entry in entries if entry.kind == "notebook"]
