@@ -135,26 +135,29 @@ class TkAIHandler(APIHandler):
         self.finish(json.dumps(value, ensure_ascii=False))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answers with a typed error: ``{"error": {code, message, hint, retryable}}``."""
+        """Answers with a typed error."""
         error: Any = (kwargs.get("exc_info") or (None, None))[1]
         if isinstance(error, ToolError):
             self.set_status(error.status)
-            self.write_json({"error": error.as_dict()})
+            self.write_json(self.error_body(error.as_dict()))
             return
-        code, hint = ROUTE_ERRORS.get(
-            status_code, ("internal_error", "The server's log says more.")
-        )
+        fallback = ("internal_error", "The server's log says more.")
+        code, hint = ROUTE_ERRORS.get(status_code, fallback)
         message = error.get_message() if isinstance(error, HTTPError) else None
         self.write_json(
-            {
-                "error": {
+            self.error_body(
+                {
                     "code": code,
                     "message": message or f"The request failed with status {status_code}.",
                     "hint": hint,
                     "retryable": status_code == 503,
                 }
-            }
+            )
         )
+
+    def error_body(self, error: dict[str, Any]) -> dict[str, Any]:
+        """How the route carries an error: code, message, hint, retryable."""
+        return {"error": error}
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """A typed error is an answer, and no traceback in the log."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tk_ai_extension.mcp import GONE
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
+
+
+INVALID_REQUEST = -32600
+"""JSON-RPC's code for a request that was refused as a whole."""
 
 
 class McpHandler(TkAIHandler):
@@ -32,6 +37,11 @@ class McpHandler(TkAIHandler):
     async def delete(self) -> None:
         """Ends a session."""
         await self._serve()
+
+    def error_body(self, error: dict[str, Any]) -> dict[str, Any]:
+        """A JSON-RPC error, which is what a client of this route reads."""
+        rpc = {"code": INVALID_REQUEST, "message": error["message"], "data": {"error": error}}
+        return {"jsonrpc": "2.0", "id": None, "error": rpc}
 
     def on_connection_close(self) -> None:
         """The client is gone."""
