@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -33,7 +34,10 @@ class CellRun(BaseModel):
     error: str | None = None
     """The exception's name and value."""
     message: str | None = None
+    data: list[Any] = Field(default_factory=list[Any])
+    """The values of its ``application/json`` outputs."""
     events: list[Json] = Field(default_factory=list[Json])
+    """Its status displays: MIME type and value."""
 
 
 class ExecutionResult(Result):
@@ -155,6 +159,7 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 artifact=presented.artifact,
                 error=_error(execution.error) if execution and execution.error else None,
                 message="; ".join(messages) or None,
+                data=list(presented.data),
                 events=[{"mime": event.mime, "data": event.data} for event in step.statuses],
             )
         )

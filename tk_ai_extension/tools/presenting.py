@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import digest, shorten
@@ -21,12 +23,14 @@ class Presented:
         artifact: Where the whole text is, if `text` is not the whole.
         images: For a model that sees.
         events: (MIME type, value) of status displays.
+        data: The values of ``application/json`` outputs that fit the budget.
     """
 
     text: str
     artifact: str | None = None
     images: tuple[Image, ...] = ()
     events: tuple[tuple[str, object], ...] = ()
+    data: tuple[Any, ...] = ()
 
 
 async def present(
@@ -37,12 +41,13 @@ async def present(
     found = digest(outputs)
     images = await for_model(found.images)
     events = tuple(found.events)
+    data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)
     whole = found.hidden or found.text
     if len(found.text) <= limit and found.hidden is None:
-        return Presented(found.text, None, images, events)
+        return Presented(found.text, None, images, events, data)
     artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
     if found.hidden is not None and not short.truncated:
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
-    return Presented(text, artifact.id, images, events)
+    return Presented(text, artifact.id, images, events, data)

@@ -191,11 +191,7 @@ async def read_cell(
         stored = await document.outputs(found.key)
         presented = await present(context, stored)
         result.output, result.artifact = presented.text, presented.artifact
-        result.data = [
-            value
-            for value in digest(stored).data
-            if len(json.dumps(value)) <= workspace.limits.answer_budget
-        ]
+        result.data = list(presented.data)
         result.with_images(presented.images)
     return result
 
