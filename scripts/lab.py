@@ -10,62 +10,34 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shlex
 import shutil
 import signal
 import sys
 import webbrowser
-from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_runtime_dir
-from tornado.httpclient import AsyncHTTPClient
+from serving import Server, ServerFailed, allow_root, check_extension, end_of, started, stopped
 
 PROJECT = Path(__file__).resolve().parent.parent
 EXAMPLES = PROJECT / "examples"
 NOTEBOOK = "coffee.ipynb"
 
-STARTING = 60
-"""Seconds until a server that does not answer is given up."""
-STOPPING = 10
-"""Seconds that the server has to stop its kernels in."""
+
+def lab_address(server: Server) -> str:
+    """The address that opens the example in a browser."""
+    query = f"?token={server.token}" if server.token else ""
+    return f"{server.url}lab/tree/{NOTEBOOK}{query}"
 
 
-class LabError(Exception):
-    """JupyterLab did not come up, or came up without the extension."""
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A running Jupyter Server, as its runtime file describes it.
-
-    Attributes:
-        url: With scheme, port and base URL, ending in a slash.
-        token: What a client authenticates with; empty where the user's configuration wants none.
-    """
-
-    url: str
-    token: str
-
-    @property
-    def lab(self) -> str:
-        """The address that opens the example in a browser."""
-        return f"{self.url}lab/tree/{NOTEBOOK}" + (f"?token={self.token}" if self.token else "")
-
-    @property
-    def mcp(self) -> str:
-        """The address of the MCP server."""
-        return f"{self.url}api/tk-ai/mcp"
-
-    @property
-    def connect(self) -> str:
-        """The command that connects Claude Code."""
-        command = ["claude", "mcp", "add", "--transport", "http", "tk-ai", self.mcp]
-        if self.token:
-            command += ["--header", f"Authorization: Bearer {self.token}"]
-        return shlex.join(command)
+def connect_command(server: Server) -> str:
+    """The command that connects Claude Code."""
+    command = ["claude", "mcp", "add", "--transport", "http", "tk-ai", server.mcp]
+    if server.token:
+        command += ["--header", f"Authorization: Bearer {server.token}"]
+    return shlex.join(command)
 
 
 def has_display() -> bool:
@@ -103,60 +75,7 @@ def command(root: Path, port: int) -> list[str]:
         options.append("--ServerApp.port_retries=0")
     if not has_display():
         options.append("--no-browser")
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        options.append("--allow-root")
-    return [sys.executable, "-m", "jupyterlab", *options]
-
-
-async def started(process: asyncio.subprocess.Process) -> Server:
-    """The server, once it listens: Jupyter writes its runtime file then, and tells nobody else.
-
-    Raises:
-        LabError: It ended, or said nothing for `STARTING` seconds.
-    """
-    runtime_file = Path(jupyter_runtime_dir()) / f"jpserver-{process.pid}.json"
-    try:
-        async with asyncio.timeout(STARTING):
-            while process.returncode is None:
-                try:
-                    info = json.loads(runtime_file.read_text(encoding="utf-8"))
-                    return Server(info["url"], info["token"])
-                except (FileNotFoundError, json.JSONDecodeError):
-                    await asyncio.sleep(0.1)
-    except TimeoutError:
-        message = f"JupyterLab did not start within {STARTING} s"
-    else:
-        message = f"JupyterLab ended with exit code {process.returncode}"
-    raise LabError(message)
-
-
-async def check_extension(server: Server) -> None:
-    """Makes sure that the extension answers before anybody is told its address.
-
-    Raises:
-        LabError: It does not.
-    """
-    response = await AsyncHTTPClient().fetch(
-        f"{server.url}api/tk-ai/health",
-        headers={"Authorization": f"Bearer {server.token}"} if server.token else {},
-        request_timeout=STARTING,
-        raise_error=False,
-    )
-    if response.code != 200:
-        message = f"JupyterLab runs without the extension (its health answers {response.code})"
-        raise LabError(message)
-
-
-async def stopped(process: asyncio.subprocess.Process) -> None:
-    """Ends the server and its kernels, at last by force."""
-    if process.returncode is None:
-        process.terminate()
-    try:
-        async with asyncio.timeout(STOPPING):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    return [sys.executable, "-m", "jupyterlab", *options, *allow_root()]
 
 
 async def run(root: Path, port: int, log: Path) -> int:
@@ -200,9 +119,9 @@ async def announced(process: asyncio.subprocess.Process) -> None:
     server = await started(process)
     await check_extension(server)
     print(
-        f"\n  JupyterLab    {server.lab}"
+        f"\n  JupyterLab    {lab_address(server)}"
         f"\n  MCP           {server.mcp}"
-        f"\n  Claude Code   {server.connect}"
+        f"\n  Claude Code   {connect_command(server)}"
         "\n\nCtrl-C stops JupyterLab and its kernels.",
         flush=True,
     )
@@ -233,9 +152,9 @@ def main() -> int:
     log = folder / "tk-ai-lab.log"
     try:
         return asyncio.run(run(root, arguments.port, log))
-    except LabError as error:
+    except ServerFailed as error:
         print(f"{error}. The end of {log}:\n", file=sys.stderr)
-        sys.stderr.write(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+        sys.stderr.write(end_of(log))
         return 1
 
 

@@ -1,0 +1,177 @@
+"""A Jupyter Server in a process of its own: started, found, stopped.
+
+What the scripts beside it and the benchmarks need alike. The extension is whatever is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_runtime_dir
+from tornado.httpclient import AsyncHTTPClient
+
+STARTING = 60
+"""Seconds until a server that does not answer is given up."""
+STOPPING = 10
+"""Seconds that a server has to stop its kernels in."""
+
+
+class ServerFailed(Exception):
+    """The server did not come up, or came up without the extension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running Jupyter Server, as its runtime file describes it.
+
+    Attributes:
+        url: With scheme, port and base URL, ending in a slash.
+        token: What a client authenticates with; empty where the user's configuration wants none.
+    """
+
+    url: str
+    token: str
+
+    @property
+    def mcp(self) -> str:
+        """The address of the MCP server."""
+        return f"{self.url}api/tk-ai/mcp"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that a client sends."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+def own_folders(folder: Path) -> dict[str, str]:
+    """This process's environment, with all that Jupyter and IPython keep for a user below ``folder``.
+
+    What is installed with Python (kernelspecs, enabled extensions) stays in force; the user's own
+    configuration does not.
+    """
+    own = {
+        "JUPYTER_CONFIG_DIR": folder / "config",
+        "JUPYTER_DATA_DIR": folder / "data",
+        "JUPYTER_RUNTIME_DIR": folder / "runtime",
+        "IPYTHONDIR": folder / "ipython",
+    }
+    for path in own.values():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return {**os.environ, **{name: str(path) for name, path in own.items()}}
+
+
+def allow_root() -> list[str]:
+    """The option without which Jupyter refuses to be run by root, where it is."""
+    return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+
+def server_command(root: Path, *options: str) -> list[str]:
+    """The command line of ``jupyter server`` for a folder, on a port that the system chooses."""
+    return [
+        *(sys.executable, "-m", "jupyter_server"),
+        *(f"--ServerApp.root_dir={root}", "--ServerApp.port=0", "--no-browser"),
+        *(*allow_root(), *options),
+    ]
+
+
+async def started(
+    process: asyncio.subprocess.Process, runtime_folder: Path | None = None
+) -> Server:
+    """The server, once it listens: Jupyter writes its runtime file then, and tells nobody else.
+
+    Raises:
+        ServerFailed: It ended, or said nothing for `STARTING` seconds.
+    """
+    folder = runtime_folder or Path(jupyter_runtime_dir())
+    runtime_file = folder / f"jpserver-{process.pid}.json"
+    try:
+        async with asyncio.timeout(STARTING):
+            while process.returncode is None:
+                try:
+                    info = json.loads(runtime_file.read_text(encoding="utf-8"))
+                    return Server(info["url"], info["token"])
+                except (FileNotFoundError, json.JSONDecodeError):
+                    await asyncio.sleep(0.02)
+    except TimeoutError:
+        message = f"The server did not start within {STARTING} s"
+    else:
+        message = f"The server ended with exit code {process.returncode}"
+    raise ServerFailed(message)
+
+
+async def check_extension(server: Server) -> None:
+    """Makes sure that the extension answers before anybody is told its address.
+
+    Raises:
+        ServerFailed: It does not.
+    """
+    response = await AsyncHTTPClient().fetch(
+        f"{server.url}api/tk-ai/health",
+        headers=server.headers,
+        request_timeout=STARTING,
+        raise_error=False,
+    )
+    if response.code != 200:
+        message = f"The server runs without the extension (its health answers {response.code})"
+        raise ServerFailed(message)
+
+
+def end_of(log: Path) -> str:
+    """The last that a server wrote."""
+    return log.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+
+async def stopped(process: asyncio.subprocess.Process) -> None:
+    """Ends the server and its kernels, at last by force."""
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(STOPPING):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def serving(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path
+) -> AsyncGenerator[Server]:
+    """A server with the extension, up inside the block and gone with its kernels after it.
+
+    Args:
+        command: Its command line.
+        folder: Its working directory, where collaboration keeps its history.
+        environment: Its whole environment, as `own_folders` gives it.
+        log: Takes what it writes.
+
+    Raises:
+        ServerFailed: It did not come up; the end of its log is in the message.
+    """
+    with log.open("wb") as sink:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            # Ctrl-C reaches this process alone, which then stops the server without a question.
+            start_new_session=True,
+        )
+    try:
+        try:
+            server = await started(process, Path(environment["JUPYTER_RUNTIME_DIR"]))
+            await check_extension(server)
+        except ServerFailed as error:
+            raise ServerFailed(f"{error}. The end of its log:\n{end_of(log)}") from error
+        yield server
+    finally:
+        await stopped(process)
