@@ -91,6 +91,8 @@ def test_the_contract_in_the_docstrings_holds() -> None:
         ("C:\\a.ipynb", "backslash"),
         ("C:/a.ipynb", "drive"),
         ("c:a.ipynb", "drive"),
+        ("./C:/a.ipynb", "drive"),
+        ("{root}/C:/a.ipynb", "drive"),
         ("a" * 256, "too long"),
         ("é" * 128, "too long"),
         ("a/" * 2048 + "a", "too long"),

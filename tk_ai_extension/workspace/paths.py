@@ -110,6 +110,9 @@ def _contain(root: Path | None, path: str, allow_hidden: bool) -> str:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if root is not None and path.startswith("/"):
         parts = _below(Path(os.path.realpath(root)), root, path, parts)
+    # A drive (like a backslash) means nothing on the systems we run on, and on Windows a way out.
+    if parts and _DRIVE.match(parts[0]):
+        raise PathRefused(f"{_shown(path)} begins with a drive.")
     if not allow_hidden and any(part.startswith(".") for part in parts):
         raise PathRefused(f"{_shown(path)} is hidden.")
     if root is not None:
@@ -122,11 +125,8 @@ def _check_form(path: str) -> None:
         raise PathRefused("The path is empty.")
     if _CONTROL.search(path):
         raise PathRefused(f"{_shown(path)} has a control character in it.")
-    # Neither means anything on the systems we run on, and both mean a way out on Windows.
     if "\\" in path:
         raise PathRefused(f"{_shown(path)} has a backslash in it.", hint="Use forward slashes.")
-    if _DRIVE.match(path):
-        raise PathRefused(f"{_shown(path)} begins with a drive.")
     parts = path.split("/")
     # There is no working folder here that `..` could be relative to, and behind a link it means
     # something else than it seems to: it is never resolved, always refused.
