@@ -234,7 +234,7 @@ class _Order:
     def arrange(self, entries: Sequence[_Entry]) -> list[Operation]:
         """The operations, each at its index in the result of those before it."""
         self._staying = set(
-            _longest_increasing([entry.base.index for entry in entries if entry.base is not None])
+            longest_increasing([entry.base.index for entry in entries if entry.base is not None])
         )
         operations: list[Operation] = []
         for number, entry in enumerate(entries):
@@ -270,7 +270,7 @@ class _Order:
         return next((self._now[i] for i in indices if i in self._staying and i in self._now), None)
 
 
-def _longest_increasing(values: Sequence[int]) -> list[int]:
+def longest_increasing(values: Sequence[int]) -> list[int]:
     """A longest increasing subsequence of distinct numbers."""
     if all(a < b for a, b in pairwise(values)):
         return list(values)
