@@ -1,0 +1,151 @@
+"""Cells as they are stored (JSON) and as the model has them, in both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from tk_ai_extension.model.cells import CellContent, CellType, Json
+
+_JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
+_SPLIT_MIMES = frozenset(("application/javascript", "image/svg+xml"))
+_KNOWN = frozenset(("cell_type", "id", "source", "metadata", "execution_count", "outputs"))
+_TRANSIENT = "trusted"
+"""A mark that Jupyter puts on cells in memory; it is never stored, and never ours to give."""
+
+
+def has_ids(nbformat: tuple[int, int]) -> bool:
+    """Whether cells have ids in this version of the format."""
+    return nbformat >= (4, 5)
+
+
+def joined(value: Any) -> str:
+    """A multi-line string, stored as lines or as one string; anything else is left out."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    lines = cast("list[Any]", value)
+    try:
+        return "".join(lines)
+    except TypeError:
+        return "".join(line for line in lines if isinstance(line, str))
+
+
+def split(text: str) -> list[str]:
+    r"""Lines that keep their ``\n``; the last one gets none, and an empty text has none."""
+    return text.splitlines(keepends=True)
+
+
+def metadata_of(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stored cell's metadata, without what is never stored."""
+    metadata: Any = cell.get("metadata")
+    if not isinstance(metadata, dict):
+        return {}
+    known = cast("Json", metadata)
+    return {k: v for k, v in known.items() if k != _TRANSIENT} if _TRANSIENT in known else known
+
+
+def count_of(cell: Mapping[str, Any]) -> int | None:
+    """A stored code cell's execution count."""
+    count: Any = cell.get("execution_count")
+    return int(count) if isinstance(count, int | float) else None
+
+
+def id_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> str | None:
+    """A stored cell's id, in a format that has ids."""
+    cell_id: Any = cell.get("id")
+    return cell_id if isinstance(cell_id, str) and has_ids(nbformat) else None
+
+
+# --- outputs
+
+
+def _map_text(output: Json, change: Callable[[str, Any], Any]) -> Json:
+    """The output with ``change`` done to each text in it that may have many lines."""
+    if output.get("output_type") == "stream":
+        return {**output, "text": change("text/plain", output.get("text", ""))}
+    data: Any = output.get("data")
+    if not isinstance(data, dict):
+        return output
+    bundle = cast("Json", data)
+    return {**output, "data": {mime: change(mime, value) for mime, value in bundle.items()}}
+
+
+def _join_lines(mime: str, value: Any) -> Any:
+    if isinstance(value, list) and not _JSON_MIME.match(mime):
+        parts = cast("list[Any]", value)
+        whole: Any = "".join(parts) if all(isinstance(part, str) for part in parts) else parts
+        return whole
+    return cast("Any", value)
+
+
+def _split_lines(mime: str, value: Any) -> Any:
+    """As nbformat splits: base64 stays in one piece."""
+    if isinstance(value, str) and (mime.startswith("text/") or mime in _SPLIT_MIMES):
+        return split(value)
+    return value
+
+
+def read_outputs(stored: Any) -> tuple[Json, ...]:
+    """A stored cell's outputs, with multi-line texts as single strings; what is none is left out."""
+    if not isinstance(stored, list):
+        return ()
+    outputs = cast("list[Any]", stored)
+    return tuple(_map_text(cast("Json", o), _join_lines) for o in outputs if isinstance(o, dict))
+
+
+def stored_outputs(outputs: Iterable[Json], *, as_lines: bool) -> list[Json]:
+    """Outputs as they are stored: multi-line texts as lines, where the notebook stores them so."""
+    return [_map_text(output, _split_lines) if as_lines else output for output in outputs]
+
+
+# --- whole cells
+
+
+def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellContent:
+    """A stored cell as a `CellContent`."""
+    code = cell["cell_type"] == "code"
+    known = _KNOWN if has_ids(nbformat) else _KNOWN - {"id"}
+    return CellContent(
+        type=cell["cell_type"],
+        source=joined(cell.get("source")),
+        id=id_of(cell, nbformat),
+        metadata=metadata_of(cell),
+        execution_count=count_of(cell) if code else None,
+        outputs=read_outputs(cell.get("outputs")) if code else (),
+        extra={key: value for key, value in cell.items() if key not in known},
+    )
+
+
+def stored_cell(content: CellContent, *, as_lines: bool = True) -> Json:
+    """A new cell as it is stored: a code cell has a count and outputs, others neither."""
+    cell: Json = {
+        **content.extra,
+        "cell_type": content.type,
+        "metadata": dict(metadata_of({"metadata": dict(content.metadata)})),
+        "source": split(content.source) if as_lines else content.source,
+    }
+    if content.id is not None:
+        cell["id"] = content.id
+    if content.type == "code":
+        cell["execution_count"] = content.execution_count
+        cell["outputs"] = stored_outputs(content.outputs, as_lines=as_lines)
+    return cell
+
+
+def retyped(content: CellContent, cell_type: CellType) -> CellContent:
+    """The cell as one of another type, with what that type has and without what it has not."""
+    if cell_type == content.type:
+        return content
+    extra = dict(content.extra)
+    if cell_type == "code":
+        extra.pop("attachments", None)  # Only markdown and raw cells have them.
+    return CellContent(cell_type, content.source, content.id, content.metadata, extra=extra)
+
+
+def ordered_like(cell: Json, order: Sequence[str]) -> Json:
+    """The cell with its fields in this order, others after them by name."""
+    place = {key: number for number, key in enumerate(order)}
+    return {key: cell[key] for key in sorted(cell, key=lambda k: (place.get(k, len(place)), k))}

@@ -1,0 +1,61 @@
+"""Who wants to hear when a notebook changes, by anybody's hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+"""The schema of the events that Jupyter's contents managers emit."""
+
+_CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
+
+
+class Subscriptions:
+    """Listeners by path; told by our documents and by the contents manager's events.
+
+    What another program does to a file on disk emits no event and is not heard of.
+
+    Args:
+        event_logger: Jupyter's event logger, if there is one.
+    """
+
+    def __init__(self, event_logger: Any = None) -> None:
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self._event_logger = event_logger
+        if event_logger is not None:
+            event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_contents_event)
+
+    def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``changed`` when the notebook changes; returns how to stop that."""
+        listeners = self._listeners.setdefault(path, [])
+        listeners.append(changed)
+
+        def remove() -> None:
+            if changed in listeners:
+                listeners.remove(changed)
+            if not listeners and self._listeners.get(path) is listeners:
+                del self._listeners[path]
+
+        return remove
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._listeners
+
+    def notify(self, path: str) -> None:
+        """Tells the listeners of a path."""
+        for changed in tuple(self._listeners.get(path, ())):
+            changed()
+
+    def close(self) -> None:
+        """Stops listening to the contents manager."""
+        self._listeners.clear()
+        if self._event_logger is not None:
+            self._event_logger.remove_listener(
+                schema_id=CONTENTS_EVENTS, listener=self._on_contents_event
+            )
+
+    async def _on_contents_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+        if data.get("action") in _CHANGING:
+            for path in {data.get("path"), data.get("source_path")} - {None}:
+                self.notify(str(path).strip("/"))

@@ -1,0 +1,248 @@
+"""Operations worked out on paper before anything is touched.
+
+A `Draft` applies a list of operations to what is known of a notebook, checks every expectation, and
+ends with the order of the cells, the content of those that changed, and the steps that lead there.
+Every backend carries out what a draft says, so that operations mean the same in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tk_ai_extension.model.cells import CellContent, Json, Snapshot, source_hash
+from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, UnsupportedFormat
+from tk_ai_extension.model.operations import (
+    Action,
+    Change,
+    Delete,
+    Insert,
+    Move,
+    Operation,
+    Replace,
+    SetOutputs,
+)
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.new import new_cell_id
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do to a list of cells, at an index in the result of the steps before.
+
+    Attributes:
+        kind: What to do.
+        slot: Which cell: its index before all steps, or below zero for a new one.
+        index: Where; for a move, from where.
+        to: For a move, the index afterwards.
+        before: The cell before the step; None for an insert.
+        after: The cell after it; None for a delete.
+    """
+
+    kind: Literal["insert", "delete", "move", "set"]
+    slot: int
+    index: int
+    to: int = 0
+    before: CellContent | None = None
+    after: CellContent | None = None
+
+
+class Draft:
+    """What a list of operations makes of a notebook.
+
+    Args:
+        snapshot: The notebook as it is.
+        load: The whole content of the cell at an index of the snapshot.
+
+    Attributes:
+        order: The cells' slots in their new order: an index of the snapshot, or below zero.
+        contents: For each slot that was touched, its content now.
+        steps: What was done, one after the other.
+    """
+
+    def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
+        self.order = list(range(len(snapshot.cells)))
+        self.contents: dict[int, CellContent] = {}
+        self.steps: list[Step] = []
+        self._snapshot = snapshot
+        self._load = load
+        self._inserted: dict[str, int] = {}
+        self._done: list[tuple[Action, Step]] = []
+        self._conflicts: list[Json] = []
+
+    def apply(self, operations: Sequence[Operation]) -> None:
+        """Works the operations out.
+
+        Raises:
+            Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.
+        """
+        if self._snapshot.nbformat[0] != 4:
+            raise UnsupportedFormat(
+                f"{self._snapshot.path} is of nbformat {self._snapshot.nbformat[0]}, "
+                "which can be read but not written."
+            )
+        for operation in operations:
+            match operation:
+                case Insert():
+                    self._insert(operation)
+                case Replace():
+                    self._replace(operation)
+                case Delete():
+                    self._delete(operation)
+                case Move():
+                    self._move(operation)
+                case SetOutputs():
+                    self._set_outputs(operation)
+        if self._conflicts:
+            names = ", ".join(f"@{cell['address']}" for cell in self._conflicts)
+            raise Conflict(
+                f"{self._snapshot.path}: {names} changed since you saw it.", cells=self._conflicts
+            )
+
+    def changes(self, after: Snapshot) -> tuple[Change, ...]:
+        """What each operation did, with the cells named as they are afterwards."""
+        keys = {slot: after.cells[index].key for index, slot in enumerate(self.order)}
+        return tuple(
+            Change(
+                action=action,
+                cell=keys.get(step.slot) or self._key_before(step),
+                index=step.to if step.kind == "move" else step.index,
+                before=step.before,
+                after=step.after,
+                index_before=None if step.kind == "insert" else step.index,
+            )
+            for action, step in self._done
+        )
+
+    def _key_before(self, step: Step) -> str:
+        if step.slot >= 0:
+            return self._snapshot.cells[step.slot].key
+        content = step.before or step.after
+        return (content.id if content else None) or f"cell-{step.index}"
+
+    # --- operations
+
+    def _insert(self, operation: Insert) -> None:
+        index = self._insert_at(operation)
+        content = operation.content
+        slot = -1 - len(self._inserted)
+        cell_id = self._id_for(content)
+        code = content.type == "code"
+        content = replace(
+            content,
+            id=cell_id,
+            metadata=cellforms.metadata_of({"metadata": dict(content.metadata)}),
+            execution_count=content.execution_count if code else None,
+            outputs=content.outputs if code else (),
+        )
+        self._inserted[cell_id or f"\0{slot}"] = slot
+        self.order.insert(index, slot)
+        self._record("insert", Step("insert", slot, index, after=content))
+
+    def _insert_at(self, operation: Insert) -> int:
+        given = [operation.index, operation.after, operation.before]
+        if sum(place is not None for place in given) > 1:
+            raise InvalidArguments("Give one of index, after and before for a new cell.")
+        if operation.after is not None:
+            return self.order.index(self._slot(operation.after)) + 1
+        if operation.before is not None:
+            return self.order.index(self._slot(operation.before))
+        if operation.index is None:
+            return len(self.order)
+        if not 0 <= operation.index <= len(self.order):
+            raise InvalidArguments(
+                f"The index {operation.index} of the new cell is not in 0 to {len(self.order)}."
+            )
+        return operation.index
+
+    def _id_for(self, content: CellContent) -> str | None:
+        if not cellforms.has_ids(self._snapshot.nbformat):
+            return None
+        taken = {cell.id for cell in self._snapshot.cells} | self._inserted.keys()
+        freed = {
+            self._snapshot.cells[step.slot].id
+            for step in self.steps
+            if step.kind == "delete" and step.slot >= 0
+        }
+        if content.id and (content.id not in taken or content.id in freed):
+            return content.id
+        while (fresh := new_cell_id()) in taken:
+            pass
+        return fresh
+
+    def _replace(self, operation: Replace) -> None:
+        slot, before = self._expected(operation.cell, operation.expect)
+        after = cellforms.retyped(before, operation.type or before.type)
+        after = replace(after, source=operation.source)
+        if not operation.keep_outputs:
+            after = replace(after, outputs=(), execution_count=None)
+        index = self.order.index(slot)
+        self._record("replace", Step("set", slot, index, before=before, after=after))
+
+    def _delete(self, operation: Delete) -> None:
+        slot, before = self._expected(operation.cell, operation.expect)
+        index = self.order.index(slot)
+        del self.order[index]
+        self._record("delete", Step("delete", slot, index, before=before))
+
+    def _move(self, operation: Move) -> None:
+        slot = self._slot(operation.cell)
+        if not 0 <= operation.to < len(self.order):
+            raise InvalidArguments(
+                f"The index {operation.to} is not in 0 to {len(self.order) - 1}."
+            )
+        index = self.order.index(slot)
+        del self.order[index]
+        self.order.insert(operation.to, slot)
+        content = self._content(slot)
+        step = Step("move", slot, index, operation.to, before=content, after=content)
+        self._record("move", step)
+
+    def _set_outputs(self, operation: SetOutputs) -> None:
+        slot = self._slot(operation.cell)
+        before = self._content(slot)
+        if before.type != "code":
+            raise InvalidArguments(
+                f"`{operation.cell}` is a {before.type} cell: it has no outputs."
+            )
+        after = replace(
+            before, outputs=operation.outputs, execution_count=operation.execution_count
+        )
+        index = self.order.index(slot)
+        self._record("outputs", Step("set", slot, index, before=before, after=after))
+
+    # --- cells
+
+    def _record(self, action: Action, step: Step) -> None:
+        if step.after is not None and step.kind != "move":
+            self.contents[step.slot] = step.after
+        self.steps.append(step)
+        self._done.append((action, step))
+
+    def _slot(self, key: str) -> int:
+        cell = self._snapshot.by_key.get(key)
+        slot = cell.index if cell is not None else self._inserted.get(key)
+        if cell is not None and slot not in self.order:
+            slot = self._inserted.get(key)
+        if slot is None or slot not in self.order:
+            gone = "was deleted by an operation before" if cell is not None else "does not exist"
+            raise CellNotFound(f"The cell `{key}` of {self._snapshot.path} {gone}.")
+        return slot
+
+    def _content(self, slot: int) -> CellContent:
+        return self.contents[slot] if slot in self.contents else self._load(slot)
+
+    def _expected(self, key: str, expect: str | None) -> tuple[int, CellContent]:
+        """The cell, which has to be as expected before the list or after what the list did to it."""
+        slot = self._slot(key)
+        content = self._content(slot)
+        seen = {source_hash(content.source)}
+        if slot >= 0:
+            cell = self._snapshot.cells[slot]
+            seen.add(cell.hash)
+            if expect is not None and expect not in seen:
+                self._conflicts.append(
+                    {"cell": key, "address": self._snapshot.address(cell), "source": cell.source}
+                )
+        return slot, content

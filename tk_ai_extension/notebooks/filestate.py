@@ -1,0 +1,302 @@
+"""What one server knows of a notebook file: its index, who writes it, which of its cells run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.errors import (
+    InvalidNotebook,
+    NotANotebook,
+    NotebookNotFound,
+    NotReadable,
+    SaveFailed,
+)
+from tk_ai_extension.notebooks.hooks import SaveHooks
+from tk_ai_extension.notebooks.indexer import Indexer
+from tk_ai_extension.notebooks.indexing import (
+    FileVersion,
+    IndexedFile,
+    index_file,
+    is_racy,
+    new_digest,
+    read_steady,
+)
+from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
+from tk_ai_extension.notebooks.running import RunningOutputs
+from tk_ai_extension.notebooks.saving import FileChanged, read_span, replace_file, typed_errors
+from tk_ai_extension.notebooks.splicing import Read, Splice, load_cell
+
+INLINE = 2 << 20
+"""Bytes up to which a file is read in a thread: json's C code holds the loop about 10 ms a MB."""
+
+_TRIES = 5
+_WRITTEN_NOW = (0.05, 0.1, 0.2, 0.4)
+"""Seconds to wait, one after the other, for a writer in the middle of a file to come to its end."""
+
+T = TypeVar("T")
+
+
+class NotebookFile:
+    """One notebook file; all documents of it in one server share this.
+
+    Args:
+        file: The file, no link.
+        indexer: Reads it where it is large.
+        hooks: The contents manager's, if there is one.
+
+    Attributes:
+        lock: Held by who writes.
+        running: The cells that run now.
+    """
+
+    def __init__(self, file: Path, indexer: Indexer, hooks: SaveHooks | None) -> None:
+        self.file = file
+        self.lock = asyncio.Lock()
+        self.running: list[RunningOutputs] = []
+        self._indexer = indexer
+        self._hooks = hooks
+        self._reading = asyncio.Lock()
+        self._known: IndexedFile | None = None
+        self._shown: tuple[NotebookIndex, Snapshot] | None = None
+
+    @property
+    def weight(self) -> int:
+        """Characters of source that are kept in memory for it."""
+        return self._known.index.weight if self._known is not None else 0
+
+    # --- reading
+
+    async def index(self, path: str, *, spans: bool = False) -> IndexedFile:
+        """The file's index as it is now; a stat where nothing changed.
+
+        Args:
+            path: The notebook's path, for messages.
+            spans: Where each cell stands has to be known.
+
+        Raises:
+            NotebookNotFound, NotANotebook, NotReadable, InvalidNotebook.
+        """
+        if (known := self._fitting(path, spans)) is not None and known.digest is None:
+            return known
+        async with self._reading:
+            known = self._fitting(path, spans)
+            if known is None or not await self._is_as_known(path, known):
+                known = self._known = await self._read(path, spans)
+            return known
+
+    def _fitting(self, path: str, spans: bool) -> IndexedFile | None:
+        """What is known, if the file's version is still the same."""
+        known, version = self._known, self._version(path)
+        if known is None or known.version != version:
+            return None
+        missing = spans and known.index.writable and known.index.spans is None
+        return None if missing else known
+
+    def _version(self, path: str) -> FileVersion:
+        with _read_errors(path):
+            return FileVersion.of(self.file.stat())
+
+    async def _is_as_known(self, path: str, known: IndexedFile) -> bool:
+        """Whether a file that had just been written when it was read has still that content."""
+        if known.digest is None:
+            return True
+        now = time.time_ns()
+        with _read_errors(path):
+            version, data = await asyncio.to_thread(read_steady, self.file)
+        if (version, new_digest(data).digest()) != (known.version, known.digest):
+            return False
+        if not is_racy(version, now):
+            self._known = replace(known, digest=None)
+        return True
+
+    async def _read(self, path: str, spans: bool) -> IndexedFile:
+        for delay in (*_WRITTEN_NOW, None):
+            try:
+                return await self._read_once(path, spans)
+            except InvalidNotebook:
+                if delay is None or not await asyncio.to_thread(self._is_being_written):
+                    raise
+            await asyncio.sleep(delay)
+        raise AssertionError
+
+    async def _read_once(self, path: str, spans: bool) -> IndexedFile:
+        now = time.time_ns()
+        with _read_errors(path):
+            if self._version(path).size > INLINE:
+                return await self._indexer.read(self.file, path, now)
+            return await asyncio.to_thread(index_file, self.file, path, now, spans=spans)
+
+    def _is_being_written(self) -> bool:
+        """Whether a writer that is not atomic, such as Jupyter's own, may be in the middle of it."""
+        copy = self.file.with_name(f".~{self.file.name}")
+        try:
+            return copy.exists() or time.time() - self.file.stat().st_mtime < 1.0
+        except FileNotFoundError:
+            return True
+
+    # --- what it looks like with the cells that run
+
+    def snapshot(self, index: NotebookIndex, path: str) -> Snapshot:
+        """The notebook with the outputs that running cells have so far."""
+        if self._shown is None or self._shown[0] is not index or self._shown[1].path != path:
+            self._shown = (index, index.snapshot(path))
+        snapshot = self._shown[1]
+        found = {cell.index: running for running, cell in self.running_cells(snapshot)}
+        if not found:
+            return snapshot
+        cells = list(snapshot.cells)
+        for number, running in found.items():
+            cells[number] = replace(cells[number], execution_count=None, outputs=running.summary())
+        return replace(snapshot, cells=tuple(cells))
+
+    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
+        """The running cells that are in the notebook, and what runs in them."""
+        found = [(running, running.find(snapshot)) for running in self.running]
+        return [(running, cell) for running, cell in found if cell is not None]
+
+    def loader(self, index: NotebookIndex, path: str, read: Read) -> Callable[[int], CellContent]:
+        """Loads whole cells, running ones with their outputs so far."""
+        found = {
+            cell.index: running for running, cell in self.running_cells(self.snapshot(index, path))
+        }
+
+        def load(number: int) -> CellContent:
+            content = load_cell(index, number, read)
+            if number not in found:
+                return content
+            return replace(content, outputs=found[number].outputs(), execution_count=None)
+
+        return load
+
+    async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
+        """What ``look`` finds in the file, in a thread.
+
+        Raises:
+            As `index`.
+        """
+        for _ in range(_TRIES):
+            indexed = await self.index(path, spans=True)
+
+            def work(indexed: IndexedFile = indexed) -> T:
+                with self._opened(indexed.version) as fd:
+                    return look(indexed.index, lambda span: read_span(fd, span))
+
+            try:
+                with _read_errors(path):
+                    return await asyncio.to_thread(work)
+            except FileChanged:
+                continue
+        raise SaveFailed(f"{path} is written all the time by others.")
+
+    # --- writing
+
+    async def rewritten(
+        self, path: str, make: Callable[[NotebookIndex, Read], Splice | None]
+    ) -> NotebookIndex:
+        """Writes what ``make`` makes of the file; the lock has to be held.
+
+        Args:
+            path: The notebook's path.
+            make: Makes the new file, in a thread; None leaves the file alone. Called again if
+                somebody else wrote the file meanwhile.
+
+        Returns:
+            The index of the file afterwards.
+
+        Raises:
+            As `index`, what ``make`` raises, ReadOnly, DiskFull, SaveFailed.
+        """
+        for _ in range(_TRIES):
+            indexed = await self.index(path, spans=True)
+            try:
+                with typed_errors(path):
+                    if self._hooks is not None and self._hooks.before:
+                        written = await self._write_hooked(path, indexed, make, self._hooks)
+                    else:
+                        written = await asyncio.to_thread(self._write, indexed, make)
+            except FileChanged:
+                continue
+            if written is not indexed:
+                self._known = written
+                if self._hooks is not None:
+                    await self._hooks.saved(path, self.file)
+            return written.index
+        raise SaveFailed(f"{path} is written all the time by others.")
+
+    def _write(
+        self, indexed: IndexedFile, make: Callable[[NotebookIndex, Read], Splice | None]
+    ) -> IndexedFile:
+        with self._opened(indexed.version) as fd:
+            splice = make(indexed.index, lambda span: read_span(fd, span))
+            if splice is None:
+                return indexed
+            version, digest = replace_file(self.file, splice.pieces, fd, indexed.version)
+        return _indexed(version, splice.index, digest)
+
+    async def _write_hooked(
+        self,
+        path: str,
+        indexed: IndexedFile,
+        make: Callable[[NotebookIndex, Read], Splice | None],
+        hooks: SaveHooks,
+    ) -> IndexedFile:
+        def content() -> bytes | None:
+            with self._opened(indexed.version) as fd:
+                splice = make(indexed.index, lambda span: read_span(fd, span))
+                if splice is None:
+                    return None
+                parts = (p if isinstance(p, bytes) else read_span(fd, p) for p in splice.pieces)
+                return b"".join(parts)
+
+        data = await asyncio.to_thread(content)
+        if data is None:
+            return indexed
+        # On the loop, where Jupyter calls them too.
+        hooked = hooks.pre_save(path, data)
+
+        def write() -> IndexedFile:
+            index = read_notebook(hooked, path)
+            version, digest = replace_file(self.file, [hooked], None, indexed.version)
+            return _indexed(version, index, digest)
+
+        return await asyncio.to_thread(write)
+
+    @contextmanager
+    def _opened(self, version: FileVersion) -> Generator[int]:
+        """A descriptor of the file at this version.
+
+        Raises:
+            FileChanged.
+        """
+        fd = os.open(self.file, os.O_RDONLY)
+        try:
+            if FileVersion.of(os.fstat(fd)) != version:
+                raise FileChanged
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _indexed(version: FileVersion, index: NotebookIndex, digest: bytes) -> IndexedFile:
+    return IndexedFile(version, index, digest if is_racy(version, time.time_ns()) else None)
+
+
+@contextmanager
+def _read_errors(path: str) -> Generator[None]:
+    """Turns the system's errors in reading into those of the tools."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotebookNotFound(f"There is no notebook {path}.") from error
+    except IsADirectoryError as error:
+        raise NotANotebook(f"{path} is a folder.") from error
+    except OSError as error:
+        raise NotReadable(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -1,0 +1,97 @@
+"""The notebook files of one server: one shared state for each, as long as anybody uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import NotANotebook, NotebookNotFound
+from tk_ai_extension.notebooks.files import FileDocument
+from tk_ai_extension.notebooks.filestate import NotebookFile
+from tk_ai_extension.notebooks.hooks import SaveHooks
+from tk_ai_extension.notebooks.indexer import Indexer
+from tk_ai_extension.notebooks.saving import create_file
+
+MAX_FILES = 64
+MAX_CHARACTERS = 64_000_000
+"""How many files' indexes are kept, and how many characters of source in them."""
+
+
+class NotebookFiles:
+    """The notebook files below a folder.
+
+    Args:
+        root: The folder.
+        hooks: The contents manager's, if there is one.
+        changed: Called with a notebook's path after each change that we made to it.
+    """
+
+    def __init__(self, root: Path, hooks: SaveHooks | None, changed: Callable[[str], None]) -> None:
+        self._root = root
+        self._hooks = hooks
+        self._changed = changed
+        self._indexer = Indexer()
+        # Two objects for one file would not exclude each other: as long as a document holds one, it
+        # is the one. The recent ones are kept for their indexes.
+        self._files: WeakValueDictionary[Path, NotebookFile] = WeakValueDictionary()
+        self._recent: OrderedDict[Path, NotebookFile] = OrderedDict()
+
+    def open(self, path: str) -> FileDocument:
+        """The document of the file at a contained path.
+
+        Raises:
+            NotebookNotFound, NotANotebook.
+        """
+        file = (self._root / path).resolve()
+        if not file.exists():
+            raise NotebookNotFound(f"There is no notebook {path}.")
+        if not file.is_file():
+            raise NotANotebook(f"{path} is not a file.")
+        known = self._files.get(file)
+        if known is None:
+            known = self._files[file] = NotebookFile(file, self._indexer, self._hooks)
+        self._remember(file, known)
+        return FileDocument(path, known, lambda: self._changed(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether something is at that path."""
+        return (self._root / path).exists()
+
+    async def create(self, path: str, notebook: Json) -> FileDocument:
+        """Writes a new notebook as nbformat writes it: indent 1, keys sorted, a newline at the end.
+
+        Raises:
+            NotebookExists, FileMissing, ReadOnly, DiskFull, SaveFailed.
+        """
+        text = json.dumps(
+            notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")
+        )
+        data = f"{text}\n".encode("utf-8", "surrogatepass")
+        if self._hooks is not None and self._hooks.before:
+            data = self._hooks.pre_save(path, data)
+        target = self._root / path
+        await asyncio.to_thread(create_file, target, data, path)
+        if self._hooks is not None:
+            await self._hooks.saved(path, target)
+        self._changed(path)
+        return self.open(path)
+
+    async def close(self) -> None:
+        """Ends the process that reads large files."""
+        await self._indexer.close()
+
+    def _remember(self, file: Path, known: NotebookFile) -> None:
+        self._recent[file] = known
+        self._recent.move_to_end(file)
+        if len(self._recent) > 1 and self._is_over():
+            self._recent.popitem(last=False)
+
+    def _is_over(self) -> bool:
+        if len(self._recent) > MAX_FILES:
+            return True
+        return sum(file.weight for file in self._recent.values()) > MAX_CHARACTERS

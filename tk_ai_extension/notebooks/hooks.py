@@ -1,0 +1,141 @@
+"""The contents manager's save hooks and events, for files that we write ourselves."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from jupyter_server.utils import ensure_async
+from tornado.web import HTTPError
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, scan_object, skip
+from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
+from tk_ai_extension.notebooks.splicing import CELL_DEPTH, Body, assemble
+
+_log = logging.getLogger(__name__)
+
+
+class SaveHooks:
+    """What a contents manager does around a save besides writing the file.
+
+    Args:
+        contents_manager: Jupyter's contents manager.
+    """
+
+    def __init__(self, contents_manager: Any) -> None:
+        self._manager = contents_manager
+
+    @property
+    def before(self) -> bool:
+        """Whether there are hooks that see, and may change, what is saved."""
+        return self._manager.pre_save_hook is not None or bool(self._manager._pre_save_hooks)  # noqa: SLF001
+
+    def pre_save(self, path: str, data: bytes) -> bytes:
+        """Runs the hooks on a file's new content; returns it as they leave it.
+
+        Only what a hook changed is written anew. As with Jupyter's own save, an `HTTPError` of a
+        hook refuses the save, and any other error is logged and does not.
+
+        Raises:
+            SaveFailed: a hook refused.
+        """
+        content = _model_content(json.loads(data))
+        before = copy.deepcopy(content)
+        known = {id(cell): number for number, cell in enumerate(content["cells"])}
+        model: Json = {"type": "notebook", "format": "json", "content": content}
+        try:
+            self._manager.run_pre_save_hooks(model=model, path=path)
+        except HTTPError as error:
+            raise SaveFailed(
+                f"A save hook of the server refused {path}: {error.log_message or error.reason}."
+            ) from error
+        after = cast("Json", model["content"])
+        return data if after == before else _rewritten(data, path, before, after, known)
+
+    async def saved(self, path: str, file: Path) -> None:
+        """Tells the hooks and listeners that the file was saved."""
+        manager = self._manager
+        if manager.post_save_hook is not None or manager._post_save_hooks:  # noqa: SLF001
+            model = await ensure_async(manager.get(path, content=False))
+            try:
+                manager.run_post_save_hooks(model=model, os_path=str(file))
+            except HTTPError as error:
+                # The file is saved: the hook's failure is no failure of the change.
+                _log.error("A post-save hook failed on %s: %s", path, error)
+        manager.emit(data={"action": "save", "path": path})
+
+
+def _model_content(notebook: Json) -> Json:
+    """The notebook as hooks see it: multi-line texts as single strings."""
+    cells = cast("list[Json]", notebook["cells"])
+    joined: list[Json] = []
+    for cell in cells:
+        cell = {**cell, "source": cellforms.joined(cell.get("source"))}  # noqa: PLW2901
+        if isinstance(cell.get("outputs"), list):
+            cell["outputs"] = list(cellforms.read_outputs(cell["outputs"]))
+        joined.append(cell)
+    return {**notebook, "cells": joined}
+
+
+def _rewritten(
+    data: bytes, path: str, before: Json, after: Json, known: Mapping[int, int]
+) -> bytes:
+    index = read_notebook(data, path)
+    order: list[int] = []
+    bodies: dict[int, Body] = {}
+    for number, cell in enumerate(cast("list[Json]", after["cells"])):
+        slot = known.get(id(cell), -1 - number)
+        if slot < 0:
+            stored = cellforms.stored_cell(
+                cellforms.content_of(cell, index.nbformat), as_lines=index.as_lines
+            )
+            text = index.form.dumps_object(stored, index.form.line(CELL_DEPTH) or None)
+            bodies[slot] = Body(text.encode("utf-8"), stored)
+        elif (old := before["cells"][slot]) != cell:
+            bodies[slot] = _edited(index, data, slot, _difference(old, cell))
+        order.append(slot)
+
+    def read(span: tuple[int, int]) -> bytes:
+        return data[span[0] : span[1]]
+
+    pieces = assemble(index, order, bodies, read).pieces
+    written = b"".join(piece if isinstance(piece, bytes) else read(piece) for piece in pieces)
+    top = _difference(
+        {key: value for key, value in before.items() if key != "cells"},
+        {key: value for key, value in after.items() if key != "cells"},
+    )
+    return _edited_top(written, top) if top else written
+
+
+def _edited(index: NotebookIndex, data: bytes, slot: int, values: Json) -> Body:
+    assert index.spans is not None
+    start, end = index.spans[slot]
+    text = data[start:end].decode("utf-8")
+    if "source" in values and values["source"] is not DROP and index.as_lines:
+        values["source"] = cellforms.split(values["source"])
+    if isinstance(values.get("outputs"), list):
+        values["outputs"] = cellforms.stored_outputs(values["outputs"], as_lines=index.as_lines)
+    edited = edit_object(text, values, index.form)
+    return Body(edited.encode("utf-8"), json.loads(edited))
+
+
+def _edited_top(data: bytes, values: Json) -> bytes:
+    text = data.decode("utf-8")
+    start = skip(text, 0)
+    members, end = scan_object(text, start)
+    form = JsonForm.of(text, start, members)
+    edited = edit_object(text[start:end], values, form)
+    return (text[:start] + edited + text[end:]).encode("utf-8")
+
+
+def _difference(old: Json, new: Json) -> Json:
+    """The fields of ``new`` that differ, and those that it lacks as dropped."""
+    values = {key: value for key, value in new.items() if key not in old or old[key] != value}
+    return values | {key: DROP for key in old if key not in new}

@@ -1,0 +1,102 @@
+"""Large notebooks are read by another process: json's C code would hold ours for a second and more.
+
+`Indexer` starts ``python -m tk_ai_extension.notebooks.indexing`` when the first large file is asked
+for, asks it one file after the other, and lets it go when nothing was asked for a while. A request
+is a line of JSON; an answer is its length in eight bytes and a pickle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+
+from tk_ai_extension.model.errors import InternalError, InvalidNotebook
+from tk_ai_extension.notebooks.indexing import Answer, IndexedFile
+
+IDLE = 60.0
+"""Seconds without a request after which the process is let go."""
+
+
+class Indexer:
+    """Reads large notebook files in a process of its own."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._lock = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def read(self, path: Path, name: str, now_ns: int) -> IndexedFile:
+        """As `index_file`, with spans.
+
+        Raises:
+            InvalidNotebook, OSError, InternalError (the process died).
+        """
+        async with self._lock:
+            process = await self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                request = json.dumps({"path": str(path), "name": name, "now_ns": now_ns})
+                process.stdin.write(request.encode() + b"\n")
+                await process.stdin.drain()
+                size = int.from_bytes(await process.stdout.readexactly(8), "big")
+                data = await process.stdout.readexactly(size)
+            except (asyncio.IncompleteReadError, ConnectionError) as error:
+                await self._stop()
+                raise InternalError(f"The process that reads {name} died.") from error
+            except BaseException:
+                # Cancelled half-way: what comes next from the process answers nobody.
+                await self._stop()
+                raise
+        answer = await asyncio.to_thread(_load, data)
+        if answer[0] == "ok":
+            return answer[1]
+        if answer[0] == "error":
+            raise OSError(answer[1], answer[2], str(path))
+        message, details = answer[1:]
+        raise InvalidNotebook(message, **details)
+
+    async def close(self) -> None:
+        """Ends the process."""
+        async with self._lock:
+            await self._stop()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        loop = asyncio.get_running_loop()
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = loop.call_later(IDLE, self._let_go)
+        if self._process is None or self._process.returncode is not None:
+            package = Path(__file__).parents[2]
+            paths = [str(package), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tk_ai_extension.notebooks.indexing",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            )
+        return self._process
+
+    def _let_go(self) -> None:
+        # The end of its input is the end of the process.
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process = None
+
+    async def _stop(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _load(data: bytes) -> Answer:
+    return pickle.loads(data)  # noqa: S301 - from our own process

@@ -1,0 +1,132 @@
+"""A notebook file's index, and which version of the file it describes.
+
+Run as a program it is the far end of `notebooks.indexer`, so it imports little.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
+
+RACY = 25_000_000
+"""Nanoseconds within which two writes may leave the same modification time behind."""
+
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """What tells one content of a file from another without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileVersion:
+        """The version that a stat shows."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """A file's index and the version of the file that it describes.
+
+    Attributes:
+        version: The version.
+        index: The index.
+        digest: The content's digest, where the version was so fresh that another write could leave
+            the same one behind; such an index is compared with the content before it is used.
+    """
+
+    version: FileVersion
+    index: NotebookIndex
+    digest: bytes | None = None
+
+
+def new_digest(data: bytes = b"") -> blake2b:
+    """The digest by which contents are compared."""
+    return blake2b(data, digest_size=16)
+
+
+def is_racy(version: FileVersion, now_ns: int) -> bool:
+    """Whether another write at ``now_ns`` could leave this same version behind."""
+    return now_ns - version.mtime_ns < RACY
+
+
+def read_steady(path: Path) -> tuple[FileVersion, bytes]:
+    """A file's version and content, read while nobody wrote it (in a few tries).
+
+    Raises:
+        OSError.
+    """
+    for _ in range(_TRIES):
+        with path.open("rb") as file:
+            version = FileVersion.of(os.fstat(file.fileno()))
+            data = file.read()
+            if FileVersion.of(os.fstat(file.fileno())) == version and len(data) == version.size:
+                break
+    return version, data  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def index_file(path: Path, name: str, now_ns: int, *, spans: bool) -> IndexedFile:
+    """Reads a notebook file.
+
+    Args:
+        path: The file.
+        name: The notebook's path, for messages.
+        now_ns: The time, in nanoseconds since the epoch.
+        spans: See `read_notebook`.
+
+    Raises:
+        InvalidNotebook, OSError.
+    """
+    version, data = read_steady(path)
+    index = read_notebook(data, name, spans=spans)
+    return IndexedFile(
+        version, index, new_digest(data).digest() if is_racy(version, now_ns) else None
+    )
+
+
+Answer = (
+    tuple[Literal["ok"], IndexedFile]
+    | tuple[Literal["invalid"], str, dict[str, Any]]
+    | tuple[Literal["error"], int, str]
+)
+"""What the process that reads large files answers: an index, or what `index_file` raised."""
+
+
+def _answer(request: dict[str, object]) -> Answer:
+    path, name, now_ns = Path(str(request["path"])), str(request["name"]), request["now_ns"]
+    assert isinstance(now_ns, int)
+    try:
+        return "ok", index_file(path, name, now_ns, spans=True)
+    except InvalidNotebook as error:
+        return "invalid", error.message, error.details
+    except OSError as error:
+        return "error", error.errno or 0, error.strerror or str(error)
+
+
+def main() -> None:
+    """Answers requests until the input ends."""
+    gc.disable()  # Reading makes no cycles, and looking for them takes a third of the time.
+    for line in sys.stdin.buffer:
+        answer = pickle.dumps(_answer(json.loads(line)), protocol=pickle.HIGHEST_PROTOCOL)
+        sys.stdout.buffer.write(len(answer).to_bytes(8, "big"))
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""JSON text edited in place: where each value stands, and new values in the text's own form.
+
+A notebook file belongs to its user: of its text only what an edit concerns may change. So nothing
+here decodes a document and encodes it again. The text is walked with json's own scanner, the places
+of values are kept, and an edit replaces the text between two places.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from json.decoder import JSONDecodeError
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, cast
+
+_space = re.compile(r"[ \t\n\r]*").match
+_comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*").match
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_TEXT = re.compile(r"[^\\]*+(?:\\(?:[^u]|u00[0-7])[^\\]*+)*+\\u")
+_LOOKED_AT = 1 << 20
+"""How many characters tell whether a text escapes what is not ASCII."""
+
+_decode = json.JSONDecoder().raw_decode
+
+
+Span = tuple[int, int]
+"""Where something stands: its first place, and the place after its last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an object.
+
+    Attributes:
+        key: Its key.
+        at: Where the key starts.
+        start: Where the value starts.
+        end: Where the value ends.
+        value: The value.
+        spans: Where the elements of the value stand, for an array for which that was asked.
+    """
+
+    key: str
+    at: int
+    start: int
+    end: int
+    value: Any
+    spans: tuple[Span, ...] | None = None
+
+
+def skip(text: str, at: int) -> int:
+    """The place of the next character that is not white space."""
+    match = _space(text, at)
+    assert match is not None
+    return match.end()
+
+
+def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Member], int]:
+    """The members of the object that starts at ``at``, and where it ends.
+
+    Args:
+        text: The text.
+        at: The place of the opening brace.
+        arrays: Keys of arrays whose elements' places are wanted.
+
+    Raises:
+        JSONDecodeError.
+    """
+    members: list[Member] = []
+    at = skip(text, at + 1)
+    if text[at : at + 1] == "}":
+        return members, at + 1
+    while True:
+        if text[at : at + 1] != '"':
+            raise JSONDecodeError("Expecting property name enclosed in double quotes", text, at)
+        key, end = _decode(text, at)
+        colon = skip(text, end)
+        if text[colon : colon + 1] != ":":
+            raise JSONDecodeError("Expecting ':' delimiter", text, colon)
+        start = skip(text, colon + 1)
+        if key in arrays and text[start : start + 1] == "[":
+            value, spans, end = scan_array(text, start)
+            members.append(Member(key, at, start, end, value, spans))
+        else:
+            value, end = _decode(text, start)
+            members.append(Member(key, at, start, end, value))
+        comma = _comma(text, end)
+        if comma is None:
+            return members, _close(text, end, "}")
+        at = comma.end()
+
+
+def scan_array(text: str, at: int) -> tuple[list[Any], tuple[Span, ...], int]:
+    """The elements of the array that starts at ``at``, where each stands, and where it ends.
+
+    Raises:
+        JSONDecodeError.
+    """
+    values: list[Any] = []
+    spans: list[Span] = []
+    at = skip(text, at + 1)
+    if text[at : at + 1] == "]":
+        return values, (), at + 1
+    while True:
+        value, end = _decode(text, at)
+        values.append(value)
+        spans.append((at, end))
+        comma = _comma(text, end)
+        if comma is None:
+            return values, tuple(spans), _close(text, end, "]")
+        at = comma.end()
+
+
+def _close(text: str, end: int, bracket: str) -> int:
+    at = skip(text, end)
+    if text[at : at + 1] != bracket:
+        raise JSONDecodeError("Expecting ',' delimiter", text, at)
+    return at + 1
+
+
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    r"""How a text is laid out, so that new values look like their neighbours.
+
+    Attributes:
+        indent: One level of indentation; None where everything is on one line.
+        newline: ``\n`` or ``\r\n``.
+        comma: Between values on one line.
+        colon: Between key and value.
+        ensure_ascii: Whether what is not ASCII is escaped.
+    """
+
+    indent: str | None = " "
+    newline: str = "\n"
+    comma: str = ", "
+    colon: str = ": "
+    ensure_ascii: bool = False
+
+    @classmethod
+    def of(cls, text: str, at: int, members: Sequence[Member]) -> JsonForm:
+        """The form of a text, from the object at ``at`` and its members."""
+        sample = text if len(text) <= _LOOKED_AT else text[:_LOOKED_AT]
+        ensure_ascii = sample.isascii() and _ESCAPED_TEXT.match(sample) is not None
+        if not members:
+            return cls(ensure_ascii=ensure_ascii)
+        lead = text[at + 1 : members[0].at]
+        indent = lead.rpartition("\n")[2] if "\n" in lead else None
+        first = members[0]
+        head = text[first.at : first.start]
+        colon = ": " if head.endswith(" ") else ":"
+        gaps = [text[a.end : b.at] for a, b in pairwise(members)]
+        comma = "," if indent is None and gaps and not gaps[0].endswith(" ") else ", "
+        newline = "\r\n" if "\r\n" in lead else "\n"
+        return cls(indent, newline, comma, colon, ensure_ascii)
+
+    def line(self, depth: int) -> str:
+        """What starts a line at this depth; empty where everything is on one line."""
+        return "" if self.indent is None else self.newline + self.indent * depth
+
+    def separator(self, depth: int) -> str:
+        """What stands between two values at this depth."""
+        return self.comma if self.indent is None else "," + self.line(depth)
+
+    def dumps(self, value: Any, line: str | None) -> str:
+        """The value as text; ``line`` is what starts a line beside it, None to keep it on one line.
+
+        Keys are sorted, as nbformat sorts them. Half surrogate pairs are escaped in any case.
+        """
+        if line is None or self.indent is None:
+            separators = (self.comma, self.colon)
+            text = json.dumps(
+                value, ensure_ascii=self.ensure_ascii, sort_keys=True, separators=separators
+            )
+        else:
+            text = self._on_lines(value, line)
+        if not self.ensure_ascii and not text.isascii():
+            text = _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        return text
+
+    def _on_lines(self, value: Any, line: str) -> str:
+        """As json.dumps does with an indent; lines of text are joined without a step for each."""
+        encode = encode_basestring_ascii if self.ensure_ascii else encode_basestring
+        inner = f"{line}{self.indent}"
+        if isinstance(value, str):
+            return encode(value)
+        if isinstance(value, list | tuple) and value:
+            items = cast("Sequence[Any]", value)
+            if all(isinstance(item, str) for item in items):
+                texts = map(encode, items)
+            else:
+                texts = (self._on_lines(item, inner) for item in items)
+            return f"[{inner}{f',{inner}'.join(texts)}{line}]"
+        if isinstance(value, dict) and value:
+            members = cast("Mapping[str, Any]", value)
+            texts = (
+                encode(key) + self.colon + self._on_lines(members[key], inner)
+                for key in sorted(members)
+            )
+            return f"{{{inner}{f',{inner}'.join(texts)}{line}}}"
+        return json.dumps(value)
+
+    def dumps_object(self, members: Mapping[str, Any], line: str | None) -> str:
+        """An object as text, its members in the order given; ``line`` as in `dumps`."""
+        if not members:
+            return "{}"
+        on_lines = line is not None and self.indent is not None
+        inner = f"{line}{self.indent}" if on_lines else ""
+        values = (
+            json.dumps(key) + self.colon + self.dumps(value, inner if on_lines else None)
+            for key, value in members.items()
+        )
+        separator = "," + inner if on_lines else self.comma
+        return "{" + inner + separator.join(values) + (str(line) if on_lines else "") + "}"
+
+
+DROP: Any = object()
+"""As a member's new value: the member goes."""
+
+
+def edit_object(text: str, values: Mapping[str, Any], form: JsonForm) -> str:
+    """The text of an object after some of its members got new values.
+
+    Of a key that is there twice the last one counts, as it does for every reader, and is edited;
+    dropping drops all. A new member goes where the keys' order puts it if they are sorted, else to
+    the end.
+
+    Args:
+        text: The object's text, from brace to brace.
+        values: The new value of each member concerned, or `DROP`.
+        form: The form of the whole text.
+    """
+    members, end = scan_object(text, 0)
+    first_lead = text[1 : members[0].at] if members else ""
+    later_leads = [text[a.end : b.at] for a, b in pairwise(members)]
+    line = "\n" + first_lead.rpartition("\n")[2] if "\n" in first_lead else None
+    usual_lead = later_leads[0] if later_leads else "," + first_lead if line else form.comma
+    if line is not None and form.newline == "\r\n":
+        line = "\r" + line
+    last = {member.key: member for member in members}
+
+    parts: list[tuple[str, str]] = []
+    keys: list[str] = []
+    for member, lead in zip(members, ["", *later_leads][: len(members)], strict=True):
+        body = text[member.at : member.end]
+        if member.key in values:
+            value = values[member.key]
+            if value is DROP:
+                continue
+            if member is last[member.key]:
+                body = text[member.at : member.start] + _in_place(text, member, value, form, line)
+        parts.append((lead, body))
+        keys.append(member.key)
+
+    in_order = all(a <= b for a, b in pairwise(keys))
+    for key in sorted(values):
+        if key in last or values[key] is DROP:
+            continue
+        at = sum(other < key for other in keys) if in_order else len(keys)
+        body = json.dumps(key) + form.colon + form.dumps(values[key], line)
+        parts.insert(at, ("", body))
+        keys.insert(at, key)
+
+    out = ["{"]
+    for position, (lead, body) in enumerate(parts):
+        out += [(lead or usual_lead) if position else first_lead, body]
+    out.append(text[members[-1].end : end - 1] if members else "")
+    return "".join([*out, "}"])
+
+
+def _in_place(text: str, member: Member, value: Any, form: JsonForm, line: str | None) -> str:
+    """The new value's text; an array that stood on one line stays on one."""
+    old = text[member.start : member.end]
+    stood_on_one_line = old[0] in "[{" and bool(member.value) and "\n" not in old
+    return form.dumps(value, None if stood_on_one_line else line)

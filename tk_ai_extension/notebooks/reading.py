@@ -1,0 +1,283 @@
+"""A notebook's text, read: its cells, where each stands in the file, what is wrong with it.
+
+This module runs in a worker process for large files (`notebooks.indexer`), so it imports little.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from json.decoder import JSONDecodeError
+from typing import Any, cast
+
+from tk_ai_extension.model.cells import CELL_TYPES, Cell, Json, OutputsSummary, Snapshot, cell_keys
+from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.outputs import summarise
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.jsonspans import (
+    JsonForm,
+    Member,
+    Span,
+    scan_array,
+    scan_object,
+    skip,
+)
+from tk_ai_extension.notebooks.schema import cell_faults, is_sound, notebook_faults
+
+MAX_WARNINGS = 20
+_NO_OUTPUTS = OutputsSummary()
+
+
+@dataclass(frozen=True)
+class NotebookIndex:
+    """What is known of a notebook file without its outputs.
+
+    Attributes:
+        cells: In order.
+        metadata: The notebook's metadata.
+        nbformat: The major and minor version of the format.
+        faults: What is wrong with the notebook apart from its cells.
+        cell_faults: What is wrong with the cell at an index.
+        spans: Where each cell stands in the file, in bytes; None where that was not asked for.
+        array: Where the array of cells stands.
+        form: How the file is laid out.
+        as_lines: Whether multi-line strings are stored as lists of lines.
+        key_order: For each type of cell the order of its fields.
+        converted: The cells of a notebook of nbformat 1 to 3, as nbformat 4 has them.
+    """
+
+    cells: tuple[Cell, ...]
+    metadata: Json
+    nbformat: tuple[int, int]
+    faults: tuple[str, ...] = ()
+    cell_faults: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    spans: tuple[Span, ...] | None = None
+    array: Span = (0, 0)
+    form: JsonForm = field(default_factory=JsonForm)
+    as_lines: bool = True
+    key_order: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    converted: tuple[Json, ...] = ()
+
+    @property
+    def writable(self) -> bool:
+        """Whether the format is one that can be written."""
+        return self.nbformat[0] == 4
+
+    @cached_property
+    def weight(self) -> int:
+        """Characters of source that are kept in memory."""
+        return sum(len(cell.source) for cell in self.cells)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the notebook that does not stop it from being edited."""
+        faults = [*self.faults, *_id_faults([cell.id for cell in self.cells], self.nbformat)]
+        faults += [f"cell {number}: {f}" for number, fs in self.cell_faults.items() for f in fs]
+        if len(faults) > MAX_WARNINGS:
+            faults[MAX_WARNINGS:] = [f"and {len(faults) - MAX_WARNINGS} more faults"]
+        return tuple(faults)
+
+    def snapshot(self, path: str) -> Snapshot:
+        """The notebook as it is read from the file."""
+        return Snapshot(path, self.cells, self.metadata, self.nbformat, self.warnings)
+
+
+class _Place:
+    """Says where in a text something is, for people."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    def invalid(self, what: str, at: int) -> InvalidNotebook:
+        line = self.text.count("\n", 0, at) + 1
+        column = at - self.text.rfind("\n", 0, at)
+        return InvalidNotebook(
+            f"{self.path}, line {line}, column {column}: {what}",
+            path=self.path,
+            line=line,
+            column=column,
+        )
+
+
+def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookIndex:
+    """Reads a notebook file's content.
+
+    Args:
+        data: The file's bytes.
+        path: The notebook's path, for messages.
+        spans: Find where each cell stands. Small files are read faster without.
+
+    Raises:
+        InvalidNotebook: not UTF-8, not JSON, no array of cells, or something in it that is no cell.
+            The message names the file, the line and the column.
+    """
+    text = _decoded(data, path)
+    place = _Place(path, text)
+    start = skip(text, 0)
+    if start == len(text):
+        raise place.invalid("the file is empty", start)
+    members = _scanned(text, start, place, spans)
+    notebook = {member.key: member for member in members}
+    major = _number(notebook.get("nbformat"))
+    if "worksheets" in notebook or (major is not None and 0 < major < 4):
+        from tk_ai_extension.notebooks.legacy import LegacyError, read_legacy
+
+        try:
+            return read_legacy({key: member.value for key, member in notebook.items()})
+        except LegacyError as error:
+            raise place.invalid(str(error), start) from error
+    array = notebook.get("cells")
+    if array is None:
+        raise place.invalid("the notebook has no `cells`", start)
+    if text[array.start] != "[":
+        raise place.invalid("`cells` is not an array", array.start)
+    _check(array, place)
+    index = _index(notebook, JsonForm.of(text, start, members))
+    before, after = text[: array.start].encode("utf-8"), text[array.end :].encode("utf-8")
+    index = replace(index, array=(len(before), len(data) - len(after)))
+    if array.spans is None:
+        return index
+    offsets = _byte_offsets(data, text, [at for span in array.spans for at in span])
+    return replace(index, spans=tuple(zip(offsets[::2], offsets[1::2], strict=True)))
+
+
+def _decoded(data: bytes, path: str) -> str:
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise _Place(path, "").invalid("the file starts with a byte order mark", 0)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        raise _Place(path, before).invalid("the file is not UTF-8", len(before)) from error
+
+
+def _scanned(text: str, start: int, place: _Place, spans: bool) -> list[Member]:
+    if text[start] != "{":
+        raise place.invalid("the file does not hold a JSON object", start)
+    try:
+        members, end = scan_object(text, start, ("cells",) if spans else ())
+    except JSONDecodeError as error:
+        raise place.invalid(f"invalid JSON: {error.msg}", error.pos) from error
+    except (RecursionError, ValueError) as error:
+        raise place.invalid(f"JSON that cannot be read: {error}", start) from error
+    rest = skip(text, end)
+    if rest != len(text):
+        raise place.invalid("invalid JSON: text after the end of the object", rest)
+    return members
+
+
+def _number(member: Member | None) -> int | None:
+    value: Any = member.value if member is not None else None
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _check(array: Member, place: _Place) -> None:
+    for number, cell in enumerate(array.value):
+        if isinstance(cell, dict) and cell.get("cell_type") in CELL_TYPES:  # pyright: ignore[reportUnknownMemberType]
+            continue
+        _, spans, _ = scan_array(place.text, array.start)
+        fault = "is not an object"
+        if isinstance(cell, dict):
+            fields = cast("Json", cell)
+            kind = fields.get("cell_type")
+            fault = f"has the cell_type {kind!r}" if "cell_type" in fields else "has no cell_type"
+        raise place.invalid(f"cell {number} {fault}", spans[number][0])
+
+
+def _index(notebook: Mapping[str, Member], form: JsonForm) -> NotebookIndex:
+    stored = cast("list[Json]", notebook["cells"].value)
+    nbformat = (
+        _number(notebook.get("nbformat")) or 4,
+        _number(notebook.get("nbformat_minor")) or 0,
+    )
+    metadata: Any = notebook["metadata"].value if "metadata" in notebook else None
+    ids = [cellforms.id_of(cell, nbformat) for cell in stored]
+    keys = cell_keys(ids)
+    return NotebookIndex(
+        cells=tuple(
+            read_cell(cell, number, keys[number], ids[number]) for number, cell in enumerate(stored)
+        ),
+        metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
+        nbformat=nbformat,
+        faults=tuple(notebook_faults({key: member.value for key, member in notebook.items()})),
+        cell_faults={
+            number: tuple(cell_faults(cell, nbformat))
+            for number, cell in enumerate(stored)
+            if not is_sound(cell, nbformat)
+        },
+        form=form,
+        as_lines=_as_lines(stored),
+        key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored)},
+    )
+
+
+def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
+    """A stored cell as a `Cell`."""
+    get = stored.get
+    kind = stored["cell_type"]
+    metadata: Any = get("metadata")
+    count: Any = get("execution_count") if kind == "code" else None
+    outputs: Any = get("outputs") if kind == "code" else None
+    # A frozen dataclass sets its fields one by one through object.__setattr__; thousands of cells
+    # are read twice as fast this way.
+    cell = object.__new__(Cell)
+    cell.__dict__.update(
+        index=index,
+        key=key,
+        type=kind,
+        source=cellforms.joined(get("source")),
+        id=cell_id,
+        metadata=metadata if metadata == {} else cellforms.metadata_of(stored),
+        execution_count=count if count is None else cellforms.count_of(stored),
+        outputs=summarise_stored(outputs) if outputs else _NO_OUTPUTS,
+    )
+    return cell
+
+
+def renamed(cell: Cell, index: int, key: str) -> Cell:
+    """The same cell at another place."""
+    if cell.index == index and cell.key == key:
+        return cell
+    moved = object.__new__(Cell)
+    moved.__dict__.update(cell.__dict__, index=index, key=key)
+    return moved
+
+
+def summarise_stored(stored: Any) -> OutputsSummary:
+    """What stored outputs are."""
+    if not isinstance(stored, list) or not stored:
+        return _NO_OUTPUTS
+    outputs = cast("list[Any]", stored)
+    return summarise([output for output in outputs if isinstance(output, dict)])
+
+
+def _id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:
+    if not cellforms.has_ids(nbformat):
+        return
+    if any(cell_id is None for cell_id in ids):
+        yield f"{ids.count(None)} cells have no id; they are addressed as cell-N"
+    for cell_id, count in Counter(ids).items():
+        if cell_id is not None and count > 1:
+            yield f"the id {cell_id!r} is used {count} times; those cells are addressed as cell-N"
+
+
+def _byte_offsets(data: bytes, text: str, places: Sequence[int]) -> Sequence[int]:
+    """The places in the text (ascending) as places in its UTF-8 bytes."""
+    if len(data) == len(text):
+        return places
+    offsets: list[int] = []
+    before = offset = 0
+    for at in places:
+        offset += len(text[before:at].encode("utf-8"))
+        offsets.append(offset)
+        before = at
+    return offsets
+
+
+def _as_lines(stored: Sequence[Json]) -> bool:
+    """Whether sources are stored as lines, going by most of the cells that show it."""
+    shown = [isinstance(cell.get("source"), list) for cell in stored if cell.get("source")]
+    return not shown or sum(shown) * 2 >= len(shown)

@@ -1,0 +1,142 @@
+"""The outputs of a cell that runs, in memory: written at once, stored now and then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from threading import Lock
+
+from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
+from tk_ai_extension.model.outputs import (
+    Append,
+    ClearOutputs,
+    OutputChange,
+    ReplaceOutput,
+    StreamEdit,
+    stream_text,
+    summarise,
+)
+from tk_ai_extension.notebooks.splicing import Frame
+
+_NUMBERED = re.compile(r"cell-\d+\Z")
+
+
+class StreamText:
+    """The text of a stream that grows: what is appended is not copied with what was there."""
+
+    def __init__(self, text: str) -> None:
+        self._parts = [text]
+        self._length = len(text)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def edit(self, start: int, new: str) -> str:
+        """Makes it ``text[:start] + new``; returns what went."""
+        gone = ""
+        if start < self._length:
+            whole = str(self)
+            gone = whole[start:]
+            self._parts = [whole[:start]]
+        self._parts.append(new)
+        self._length = min(start, self._length) + len(new)
+        return gone
+
+    def __str__(self) -> str:
+        if len(self._parts) > 1:
+            self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+
+class RunningOutputs:
+    """The outputs of one running cell, as an executor reports them.
+
+    Attributes:
+        key: The cell's key now.
+        frame: The cell around its outputs as it was last stored, with the cell of the index that it
+            belongs to.
+    """
+
+    def __init__(self, cell: Cell, count: int) -> None:
+        self.key = cell.key
+        self.frame: tuple[Cell, Frame] | None = None
+        # Written on the event loop, read in the threads that save.
+        self._lock = Lock()
+        self._hash = cell.hash
+        self._cells = count
+        self._outputs: list[Json] = []
+        self._texts: dict[int, StreamText] = {}
+        self._hidden = 0
+        self._hidden_text = 0
+
+    def write(self, changes: Iterable[OutputChange]) -> None:
+        """Carries out changes; the cost does not depend on the outputs so far."""
+        with self._lock:
+            for change in changes:
+                match change:
+                    case Append(output):
+                        self._put(len(self._outputs), output)
+                    case StreamEdit(index, start, new):
+                        self._texts[index].edit(start, new)
+                    case ReplaceOutput(index, output):
+                        self._put(index, output)
+                    case ClearOutputs():
+                        self._reset()
+
+    def _put(self, index: int, output: Json) -> None:
+        self._outputs[index : index + 1] = [output]
+        self._texts.pop(index, None)
+        if output.get("output_type") == "stream":
+            self._texts[index] = StreamText(stream_text(output))
+
+    def _reset(self) -> None:
+        self._outputs.clear()
+        self._texts.clear()
+        self._hidden = self._hidden_text = 0
+
+    def hide(self) -> None:
+        """Somebody cleared the cell while it runs: what came until now is not shown any more.
+
+        The executor goes on to count from the first output, so it is kept.
+        """
+        with self._lock:
+            self._hidden = len(self._outputs)
+            last = self._texts.get(self._hidden - 1)
+            self._hidden_text = len(last) if last is not None else 0
+
+    def outputs(self) -> tuple[Json, ...]:
+        """The outputs so far."""
+        with self._lock:
+            shown: list[Json] = []
+            last = self._texts.get(self._hidden - 1)
+            if last is not None and len(last) > self._hidden_text:
+                rest = str(last)[self._hidden_text :]
+                shown.append({**self._outputs[self._hidden - 1], "text": rest})
+            for index in range(self._hidden, len(self._outputs)):
+                output, text = self._outputs[index], self._texts.get(index)
+                shown.append(output if text is None else {**output, "text": str(text)})
+            return tuple(shown)
+
+    def summary(self) -> OutputsSummary:
+        """What the outputs are."""
+        return summarise(self.outputs())
+
+    # --- which cell it is
+
+    def find(self, snapshot: Snapshot) -> Cell | None:
+        """The running cell in the notebook; None where it is gone or is no code cell any more.
+
+        A cell without an id is told by its source: others may have moved it.
+        """
+        cells, found = snapshot.cells, snapshot.by_key.get(self.key)
+        if _NUMBERED.match(self.key) and (found is None or found.hash != self._hash):
+            alike = [cell for cell in cells if cell.hash == self._hash and cell.type == "code"]
+            if len(alike) == 1:
+                found = alike[0]
+            elif len(cells) != self._cells:
+                found = None
+        return found if found is not None and found.type == "code" else None
+
+    def follow(self, cell: Cell, count: int) -> None:
+        """Notes the cell's key and source after an edit."""
+        self.key, self._hash, self._cells = cell.key, cell.hash, count

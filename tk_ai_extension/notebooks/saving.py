@@ -1,0 +1,222 @@
+"""Replacing a file so that every reader finds the old one or the new one, whenever anything dies.
+
+The new content goes into a file without a name beside the target (`O_TMPFILE`), which the system
+forgets if the process is killed. It is forced to disk, given a name, and renamed over the target.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from tk_ai_extension.model.errors import (
+    DiskFull,
+    FileMissing,
+    NotebookExists,
+    NotebookNotFound,
+    ReadOnly,
+    SaveFailed,
+    ToolError,
+)
+from tk_ai_extension.notebooks.indexing import FileVersion, new_digest
+from tk_ai_extension.notebooks.jsonspans import Span
+from tk_ai_extension.notebooks.splicing import Piece
+
+_CHUNK = 1 << 20
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_NO_TMPFILE = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT))
+
+
+class FileChanged(Exception):
+    """Somebody else wrote the file since it was read."""
+
+
+def read_span(fd: int, span: Span) -> bytes:
+    """The bytes of a span of an open file; the file's end cuts it."""
+    start, end = span
+    parts: list[bytes] = []
+    while start < end:
+        part = os.pread(fd, min(end - start, _CHUNK), start)
+        if not part:
+            break
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
+
+
+def save_error(error: OSError, path: str) -> ToolError:
+    """The typed error for a failure to write ``path``."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFull(f"{path} cannot be saved: {reason}.")
+    if error.errno in _REFUSED:
+        return ReadOnly(f"{path} cannot be written: {reason}.")
+    if error.errno == errno.ENOENT:
+        return NotebookNotFound(f"{path} is gone.")
+    return SaveFailed(f"{path} cannot be saved: {reason}.")
+
+
+@contextmanager
+def typed_errors(path: str) -> Generator[None]:
+    """Turns the system's errors into those of the tools."""
+    try:
+        yield
+    except OSError as error:
+        raise save_error(error, path) from error
+
+
+def replace_file(
+    target: Path, pieces: Sequence[Piece], source: int | None, expected: FileVersion
+) -> tuple[FileVersion, bytes]:
+    """Replaces a file; mode, owner and extended attributes stay as they were.
+
+    Args:
+        target: The file, no link.
+        pieces: The new content, in bytes and spans of ``source``.
+        source: A descriptor of the present file.
+        expected: The version on which the new content was made.
+
+    Returns:
+        The new file's version, and the digest of its content.
+
+    Raises:
+        FileChanged: the file is not at ``expected`` any more; it is left alone.
+        OSError: nothing was changed.
+    """
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    with _unnamed_file(target.parent, 0o600) as temporary:
+        digest = _write(temporary.fd, pieces, source)
+        _like(target, temporary.fd)
+        os.fsync(temporary.fd)
+        if FileVersion.of(target.stat()) != expected:
+            raise FileChanged
+        temporary.become(target)
+        version = FileVersion.of(os.fstat(temporary.fd))
+        os.fsync(temporary.folder)
+    return version, digest
+
+
+def create_file(target: Path, data: bytes, path: str) -> None:
+    """Writes a file that must not be there yet.
+
+    Raises:
+        NotebookExists, FileMissing, and the errors of `save_error`.
+    """
+    try:
+        with _unnamed_file(target.parent, 0o666) as temporary:
+            _write(temporary.fd, [data], None)
+            os.fsync(temporary.fd)
+            temporary.become(target, replacing=False)
+            os.fsync(temporary.folder)
+    except FileExistsError:
+        raise NotebookExists(f"{path} exists.") from None
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileMissing(f"There is no folder for {path}.") from error
+    except OSError as error:
+        raise save_error(error, path) from error
+
+
+@dataclass(slots=True)
+class _Temporary:
+    """A file beside the target that has no name yet, or a hidden one."""
+
+    fd: int
+    folder: int
+    name: str | None = None
+
+    def become(self, target: Path, *, replacing: bool = True) -> None:
+        """Takes the target's name."""
+        if self.name is None:
+            name = target.name if not replacing else f".~{uuid4().hex}"
+            # A descriptor for the folder makes Python call linkat, which follows the link in /proc.
+            os.link(
+                f"/proc/self/fd/{self.fd}",
+                name,
+                src_dir_fd=self.folder,
+                dst_dir_fd=self.folder,
+                follow_symlinks=True,
+            )
+            if not replacing:
+                return
+            self.name = name
+        if replacing:
+            os.rename(self.name, target.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            self.name = None
+        else:
+            os.link(self.name, target.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+
+
+@contextmanager
+def _unnamed_file(folder: Path, mode: int) -> Generator[_Temporary]:
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    temporary: _Temporary | None = None
+    try:
+        temporary = _open_temporary(folder_fd, mode)
+        yield temporary
+    finally:
+        if temporary is not None:
+            os.close(temporary.fd)
+            if temporary.name is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary.name, dir_fd=folder_fd)
+        os.close(folder_fd)
+
+
+def _open_temporary(folder: int, mode: int) -> _Temporary:
+    if hasattr(os, "O_TMPFILE"):
+        try:
+            return _Temporary(os.open(".", os.O_TMPFILE | os.O_RDWR, mode, dir_fd=folder), folder)
+        except OSError as error:
+            if error.errno not in _NO_TMPFILE:
+                raise
+    # A file system without unnamed files: one that file browsers and Dropbox pass over.
+    name = f".~{uuid4().hex}"
+    fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode, dir_fd=folder)
+    return _Temporary(fd, folder, name)
+
+
+def _write(fd: int, pieces: Sequence[Piece], source: int | None) -> bytes:
+    digest = new_digest()
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            digest.update(piece)
+            _write_all(fd, piece)
+            continue
+        assert source is not None
+        at, end = piece
+        while at < end and (part := os.pread(source, min(end - at, _CHUNK), at)):
+            digest.update(part)
+            _write_all(fd, part)
+            at += len(part)
+    return digest.digest()
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _like(target: Path, fd: int) -> None:
+    """Gives the new file the old one's mode, owner and extended attributes, as far as we may."""
+    old = target.stat()
+    new = os.fstat(fd)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        try:
+            os.fchown(fd, old.st_uid, old.st_gid)
+        except PermissionError:
+            with suppress(PermissionError):
+                os.fchown(fd, -1, old.st_gid)
+    os.fchmod(fd, stat.S_IMODE(old.st_mode))
+    if hasattr(os, "listxattr"):
+        with suppress(OSError):
+            for name in os.listxattr(target):
+                os.setxattr(fd, name, os.getxattr(target, name))
