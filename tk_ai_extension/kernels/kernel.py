@@ -68,7 +68,7 @@ class LiveKernel:
         self._quick_deaths = 0
         self._stop_asked: bool | None = None  # by a message on iopub: whether for a restart
         for event in ("restart", "dead"):
-            manager.add_restart_callback(self._stir, event)
+            manager.add_restart_callback(self.stir, event)
 
     # -- connecting
 
@@ -123,7 +123,7 @@ class LiveKernel:
     def close(self) -> None:
         """Closes the connection; leaves the kernel as it is."""
         for event in ("restart", "dead"):
-            self.manager.remove_restart_callback(self._stir, event)
+            self.manager.remove_restart_callback(self.stir, event)
         if self._connection is not None:
             self._connection.close(Ending("closed", "The connection to the kernel was closed."))
 
@@ -221,8 +221,8 @@ class LiveKernel:
         except (TimeoutError, ConnectionClosed) as error:
             log.info("Kernel %s does not answer after its restart: %s", self.id, error)
 
-    def _stir(self) -> None:
-        """Jupyter's restarter does something: look again."""
+    def stir(self) -> None:
+        """Something was done about a dead kernel: has its watch look again."""
         self._stirred.set()
 
     def _tell(self, kind: Any, **fields: Any) -> None:

@@ -48,6 +48,16 @@ class ExecutionStack(Protocol):
         ...
 
 
+def find_execution_stack(extension_manager: Any) -> Any:
+    """The ExecutionStack of a Jupyter Server, or None where jupyter_server_nbmodel is not enabled.
+
+    Args:
+        extension_manager: The server's, with its extensions loaded.
+    """
+    apps: Any = extension_manager.extension_apps.get("jupyter_server_nbmodel") or ()
+    return next((getattr(app, "_Extension__execution_stack", None) for app in apps), None)
+
+
 class StackUnavailable(Exception):
     """The ExecutionStack is not one that this module knows."""
 
@@ -97,7 +107,8 @@ class GuardedStack:
         fresh = kernel_id not in self._results or isinstance(
             self._results[kernel_id], _KernelResults
         )
-        if fresh and (worker is None or (isinstance(client, GuardedClient) and not worker.done())):
+        ours = client is None or isinstance(client, GuardedClient)
+        if fresh and ours and not (worker is not None and worker.done()):
             return True
         if not fresh and self._stack.pending(kernel_id):
             return False

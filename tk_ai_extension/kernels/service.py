@@ -219,6 +219,8 @@ class JupyterKernels:
         """Removes what is left of a kernel that did not start."""
         if kernel_id in self._manager:
             await self._manager.shutdown_kernel(kernel_id, now=True)
+        if kernel_id in self._kernels:
+            self._kernels[kernel_id].stir()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
@@ -308,8 +310,9 @@ class JupyterKernels:
 
     async def shutdown(self, kernel_id: str) -> None:
         """Shuts it down. Running executions end as kernel_died."""
-        self._kernel(kernel_id)
+        kernel = self._kernel(kernel_id)
         await ensure_async(self._manager.shutdown_kernel(kernel_id))
+        kernel.stir()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
@@ -339,6 +342,8 @@ class JupyterKernels:
 
     def _kernel(self, kernel_id: str) -> LiveKernel:
         if kernel_id not in self._manager:
+            if kernel_id in self._kernels:
+                self._kernels[kernel_id].stir()
             raise KernelNotFound(f"There is no running kernel {kernel_id}.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)

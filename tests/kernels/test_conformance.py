@@ -1,0 +1,13 @@
+"""Both executors keep the executor's promises, on a real server with real kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from tk_ai_extension.testing.executors import ExecutorConformance
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class TestExecutor(ExecutorConformance):
+    pass

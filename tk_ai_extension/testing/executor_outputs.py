@@ -1,0 +1,210 @@
+"""Conformance of executors: what is printed and shown arrives as JupyterLab shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
+from tk_ai_extension.model.executions import InputRequested, StatusEvent
+from tk_ai_extension.testing import faults
+from tk_ai_extension.testing.executor_bench import ExecutorBench, run, submit
+
+
+class OutputConformance:
+    """What is printed and shown arrives as JupyterLab shows it."""
+
+    @pytest.mark.proves("out:types")
+    async def test_streams_displays_results_and_errors_are_outputs_in_order(
+        self, bench: ExecutorBench
+    ) -> None:
+        code = """
+import sys
+from IPython.display import display, Markdown
+print('one'); print('two', flush=True)
+print('to stderr', file=sys.stderr, flush=True)
+print('three', flush=True)
+display(Markdown('**bold**'))
+"""
+        outcome = await run(bench, code)
+        kinds = [(each["output_type"], each.get("name")) for each in outcome.outputs]
+        assert kinds == [
+            ("stream", "stdout"),
+            ("stream", "stderr"),
+            ("stream", "stdout"),
+            ("display_data", None),
+        ]
+        assert outcome.outputs[0]["text"] == "one\ntwo\n"
+        assert outcome.outputs[3]["data"]["text/markdown"] == "**bold**"
+        assert "transient" not in outcome.outputs[3]
+
+    @pytest.mark.proves("out:stream")
+    async def test_chunks_arrive_while_the_code_runs(
+        self, bench: ExecutorBench, tmp_path: Path
+    ) -> None:
+        go = tmp_path / "go"
+        running = submit(bench, faults.run_until(go))
+        await running.printed()
+        assert not running.task.done()
+        go.touch()
+        assert (await running.outcome()).text() == "waiting\n"
+
+    @pytest.mark.proves("exec:display-update")
+    async def test_carriage_returns_and_backspaces_are_carried_out(
+        self, bench: ExecutorBench
+    ) -> None:
+        code = """
+for percent in range(0, 101, 5):
+    print(f'\\r{percent}%', end='', flush=True)
+print('\\nabc\\b\\bX')
+"""
+        assert (await run(bench, code)).text() == "100%\naX\n"
+
+    @pytest.mark.proves("exec:display-update")
+    async def test_clear_output_clears_at_once_or_at_the_next_output(
+        self, bench: ExecutorBench
+    ) -> None:
+        code = "from IPython.display import clear_output\nprint('old')\n"
+        gone = await run(bench, code + "clear_output()")
+        assert gone.outputs == ()
+        replaced = await run(bench, code + "clear_output(wait=True)\nprint('new')")
+        assert replaced.text() == "new\n"
+        kept = await run(bench, code + "clear_output(wait=True)")
+        assert kept.text() == "old\n"
+
+    @pytest.mark.proves("exec:display-update")
+    async def test_an_updated_display_is_replaced_where_it_stands(
+        self, bench: ExecutorBench
+    ) -> None:
+        code = """
+from IPython.display import display
+handle = display('before', display_id='mine')
+print('between')
+handle.update('after')
+"""
+        outcome = await run(bench, code)
+        assert [each["output_type"] for each in outcome.outputs] == ["display_data", "stream"]
+        assert outcome.outputs[0]["data"]["text/plain"] == "'after'"
+
+    @pytest.mark.proves("exec:display-update")
+    async def test_an_update_of_an_earlier_cells_display_is_an_event(
+        self, bench: ExecutorBench
+    ) -> None:
+        await run(bench, "handle = display('before', display_id='earlier')")
+        outcome = await run(bench, "handle.update('after')")
+        assert outcome.outputs == ()
+        (event,) = (each for each in outcome.events if isinstance(each, StatusEvent))
+        assert event.mime == OTHER_DISPLAY_MIME
+        assert event.data["display_id"] == "earlier"
+        assert event.data["output"]["data"]["text/plain"] == "'after'"
+
+    @pytest.mark.proves("out:structured")
+    async def test_json_and_images_are_captured_and_a_status_is_an_event(
+        self, bench: ExecutorBench
+    ) -> None:
+        code = """
+from IPython.display import display
+png = 'iVBORw0KGgo='
+display({'application/json': {'a': [1, None]}, 'text/plain': '<JSON>'}, raw=True)
+display({'image/png': png, 'image/jpeg': 'AAAA', 'text/plain': '<image>'}, raw=True)
+display({'application/x-work-status': {'done': 3}, 'text/plain': 'busy'}, raw=True)
+"""
+        outcome = await run(bench, code)
+        assert [each["data"] for each in outcome.outputs] == [
+            {"application/json": {"a": [1, None]}, "text/plain": "<JSON>"},
+            {"image/png": "iVBORw0KGgo=", "image/jpeg": "AAAA", "text/plain": "<image>"},
+        ]
+        assert StatusEvent("application/x-work-status", {"done": 3}) in outcome.events
+
+    @pytest.mark.proves("out:ansi")
+    async def test_colours_are_kept(self, bench: ExecutorBench) -> None:
+        assert (await run(bench, "print('\\x1b[31mred\\x1b[0m')")).text() == "\x1b[31mred\x1b[0m\n"
+
+    @pytest.mark.proves("out:sanitize")
+    async def test_invalid_utf8_and_control_characters_break_nothing(
+        self, bench: ExecutorBench
+    ) -> None:
+        code = """
+import sys
+from IPython.display import display
+print('bell \\x07 null \\x00 end', flush=True)
+print('bad \\udcff byte', flush=True)
+display({'text/plain': 'bad \\udcff byte'}, raw=True)
+"""
+        outcome = await run(bench, code)
+        assert outcome.status == "ok"
+        assert "bell \x07 null \x00 end\n" in outcome.text()
+        assert "bad " in outcome.text()
+        for output in outcome.outputs:
+            str(output).encode()  # a lone surrogate could not be written
+        assert (await run(bench, "print('fine')")).text() == "fine\n"
+
+    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    async def test_input_is_refused_with_its_prompt_known(self, bench: ExecutorBench) -> None:
+        outcome = await run(bench, "name = input('Your name? ')")
+        assert outcome.status == "error"
+        assert outcome.execution.prompt == "Your name? "
+        assert InputRequested("Your name? ") in outcome.events
+        assert "refused" in outcome.text("stderr")
+        assert (await run(bench, "1")).status == "ok"
+
+    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    async def test_input_that_may_ask_is_answered_empty(self, bench: ExecutorBench) -> None:
+        outcome = await run(bench, "print(repr(input('Name? ')))", allow_stdin=True)
+        assert outcome.status == "ok"
+        assert outcome.text() == "''\n"
+        assert "empty" in outcome.text("stderr")
+
+    @pytest.mark.proves("fault:stdin", "exec:stdin")
+    async def test_code_that_asks_for_ever_ends(self, bench: ExecutorBench) -> None:
+        code = "while True:\n    try:\n        input('? ')\n    except EOFError:\n        pass"
+        outcome = await run(bench, code)
+        assert outcome.status in {"interrupted", "error"}
+        assert outcome.execution.prompt == "? "
+
+
+class FloodConformance:
+    """A flood of output."""
+
+    @pytest.mark.proves("fault:flood", "exec:no-block")
+    async def test_a_flood_of_lines_is_kept_and_holds_nobody_up(self, bench: ExecutorBench) -> None:
+        with faults.LoopMeter() as meter:
+            outcome = await run(bench, faults.print_lines(100_000))
+        assert outcome.status == "ok"
+        lines = outcome.text().splitlines()
+        assert [int(line) for line in lines] == list(range(100_000))
+        assert meter.longest < 0.2
+
+    @pytest.mark.proves("fault:flood", "exec:no-block")
+    async def test_a_flood_of_messages_is_kept_and_its_end_is_seen(
+        self, bench: ExecutorBench
+    ) -> None:
+        with faults.LoopMeter() as meter:
+            outcome = await run(bench, faults.print_lines(10_000, width=1000, flush=True))
+        assert outcome.status == "ok"
+        assert len(outcome.text().splitlines()) == 10_000
+        assert len(outcome.outputs) == 1
+        assert meter.longest < 0.2
+
+    @pytest.mark.proves("fault:flood")
+    async def test_a_flood_of_displays_is_kept(self, bench: ExecutorBench) -> None:
+        outcome = await run(bench, faults.show_displays(5_000))
+        numbers = [int(each["data"]["text/plain"]) for each in outcome.outputs]
+        assert numbers == list(range(5_000))
+
+    @pytest.mark.soak
+    @pytest.mark.timeout(600)
+    @pytest.mark.parametrize(
+        "flood",
+        [faults.print_lines(100_000, flush=True), faults.show_displays(100_000)],
+        ids=["lines", "displays"],
+    )
+    async def test_a_flood_of_100_000_messages_is_kept(
+        self, bench: ExecutorBench, flood: str
+    ) -> None:
+        outcome = await submit(bench, flood).outcome(deadline=500)
+        assert outcome.status == "ok"
+        count = len(outcome.outputs) if len(outcome.outputs) > 1 else outcome.text().count("\n")
+        assert count == 100_000
+        assert outcome.execution.dropped == 0
