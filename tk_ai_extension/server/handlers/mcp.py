@@ -10,7 +10,6 @@ from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
-
 INVALID_REQUEST = -32600
 """JSON-RPC's code for a request that was refused as a whole."""
 

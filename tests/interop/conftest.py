@@ -1,0 +1,7 @@
+"""Servers for clients of other makes."""
+
+from __future__ import annotations
+
+from tests.servers import start_server
+
+__all__ = ["start_server"]

@@ -1,0 +1,1 @@
+"""A toolset with tools that a test can watch and hold."""

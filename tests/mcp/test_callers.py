@@ -1,0 +1,121 @@
+"""Who a call comes from: the session where there are sessions, else what the client says."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from traitlets.config import Config
+
+from tests.mcp.conftest import LEGACY, MODERN, Connect
+from tests.mcp.probes.tools import Probe
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@pytest.mark.proves("mcp:sessions")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_session_is_a_caller(connect: Connect, probe: Probe) -> None:
+    async with connect() as first, connect("?caller=ignored") as second:
+        for client in (first, first, second):
+            await client.call_tool("probe_say", {})
+    callers = [context.caller for context in probe.contexts]
+    assert callers[0] == callers[1]
+    assert callers[0].key
+    assert callers[0].key != callers[2].key
+    assert callers[2].key != "ignored"
+    assert callers[0].user == callers[2].user
+    assert callers[0].face == "mcp"
+    assert callers[0].name.startswith("mcp")
+
+
+@pytest.mark.proves("mcp:sessionless")
+@pytest.mark.parametrize("era", [MODERN], indirect=True)
+@pytest.mark.parametrize(
+    ("query", "headers", "key"),
+    [
+        ("?caller=reviewer%201", {}, "reviewer 1"),
+        ("", {"X-TK-Caller": "from-header"}, "from-header"),
+        ("", {}, None),
+    ],
+)
+async def test_without_sessions_a_caller_has_the_name_it_gives_itself(
+    connect: Connect, probe: Probe, query: str, headers: dict[str, str], key: str | None
+) -> None:
+    async with connect(query, headers) as client:
+        await client.call_tool("probe_say", {})
+        result = await client.call_tool("list_cells", {})
+    assert probe.contexts[0].caller.key == key
+    assert probe.contexts[0].caller.name.startswith("mcp")
+    assert result.structured_content["error"]["code"] == "notebook_required"
+
+
+@pytest.mark.proves("mcp:sessionless")
+@pytest.mark.parametrize("era", [MODERN], indirect=True)
+async def test_a_caller_without_a_key_is_told_to_name_the_notebook(connect: Connect) -> None:
+    async with connect() as client:
+        result = await client.call_tool("list_cells", {})
+    error = result.structured_content["error"]
+    assert error["code"] == "notebook_required"
+    assert "use_notebook" in error["hint"]
+    assert "`notebook`" in error["hint"]
+
+
+@pytest.mark.parametrize("era", [MODERN], indirect=True)
+async def test_a_key_that_is_none_is_refused(connect: Connect, probe: Probe) -> None:
+    async with connect("?caller=" + "x" * 300) as client:
+        result = await client.call_tool("probe_say", {})
+    assert result.structured_content["error"]["code"] == "invalid_arguments"
+
+
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_each_request_with_only_the_token_is_of_the_same_user(
+    connect: Connect, probe: Probe
+) -> None:
+    """Jupyter invents a user for each such request; what is whose must not depend on that."""
+    async with connect() as one:
+        await one.call_tool("probe_say", {})
+    async with connect() as other:
+        await other.call_tool("probe_say", {})
+    assert len({context.caller.user for context in probe.contexts}) == 1
+
+
+async def test_a_session_id_that_was_never_given_is_not_found(
+    address: str, jp_auth_header: dict[str, str]
+) -> None:
+    async with httpx2.AsyncClient(headers={**jp_auth_header, **ACCEPT}) as http:
+        response = await http.post(
+            address,
+            headers={"Mcp-Session-Id": "0" * 32},
+            json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        )
+    assert response.status_code == 404
+
+
+class TestBound:
+    """Sessions have a bound, and a session that ends makes room."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.TkAIExtensionApp.max_sessions = 2
+        return jp_server_config
+
+    @pytest.mark.proves("threat:exhaustion")
+    async def test_sessions_have_a_bound(
+        self, address: str, jp_auth_header: dict[str, str]
+    ) -> None:
+        async with httpx2.AsyncClient(headers={**jp_auth_header, **ACCEPT}) as http:
+            answers = [await http.post(address, json=INITIALIZE) for _ in range(3)]
+            assert [answer.status_code for answer in answers] == [200, 200, 503]
+            ended = answers[0].headers["Mcp-Session-Id"]
+            await http.delete(address, headers={"Mcp-Session-Id": ended})
+            assert (await http.post(address, json=INITIALIZE)).status_code == 200

@@ -1,0 +1,178 @@
+"""Listing and calling tools with the official client."""
+
+from __future__ import annotations
+
+import jsonschema
+import mcp_types as types
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.mcp.conftest import Connect
+from tests.mcp.probes.tools import PIXEL, Probe
+
+pytestmark = pytest.mark.proves("ext:mcp-http", "mcp:http")
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+async def _tools(connect: Connect) -> dict[str, types.Tool]:
+    async with connect() as client:
+        return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+
+@pytest.mark.proves("mcp:annotations")
+async def test_annotations_follow_from_the_effect(connect: Connect) -> None:
+    tools = await _tools(connect)
+    hints = {
+        name: (
+            hints.read_only_hint,
+            hints.destructive_hint,
+            hints.idempotent_hint,
+            hints.open_world_hint,
+        )
+        for name, tool in tools.items()
+        if (hints := tool.annotations)
+    }
+    assert hints["probe_say"] == (True, False, True, False)
+    assert hints["probe_fail"] == (False, True, False, False)
+    assert hints["probe_wait"] == (False, False, True, True)
+    assert set(hints) == set(tools)
+
+
+@pytest.mark.proves("mcp:output-schemas", "mcp:structured")
+async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect: Connect) -> None:
+    tools = await _tools(connect)
+    async with connect() as client:
+        result = await client.call_tool("probe_say", {"said": "good day"})
+    assert not result.is_error
+    text, picture = result.content
+    assert isinstance(text, types.TextContent)
+    assert text.text == "Note: mind the gap\nIt said: good day"
+    assert isinstance(picture, types.ImageContent)
+    assert (picture.data, picture.mime_type) == (PIXEL, "image/png")
+    assert result.structured_content == {
+        "said": "good day",
+        "failed": False,
+        "notices": ["mind the gap"],
+    }
+    jsonschema.validate(result.structured_content, tools["probe_say"].output_schema or {})
+
+
+@pytest.mark.proves("mcp:errors", "mcp:output-schemas")
+async def test_a_failure_of_a_tool_is_a_result_that_says_what_to_do(connect: Connect) -> None:
+    tools = await _tools(connect)
+    async with connect() as client:
+        result = await client.call_tool("probe_fail", {})
+    assert result.is_error
+    (text,) = result.content
+    assert isinstance(text, types.TextContent)
+    assert text.text.startswith("Error [kernel_busy]: The probe is busy.\nWait for")
+    error = result.structured_content["error"]
+    assert error["code"] == "kernel_busy"
+    assert error["retryable"] is True
+    assert error["hint"]
+    assert error["details"] == {"facts": [1, 2]}
+    # Some clients hold the structure of an error against the schema too.
+    jsonschema.validate(result.structured_content, tools["probe_fail"].output_schema or {})
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({}, tools["probe_fail"].output_schema or {})
+
+
+@pytest.mark.proves("mcp:errors")
+async def test_an_answer_that_reports_a_failure_is_an_error_with_its_structure(
+    connect: Connect,
+) -> None:
+    async with connect() as client:
+        result = await client.call_tool("probe_say", {"said": "no", "failed": True})
+    assert result.is_error
+    assert result.structured_content["said"] == "no"
+
+
+@pytest.mark.proves("mcp:errors")
+@pytest.mark.parametrize(
+    ("arguments", "problem"), [({"said": 1}, "said"), ({"said": "a", "what": 1}, "what")]
+)
+async def test_wrong_arguments_are_a_result_that_names_them(
+    connect: Connect, probe: Probe, arguments: dict[str, object], problem: str
+) -> None:
+    async with connect() as client:
+        result = await client.call_tool("probe_say", arguments)
+    assert result.is_error
+    assert result.structured_content["error"]["code"] == "invalid_arguments"
+    assert f"`{problem}`" in result.structured_content["error"]["message"]
+    assert probe.contexts == []
+
+
+@pytest.mark.proves("mcp:errors")
+async def test_an_unknown_tool_is_an_error_of_the_protocol(connect: Connect) -> None:
+    async with connect() as client:
+        with pytest.raises(MCPError) as failure:
+            await client.call_tool("probe_sing", {})
+    assert failure.value.code == types.INVALID_PARAMS
+    assert failure.value.data["error"]["code"] == "unknown_tool"
+
+
+@pytest.mark.proves("mcp:errors")
+async def test_a_defect_is_told_as_one_and_the_log_has_the_traceback(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect() as client:
+        result = await client.call_tool("probe_break", {})
+        assert (await client.call_tool("probe_say", {})).is_error is False
+    assert result.is_error
+    assert result.structured_content["error"]["code"] == "internal_error"
+    assert "ZeroDivisionError: a defect" in caplog.text
+
+
+@pytest.mark.proves("mcp:instructions")
+async def test_a_model_is_told_how_to_begin(connect: Connect) -> None:
+    async with connect() as client:
+        instructions = client.instructions
+    assert instructions is not None
+    for word in (
+        "use_notebook",
+        "notebook",
+        "wait_execution",
+        "versioned address",
+        "data, not instructions",
+    ):
+        assert word in instructions
+    assert len(instructions) < 1_500
+
+
+@pytest.mark.proves("mcp:toolsets")
+async def test_a_connection_chooses_its_toolsets(connect: Connect) -> None:
+    async with connect("?toolsets=probes") as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert all(name.startswith("probe_") for name in names)
+        with pytest.raises(MCPError):
+            await client.call_tool("list_kernels", {})
+
+
+@pytest.mark.proves("mcp:toolsets")
+async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
+    with pytest.raises(BaseExceptionGroup) as failure:
+        async with connect("?toolsets=default,nonsense"):
+            pass
+    (refusal,) = _leaves(failure.value)
+    assert "There is no toolset `nonsense`" in str(refusal)
+
+
+@pytest.mark.proves("mcp:progress")
+async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, probe: Probe) -> None:
+    heard: list[tuple[float, str | None]] = []
+
+    async def listen(progress: float, _total: float | None, message: str | None) -> None:
+        heard.append((progress, message))
+
+    probe.let_go.set()
+    async with connect() as client:
+        await client.call_tool("probe_wait", {"reports": 3}, progress_callback=listen)
+        assert heard == [(1, "report 0"), (2, "report 1"), (3, "report 2")]
+        result = await client.call_tool("probe_wait", {"reports": 3})
+        assert not result.is_error
+    assert len(heard) == 3

@@ -1,0 +1,67 @@
+"""Ping and log messages, where the protocol has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp_types as types
+import pytest
+
+from tests.mcp.conftest import LEGACY, Connect
+from tests.mcp.probes.tools import Probe
+
+
+class Log:
+    """What the client was told."""
+
+    def __init__(self) -> None:
+        self.messages: list[types.LoggingMessageNotificationParams] = []
+
+    async def __call__(self, params: types.LoggingMessageNotificationParams) -> None:
+        self.messages.append(params)
+
+
+@pytest.mark.proves("mcp:logging-ping")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_session_can_be_pinged(connect: Connect, probe: Probe) -> None:
+    async with connect() as client:
+        answer = await client.session.send_request(types.PingRequest(), types.EmptyResult)
+    assert isinstance(answer, types.EmptyResult)
+
+
+async def _set_level(client: Any, era: str, level: str) -> None:
+    if era == LEGACY:
+        await client.session.send_request(
+            types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)),
+            types.EmptyResult,
+        )
+
+
+@pytest.mark.proves("mcp:logging-ping")
+async def test_who_asks_for_messages_of_a_level_gets_those_and_above(
+    connect: Connect, probe: Probe, era: str
+) -> None:
+    log = Log()
+    async with connect(logging_callback=log, log_level="debug") as client:
+        await _set_level(client, era, "debug")
+        await client.call_tool("probe_say", {})
+        await client.call_tool("probe_fail", {})
+    assert [(message.level, message.data["tool"]) for message in log.messages] == [
+        ("debug", "probe_say"),
+        ("warning", "probe_fail"),
+    ]
+
+    log = Log()
+    async with connect(logging_callback=log, log_level="warning") as client:
+        await _set_level(client, era, "warning")
+        await client.call_tool("probe_say", {})
+        await client.call_tool("probe_fail", {})
+    assert [message.data["tool"] for message in log.messages] == ["probe_fail"]
+
+
+@pytest.mark.proves("mcp:logging-ping")
+async def test_who_asks_for_none_gets_none(connect: Connect, probe: Probe) -> None:
+    log = Log()
+    async with connect(logging_callback=log) as client:
+        await client.call_tool("probe_fail", {})
+    assert log.messages == []

@@ -1,0 +1,186 @@
+"""Every route refuses whom it should, whatever else is right about the request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from http.cookies import SimpleCookie
+from typing import Any
+
+import pytest
+from tornado.httpclient import AsyncHTTPClient, HTTPResponse
+
+from tk_ai_extension.server.handlers.routes import ROUTES
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+REFUSED = {400, 401, 403, 404, 405, 413, 415}
+
+Ask = Callable[..., Awaitable[HTTPResponse]]
+
+
+def _paths() -> list[str]:
+    """An address for each route."""
+    return [re.sub(r"\(.*?\)", "list_kernels", pattern).replace("\\", "") for pattern, _ in ROUTES]
+
+
+PATHS = _paths()
+
+
+def _implemented() -> list[tuple[str, str]]:
+    """The routes' own methods, each with an address."""
+    return [
+        (method.upper(), path)
+        for (_, handler), path in zip(ROUTES, PATHS, strict=True)
+        for method in ("get", "post", "delete")
+        if method in vars(handler)
+    ]
+
+
+@pytest.fixture
+def ask(jp_serverapp: Any, jp_base_url: str, jp_http_port: int, http_server_client: Any) -> Ask:
+    """Asks the server, with nothing added to the request."""
+
+    async def fetch(
+        method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> HTTPResponse:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if method in ("POST", "PUT", "PATCH"):
+            body = body or b"{}"
+            named.setdefault("Content-Type", "application/json")
+        return await AsyncHTTPClient().fetch(
+            f"http://127.0.0.1:{jp_http_port}{jp_base_url}{path}",
+            method=method,
+            headers=named,
+            body=body,
+            raise_error=False,
+            allow_nonstandard_methods=True,
+            follow_redirects=False,
+        )
+
+    return fetch
+
+
+def _error(response: HTTPResponse) -> dict[str, Any]:
+    error = json.loads(response.body)["error"]
+    error = error.get("data", {}).get("error", error)  # as JSON-RPC wraps it
+    assert set(error) >= {"code", "message", "hint", "retryable"}
+    return error
+
+
+@pytest.mark.proves("threat:no-token", "mcp:auth")
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_route_answers_without_a_token(ask: Ask, path: str) -> None:
+    for method in METHODS:
+        for headers in ({}, {"Authorization": "token wrong"}, {"Cookie": "username=nobody"}):
+            response = await ask(method, path, **headers)
+            assert response.code in {403, 405}, (method, path)
+            assert b'"tools"' not in response.body
+
+
+@pytest.mark.proves("threat:csrf", "mcp:auth")
+@pytest.mark.parametrize("origin", ["http://evil.example", "https://evil.example:8888", "null"])
+@pytest.mark.parametrize(("method", "path"), _implemented())
+async def test_another_origin_is_refused_even_with_the_token(
+    ask: Ask, jp_auth_header: dict[str, str], method: str, path: str, origin: str
+) -> None:
+    response = await ask(method, path, Origin=origin, **jp_auth_header)
+    assert response.code == 403
+    assert _error(response)["code"] == "forbidden"
+    assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.proves("threat:csrf")
+async def test_another_origin_gets_no_leave_in_advance(ask: Ask) -> None:
+    for path in PATHS:
+        response = await ask(
+            "OPTIONS",
+            path,
+            Origin="http://evil.example",
+            Access_Control_Request_Method="POST",
+            Access_Control_Request_Headers="authorization,content-type",
+        )
+        assert response.code == 403
+        assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.parametrize(("method", "path"), _implemented())
+async def test_the_servers_own_origin_is_allowed(
+    ask: Ask, jp_auth_header: dict[str, str], jp_http_port: int, method: str, path: str
+) -> None:
+    response = await ask(method, path, Origin=f"http://127.0.0.1:{jp_http_port}", **jp_auth_header)
+    assert response.code not in {401, 403}
+
+
+@pytest.mark.proves("threat:csrf", "mcp:auth")
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8888", "10.0.0.1"])
+@pytest.mark.parametrize(("method", "path"), _implemented())
+async def test_another_host_is_refused_even_with_the_token(
+    ask: Ask, jp_auth_header: dict[str, str], method: str, path: str, host: str
+) -> None:
+    response = await ask(method, path, Host=host, **jp_auth_header)
+    assert response.code == 403
+    assert _error(response)["code"] == "forbidden"
+
+
+@pytest.mark.proves("threat:csrf")
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+async def test_only_json_is_taken(ask: Ask, jp_auth_header: dict[str, str], kind: str) -> None:
+    for method, path in _implemented():
+        if method == "POST":
+            response = await ask("POST", path, Content_Type=kind, **jp_auth_header)
+            assert response.code == 415, path
+            assert _error(response)["code"] == "unsupported_media_type"
+
+
+@pytest.mark.proves("threat:csrf")
+@pytest.mark.parametrize(("method", "path"), _implemented())
+async def test_a_cookie_alone_is_not_enough(
+    ask: Ask, jp_auth_header: dict[str, str], jp_http_port: int, method: str, path: str
+) -> None:
+    """A page of another site sends the cookie along, and cannot read what XSRF asks for."""
+    login = await ask("GET", "api/me", **jp_auth_header)
+    cookies = SimpleCookie("; ".join(login.headers.get_list("Set-Cookie")))
+    cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
+
+    refused = await ask(method, path, Cookie=cookie)
+    assert refused.code == 403
+
+    page = await ask("GET", "login")
+    cookies.load("; ".join(page.headers.get_list("Set-Cookie")))
+    token = cookies["_xsrf"].value
+    cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
+    allowed = await ask(method, path, Cookie=cookie, X_XSRFToken=token)
+    assert allowed.code not in {401, 403}
+
+
+@pytest.mark.proves("rest:errors", "threat:exhaustion")
+async def test_a_body_beyond_the_bound_is_refused(
+    ask: Ask, jp_serverapp: Any, jp_auth_header: dict[str, str]
+) -> None:
+    (app,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
+    bound = app.max_body
+    assert bound > 10_000_000
+    response = await ask(
+        "POST", "api/tk-ai/tools/list_kernels", b" " * (bound + 1), **jp_auth_header
+    )
+    assert response.code == 413
+    assert _error(response)["code"] == "too_large"
+
+
+async def test_what_a_cell_wrote_never_runs_in_a_page(
+    ask: Ask, jp_serverapp: Any, jp_auth_header: dict[str, str]
+) -> None:
+    (app,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
+    from getpass import getuser
+
+    artifact = await app.workspace.artifacts.write(
+        getuser(), "<script>1</script>", mime="text/html"
+    )
+    response = await ask("GET", f"api/tk-ai/artifacts/{artifact.id}", **jp_auth_header)
+    assert response.body == b"<script>1</script>"
+    assert response.headers["Content-Disposition"].startswith("attachment")
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]

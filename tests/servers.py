@@ -1,0 +1,138 @@
+"""Jupyter servers in processes of their own, as a user starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+START = 60.0
+"""Seconds in which a server has to be up; they are many on a busy machine."""
+
+ENABLED = """\
+c = get_config()
+c.ServerApp.jpserver_extensions = {"tk_ai_extension": True, "jupyter_server_nbmodel": True}
+"""
+
+
+@dataclass
+class Log:
+    """What a server writes, line by line, with a way to wait for a line."""
+
+    lines: list[str] = field(default_factory=list)
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _ended: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self.lines)
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        """Takes lines until the stream ends."""
+        async for line in stream:
+            async with self._arrived:
+                self.lines.append(line.decode("utf-8", "replace"))
+                self._arrived.notify_all()
+        async with self._arrived:
+            self._ended = True
+            self._arrived.notify_all()
+
+    async def line(self, part: str, within: float = START) -> str:
+        """The first line that contains this."""
+
+        def found() -> str | None:
+            return next((line for line in self.lines if part in line), None)
+
+        async with asyncio.timeout(within), self._arrived:
+            await self._arrived.wait_for(lambda: found() is not None or self._ended)
+        line = found()
+        assert line is not None, f"The server ended without `{part}`:\n{self.text}"
+        return line
+
+
+@dataclass
+class ServerProcess:
+    """A running ``jupyter server``.
+
+    Attributes:
+        url: With scheme, port and base URL, ending in a slash.
+        home: The folder with its configuration, data and runtime folders.
+    """
+
+    process: asyncio.subprocess.Process
+    url: str
+    token: str
+    root: Path
+    home: Path
+    log: Log
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What authenticates a request."""
+        return {"Authorization": f"token {self.token}"}
+
+    async def stop(self, number: int = signal.SIGTERM, within: float = 30) -> int:
+        """Sends a signal and waits for the end; the exit code."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await asyncio.wait_for(self.process.wait(), within)
+
+
+StartServer = Callable[..., Awaitable[ServerProcess]]
+
+
+@pytest.fixture
+async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
+    """Starts ``jupyter server`` in folders of its own; arguments are its command line's.
+
+    ``config`` is the text of its configuration file; other keywords are environment variables.
+    """
+    started: list[tuple[ServerProcess, asyncio.Task[None]]] = []
+
+    async def start(*arguments: str, config: str = "", **environment: str) -> ServerProcess:
+        home = tmp_path / f"server{len(started)}"
+        root = home / "root"
+        for folder in (root, home / "config"):
+            folder.mkdir(parents=True)
+        (home / "config" / "jupyter_server_config.py").write_text(f"{ENABLED}{config}")
+        env = {
+            **os.environ,
+            "JUPYTER_CONFIG_DIR": str(home / "config"),
+            "JUPYTER_DATA_DIR": str(home / "data"),
+            "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+            "IPYTHONDIR": str(home / "ipython"),
+            "JUPYTER_TOKEN": secrets.token_hex(),
+            **environment,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "jupyter_server",
+            f"--ServerApp.root_dir={root}",
+            "--ServerApp.port=0",
+            "--no-browser",
+            "--allow-root",
+            *arguments,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        server = ServerProcess(process, "", env["JUPYTER_TOKEN"], root, home, Log())
+        started.append((server, asyncio.create_task(server.log.read(process.stderr))))
+        server.url = (await server.log.line("http://127.0.0.1:")).split()[-1].partition("?")[0]
+        return server
+
+    yield start
+    for server, reading in started:
+        if server.process.returncode is None:
+            await server.stop(signal.SIGKILL)
+        await reading

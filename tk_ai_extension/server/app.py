@@ -1,0 +1,174 @@
+"""The Jupyter Server extension: its settings, its start, its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from jupyter_core.paths import jupyter_data_dir
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Enum, Float, Integer, List, Unicode, default
+
+from tk_ai_extension import __version__
+from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.server.services import FaceSettings, Managers, Services
+from tk_ai_extension.server.wiring import wire
+from tk_ai_extension.workspace.workspace import Workspace
+
+
+class TkAIExtensionApp(ExtensionApp):
+    """One set of notebook tools for people and agents, over MCP and REST."""
+
+    name = "tk_ai_extension"
+    version = __version__
+    description = __doc__
+    load_other_extensions = True
+
+    # -- what callers may do
+
+    toolsets = List(
+        Unicode(),
+        ["default"],
+        help="The toolsets of a connection that does not choose its own (`?toolsets=`).",
+    ).tag(config=True)
+
+    mode_cap = Enum(
+        ("plan", "ask", "edit", "auto"),
+        "auto",
+        help="""The most that any caller may do without asking: `plan` only reads, `ask` asks before it
+        writes or runs code, `edit` asks before it runs code, `auto` does not ask.""",
+    ).tag(config=True)
+
+    allowed_origins = List(
+        Unicode(),
+        help="""Origins besides the server's own whose pages may call the extension, such as
+        `https://example.org`. `ServerApp.allow_origin` and `allow_origin_pat` count as well. An origin
+        is checked even where the request brings a token.""",
+    ).tag(config=True)
+
+    # -- kernels
+
+    executor = Enum(
+        ("auto", "stack", "direct"),
+        "auto",
+        help="""What runs code: jupyter_server_nbmodel's ExecutionStack (`stack`), connections of our own
+        (`direct`), or the stack where that extension is enabled and the kernel is local (`auto`).""",
+    ).tag(config=True)
+
+    kernel_start_timeout = Float(
+        30.0, help="Seconds in which a kernel that was started has to answer."
+    ).tag(config=True)
+
+    kernel_env_exclude = List(
+        Unicode(),
+        help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that the kernels which
+        the extension starts do not get. `ANTHROPIC_*` and `CLAUDE_*` are always left out.""",
+    ).tag(config=True)
+
+    # -- bounds
+
+    answer_budget = Integer(
+        8_000, help="Characters of output that an answer shows; the rest is in an artifact."
+    ).tag(config=True)
+
+    max_wait = Float(3_600.0, help="Seconds that one call may wait for code.").tag(config=True)
+
+    max_source = Integer(4_000_000, help="Characters of source that a cell may have.").tag(
+        config=True
+    )
+
+    max_output = Integer(
+        100_000_000,
+        help="Bytes of output that are kept of one execution; the notebook gets no more.",
+    ).tag(config=True)
+
+    max_body = Integer(
+        64_000_000, help="Bytes that the body of a request to the extension may have."
+    ).tag(config=True)
+
+    max_sessions = Integer(1_000, help="How many MCP sessions there may be at once.").tag(
+        config=True
+    )
+
+    session_timeout = Float(
+        12 * 3_600.0, help="Seconds after which an MCP session that nobody uses is forgotten."
+    ).tag(config=True)
+
+    artifact_max_bytes = Integer(
+        100_000_000, help="Bytes that one artifact (an output too long to show) may have."
+    ).tag(config=True)
+
+    artifact_total_bytes = Integer(1_000_000_000, help="Bytes of all artifacts together.").tag(
+        config=True
+    )
+
+    artifact_keep = Float(7 * 86_400.0, help="Seconds for which an artifact is kept.").tag(
+        config=True
+    )
+
+    history_keep_days = Integer(90, help="Days for which the journal of changes is kept.").tag(
+        config=True
+    )
+
+    history_max_bytes = Integer(
+        500_000_000, help="Bytes that the journal of changes may have; the oldest entries go first."
+    ).tag(config=True)
+
+    data_dir = Unicode(
+        help="""Where the journal and the artifacts are: a folder of this server's root below Jupyter's
+        data folder unless given. It is made with mode 0700.""",
+    ).tag(config=True)
+
+    @default("data_dir")
+    def _default_data_dir(self) -> str:
+        return str(Path(jupyter_data_dir()) / "tk-ai-extension")
+
+    services: Services
+
+    @property
+    def workspace(self) -> Workspace:
+        """What the tools work on."""
+        return self.services.workspace
+
+    # -- the life of a server
+
+    def initialize_settings(self) -> None:
+        """Registers the server's managers, once, where every call finds them."""
+        server: Any = self.serverapp
+        managers = Managers(
+            contents=server.contents_manager,
+            kernels=server.kernel_manager,
+            kernelspecs=server.kernel_spec_manager,
+            sessions=server.session_manager,
+            server=server,
+        )
+        self._wired = wire(self, managers)
+        self.services = Services(
+            managers, self._wired.workspace, self._face_settings(), self._wired.backends
+        )
+        self.settings[SETTINGS_KEY] = self.services
+
+    def initialize_handlers(self) -> None:
+        """Adds the routes."""
+        cast("list[Any]", self.handlers).extend(ROUTES)
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
+        """The server is up: now there is time for what takes long to import."""
+        await self.services.ready()
+
+    async def stop_extension(self) -> None:
+        """Ends what runs here."""
+        await self.services.close()
+        await self._wired.close()
+
+    def _face_settings(self) -> FaceSettings:
+        return FaceSettings(
+            toolsets=tuple(self.toolsets),
+            max_body=self.max_body,
+            allowed_origins=frozenset(
+                origin.lower().rstrip("/") for origin in self.allowed_origins
+            ),
+            session_timeout=self.session_timeout,
+            max_sessions=self.max_sessions,
+        )

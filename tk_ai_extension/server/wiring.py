@@ -1,0 +1,101 @@
+"""How the extension's parts are put together in a Jupyter Server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.nbmodel import find_execution_stack
+from tk_ai_extension.kernels.service import Backend, JupyterKernels
+from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.server.services import Managers
+from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
+from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.workspace import Limits, Workspace
+
+if TYPE_CHECKING:
+    from tk_ai_extension.server.app import TkAIExtensionApp
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The workspace over a server's managers, and what is needed of its parts besides.
+
+    Attributes:
+        backends: What holds notebooks and what runs code where nothing else is known of them.
+        close: Lets go of what lies below the workspace.
+    """
+
+    workspace: Workspace
+    backends: Mapping[str, str]
+    close: Callable[[], Awaitable[None]]
+
+
+def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
+    """Puts the parts together, as the app's traits say."""
+    root = root_of(managers.contents)
+    state = state_folder(Path(app.data_dir), root)
+    contain_notebook = partial(notebook_path, root)
+    stack = find_execution_stack(managers.server.extension_manager)
+    store = ContentsNotebookStore(
+        root or Path(),
+        contain_notebook,
+        contents_manager=managers.contents,
+        settings=managers.server.web_app.settings,
+        event_logger=managers.server.event_logger,
+    )
+    workspace = Workspace(
+        store=store,
+        kernels=JupyterKernels(
+            managers.kernels,
+            managers.kernelspecs,
+            environment=InheritedEnvironment(app.kernel_env_exclude),
+            ready_timeout=app.kernel_start_timeout,
+            max_output_bytes=app.max_output,
+            stack=stack,
+            backend=cast("Backend", app.executor),
+        ),
+        sessions=JupyterSessions(managers.sessions),
+        files=ContentsFiles(managers.contents, partial(contain, root), partial(folder_path, root)),
+        journal=Journal(state / "journal.sqlite"),
+        artifacts=Artifacts(
+            state / "artifacts",
+            max_bytes_total=app.artifact_total_bytes,
+            max_bytes_each=app.artifact_max_bytes,
+            keep_seconds=app.artifact_keep,
+        ),
+        contain=contain_notebook,
+        policy=PermissionPolicy(cast("Mode", app.mode_cap)),
+        limits=Limits(app.answer_budget, app.max_source, app.max_wait),
+    )
+    executor = "direct" if stack is None or app.executor == "direct" else "stack"
+    return Wired(workspace, {"documents": store.backend, "executor": executor}, store.close)
+
+
+def root_of(contents: Any) -> Path | None:
+    """The folder that paths are relative to; None for a contents manager that is not on files."""
+    root = getattr(contents, "root_dir", "")
+    return Path(root) if root and Path(root).is_dir() else None
+
+
+def state_folder(data: Path, root: Path | None) -> Path:
+    """The folder of this root's journal and artifacts, of mode 0700; made if it is not there.
+
+    Servers of different roots keep apart what their notebooks are called alike.
+    """
+    name = hashlib.blake2b(str(root or "").encode(), digest_size=8).hexdigest()
+    folder = data / name
+    for part in (data, folder):
+        part.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part.chmod(0o700)
+    return folder
