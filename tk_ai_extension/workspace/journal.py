@@ -295,7 +295,8 @@ class Journal:
                 db.execute(_OVER, (max_bytes,))
 
         await self._do(delete)
-        await self._do(lambda db: db.execute("PRAGMA incremental_vacuum").fetchall())
+        # As a script, since `execute` would take one step of it, which gives one page back.
+        await self._do(lambda db: db.executescript("PRAGMA incremental_vacuum"))
 
     async def close(self) -> None:
         """Ends what is under way and closes the file."""
@@ -311,9 +312,13 @@ class Journal:
     async def _do(
         self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
     ) -> T:
-        """Runs work on the thread as one transaction. A cancelled caller leaves it whole."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._transact, work, consequence
+        """Runs work on the thread as one transaction; to its end, also if the caller is cancelled.
+
+        Otherwise a cancellation just after a change would take the change out of the journal.
+        """
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(
+            loop.run_in_executor(self._thread, self._transact, work, consequence)
         )
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:

@@ -1,0 +1,397 @@
+"""The journal keeps what happened through crashes, renames and full disks."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import CELL_TYPES, CellContent
+from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed
+from tk_ai_extension.model.operations import Action, Change
+from tk_ai_extension.workspace.journal import Journal, JournalEntry
+from tk_ai_extension.workspace.records import MAX_OUTPUTS, decode_changes, encode_changes
+
+pytestmark = pytest.mark.proves("edit:history")
+
+A = Caller("ada", "session-a", name="claude-code 2.1")
+B = Caller("ada", "session-b")
+BOB = Caller("bob", "session-a")
+NO_KEY = Caller("ada")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = Journal(tmp_path / "state" / "journal.sqlite")
+    yield journal
+    await journal.close()
+
+
+def change(source: str = "x", name: str = "318a", outputs: Sequence[dict[str, Any]] = ()) -> Change:
+    before = CellContent("code", "", id=name, execution_count=3, outputs=tuple(outputs))
+    after = CellContent("code", source, id=name)
+    return Change("replace", name, 0, before, after, index_before=0)
+
+
+async def made(
+    journal: Journal,
+    caller: Caller = A,
+    path: str = "n.ipynb",
+    *,
+    turn: str | None = None,
+    changes: Sequence[Change] | None = None,
+) -> int:
+    """The id of a change that was made."""
+    entry = await journal.intend(caller, path, "edit_cell", "edit @318a", turn=turn)
+    await journal.done(entry, [change()] if changes is None else changes)
+    return entry
+
+
+def files(folder: Path) -> list[Path]:
+    """Everything below a folder."""
+    return list(folder.rglob("*"))
+
+
+def ids(entries: Sequence[JournalEntry]) -> list[int]:
+    return [entry.id for entry in entries]
+
+
+async def test_an_intent_becomes_what_happened(journal: Journal) -> None:
+    entry_id = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a", turn="turn-1")
+    (intended,) = await journal.history("n.ipynb", 10, "ada")
+    assert (intended.id, intended.state, intended.kind) == (entry_id, "intended", "change")
+    await journal.done(entry_id, [change("y")], "edited @318a")
+    (done,) = await journal.history("n.ipynb", 10, "ada")
+    assert (done.state, done.summary, done.note) == ("done", "edited @318a", "")
+    assert (done.user, done.caller_key, done.author) == ("ada", "session-a", "claude-code 2.1")
+    assert (done.tool, done.turn, done.path) == ("edit_cell", "turn-1", "n.ipynb")
+    assert done.time == intended.time
+    (undoable,) = await journal.undoable(A, "n.ipynb")
+    assert undoable.changes == (change("y"),)
+
+
+async def test_what_failed_says_why_and_cannot_be_undone(journal: Journal) -> None:
+    entry_id = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
+    await journal.failed(entry_id, "Cell @318a has changed since you read it.")
+    (failed,) = await journal.history("n.ipynb", 10, "ada")
+    assert (failed.state, failed.summary) == ("failed", "edit @318a")
+    assert failed.note == "Cell @318a has changed since you read it."
+    assert await journal.undoable(A, "n.ipynb") == []
+
+
+@pytest.mark.proves("threat:prompt-injection")
+async def test_a_refusal_is_kept_too(journal: Journal) -> None:
+    entry_id = await journal.intend(A, "", "execute_ipython", "refused", kind="refused")
+    await journal.failed(entry_id, "permission_denied")
+    (refused,) = await journal.history("", 10, "ada")
+    assert (refused.kind, refused.state, refused.note) == ("refused", "failed", "permission_denied")
+
+
+async def test_history_is_everybodys_the_newest_first(journal: Journal) -> None:
+    entries = [await made(journal, caller) for caller in (A, B, BOB, NO_KEY)]
+    await made(journal, A, "other.ipynb")
+    history = await journal.history("n.ipynb", 10, "ada")
+    assert ids(history) == entries[::-1]
+    assert [entry.author for entry in history] == ["ada", "bob", "ada", "claude-code 2.1"]
+    assert all(entry.changes == () for entry in history)
+    assert ids(await journal.history("n.ipynb", 2, "ada")) == entries[:1:-1]
+    assert await journal.history("n.ipynb", 0, "ada") == []
+
+
+@pytest.mark.proves("ext:multi-user")
+async def test_the_session_keys_of_other_users_are_not_shown(journal: Journal) -> None:
+    for caller in (A, BOB):
+        await made(journal, caller)
+    keys = [entry.caller_key for entry in await journal.history("n.ipynb", 10, "ada")]
+    assert keys == [None, "session-a"]
+
+
+async def test_only_the_callers_own_standing_changes_can_be_undone(journal: Journal) -> None:
+    mine = await made(journal)
+    for caller in (B, BOB, NO_KEY):
+        await made(journal, caller)
+    await journal.intend(A, "n.ipynb", "edit_cell", "still under way")
+    run = await journal.intend(A, "n.ipynb", "execute_cell", "ran", kind="run")
+    await journal.done(run, [change()])
+    await made(journal, changes=[])
+    assert ids(await journal.undoable(A, "n.ipynb")) == [mine]
+    assert await journal.undoable(NO_KEY, "n.ipynb") == []
+    assert await journal.undoable(Caller("ada", "session-c"), "n.ipynb") == []
+
+
+async def test_one_step_a_turn_or_all_since_a_checkpoint_can_be_undone(journal: Journal) -> None:
+    first = await made(journal, turn="turn-1")
+    second = await made(journal, turn="turn-2")
+    checkpoint = await journal.checkpoint()
+    third = await made(journal, turn="turn-2")
+    fourth = await made(journal, path="other.ipynb", turn="turn-2")
+    assert ids(await journal.undoable(A, "n.ipynb", steps=1)) == [third]
+    assert ids(await journal.undoable(A, "n.ipynb", steps=2)) == [third, second]
+    assert ids(await journal.undoable(A, "n.ipynb", turn="turn-2")) == [third, second]
+    assert ids(await journal.undoable(A, "n.ipynb", since=checkpoint)) == [third]
+    assert ids(await journal.undoable(A, None, since=0)) == [fourth, third, second, first]
+    assert await journal.undoable(A, "n.ipynb", since=await journal.checkpoint()) == []
+
+
+async def test_what_was_undone_is_not_undone_again(journal: Journal) -> None:
+    entries = [await made(journal) for _ in range(3)]
+    undo = await journal.intend(A, "n.ipynb", "undo", "undo 2", kind="undo")
+    await journal.done(undo, [change()])
+    await journal.undone(entries[1:], by=undo)
+    assert ids(await journal.undoable(A, "n.ipynb")) == entries[:1]
+    states = [entry.state for entry in await journal.history("n.ipynb", 10, "ada")]
+    assert states == ["done", "undone", "undone", "done"]
+
+
+@pytest.mark.proves("kernel:shared-live")
+async def test_entries_follow_a_renamed_notebook_and_a_renamed_folder(journal: Journal) -> None:
+    inside = await made(journal, path="x_y/%/n.ipynb")
+    beside = await made(journal, path="x_y2/n.ipynb")
+    similar = await made(journal, path="xzy/n.ipynb")
+    await journal.renamed("x_y", "z")
+    assert ids(await journal.undoable(A, "z/%/n.ipynb")) == [inside]
+    await journal.renamed("z/%/n.ipynb", "m.ipynb")
+    assert ids(await journal.history("m.ipynb", 10, "ada")) == [inside]
+    assert ids(await journal.history("x_y2/n.ipynb", 10, "ada")) == [beside]
+    assert ids(await journal.history("xzy/n.ipynb", 10, "ada")) == [similar]
+
+
+async def test_a_new_journal_of_the_same_file_knows_everything(tmp_path: Path) -> None:
+    before = Journal(tmp_path / "journal.sqlite")
+    entry = await made(before)
+    await before.close()
+    after = Journal(tmp_path / "journal.sqlite")
+    assert ids(await after.undoable(A, "n.ipynb")) == [entry]
+    assert await made(after) > entry
+    await after.close()
+
+
+async def test_two_servers_write_one_journal(tmp_path: Path) -> None:
+    both = [Journal(tmp_path / "journal.sqlite") for _ in range(2)]
+    made_ids = await asyncio.gather(*(made(both[n % 2]) for n in range(60)))
+    assert len(set(made_ids)) == 60
+    for journal in both:
+        assert set(ids(await journal.undoable(A, "n.ipynb"))) == set(made_ids)
+        await journal.close()
+
+
+async def test_a_server_killed_in_a_change_leaves_its_intent(tmp_path: Path) -> None:
+    database = tmp_path / "journal.sqlite"
+    program = f"""
+import asyncio, os, signal
+from pathlib import Path
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.workspace.journal import Journal
+
+async def main():
+    journal = Journal(Path({str(database)!r}))
+    await journal.intend(Caller("ada", "session-a"), "n.ipynb", "edit_cell", "edit @318a")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+    killed = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], check=False, timeout=30
+    )
+    assert killed.returncode == -signal.SIGKILL
+    journal = Journal(database)
+    (entry,) = await journal.history("n.ipynb", 10, "ada")
+    assert (entry.state, entry.summary) == ("intended", "edit @318a")
+    assert await journal.undoable(A, "n.ipynb") == []
+    await journal.close()
+
+
+@pytest.mark.proves("exec:no-block")
+async def test_the_event_loop_goes_on_while_another_server_holds_the_journal(
+    tmp_path: Path, journal: Journal
+) -> None:
+    await made(journal)
+    other = sqlite3.connect(tmp_path / "state" / "journal.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(made(journal))
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await asyncio.wait_for(turned.wait(), 1)
+    assert not waiting.done()
+    other.execute("COMMIT")
+    other.close()
+    await asyncio.wait_for(waiting, 15)
+
+
+async def test_a_caller_that_is_cancelled_leaves_its_entry_whole(journal: Journal) -> None:
+    entry = await journal.intend(A, "n.ipynb", "edit_cell", "edit")
+    done = asyncio.create_task(journal.done(entry, [change()]))
+    asked = asyncio.Event()
+    asyncio.get_running_loop().call_soon(asked.set)
+    await asked.wait()
+    done.cancel()
+    await asyncio.wait({done}, timeout=5)
+    # The journal works one thing after the other: this comes after it.
+    (kept,) = await journal.undoable(A, "n.ipynb")
+    assert (kept.id, kept.changes) == (entry, (change(),))
+
+
+async def test_the_journal_is_for_the_server_alone(tmp_path: Path, journal: Journal) -> None:
+    await made(journal)
+    folder = tmp_path / "state"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert modes.keys() >= {"journal.sqlite", "journal.sqlite-wal"}
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(
+    "broken", [b"no journal at all, but some text\n" * 50, b"SQLite format 3\0"]
+)
+async def test_a_file_that_is_no_journal_is_put_aside(tmp_path: Path, broken: bytes) -> None:
+    database = tmp_path / "journal.sqlite"
+    await asyncio.to_thread(database.write_bytes, broken)
+    journal = Journal(database)
+    entry = await made(journal)
+    assert ids(await journal.history("n.ipynb", 10, "ada")) == [entry]
+    await journal.close()
+    (aside,) = (path for path in files(tmp_path) if path.suffix == ".broken")
+    assert await asyncio.to_thread(aside.read_bytes) == broken
+
+
+@pytest.mark.parametrize(
+    ("pragma", "error"),
+    [("max_page_count = 1", DiskFull), ("query_only = ON", ReadOnly)],
+)
+async def test_where_nothing_can_be_written_the_change_is_not_begun(
+    journal: Journal, pragma: str, error: type[Exception]
+) -> None:
+    entry = await made(journal)
+    await journal._do(lambda db: db.execute(f"PRAGMA {pragma}").fetchall())
+    with pytest.raises(error) as full:
+        await journal.intend(A, "n.ipynb", "edit_cell", "x" * 1_000_000)
+    assert getattr(full.value, "hint", "") == "Nothing was changed."
+    with pytest.raises(error) as full:
+        await journal.done(entry, [change("x" * 1_000_000)])
+    assert getattr(full.value, "hint", "") == "The change was made, but cannot be undone."
+    assert ids(await journal.undoable(A, "n.ipynb")) == [entry]
+
+
+async def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
+    await asyncio.to_thread((tmp_path / "file").write_text, "in the way")
+    journal = Journal(tmp_path / "file" / "journal.sqlite")
+    with pytest.raises(SaveFailed, match="could not be opened"):
+        await journal.intend(A, "n.ipynb", "edit_cell", "edit")
+    await journal.close()
+
+
+async def test_a_journal_that_was_never_used_leaves_no_file(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "state" / "journal.sqlite")
+    await journal.close()
+    assert files(tmp_path) == []
+
+
+@pytest.mark.proves("threat:exhaustion")
+class TestBounds:
+    async def test_what_is_too_old_goes(self, journal: Journal) -> None:
+        old, new = await made(journal), await made(journal)
+        await journal._do(
+            lambda db: db.execute("UPDATE entries SET time = time - 864000 WHERE id = ?", (old,))
+        )
+        await journal.prune(keep_days=9)
+        assert ids(await journal.history("n.ipynb", 10, "ada")) == [new]
+        assert ids(await journal.undoable(A, "n.ipynb")) == [new]
+        kept = await journal._do(lambda db: db.execute("SELECT entry FROM changes").fetchall())
+        assert kept == [(new,)]
+
+    async def test_over_the_bytes_the_oldest_go_and_the_file_shrinks(
+        self, journal: Journal
+    ) -> None:
+        entries = [await made(journal, changes=[change("x" * 100_000)]) for _ in range(20)]
+
+        async def pages() -> int:
+            return await journal._do(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+
+        before = await pages()
+        await journal.prune(keep_days=1, max_bytes=1_000_000)
+        assert ids(await journal.history("n.ipynb", 50, "ada")) == entries[:-10:-1]
+        assert await pages() < before * 0.6
+
+    async def test_outputs_of_more_than_a_megabyte_are_left_out_and_named(
+        self, journal: Journal
+    ) -> None:
+        small = {"output_type": "stream", "name": "stdout", "text": "x" * 1_000}
+        large = {"output_type": "stream", "name": "stdout", "text": "x" * (MAX_OUTPUTS + 1)}
+        await made(
+            journal, changes=[change("y", "aaaa", [small]), change("y", "bbbb", [small, large])]
+        )
+        (entry,) = await journal.undoable(A, "n.ipynb")
+        assert entry.note == "The outputs of @bbbb were too large to keep."
+        first, second = (change.before for change in entry.changes)
+        assert first is not None
+        assert first.outputs == (small,)
+        assert second is not None
+        assert (second.outputs, second.execution_count, second.source) == ((), None, "")
+
+    async def test_no_question_answers_with_everything(self, journal: Journal) -> None:
+        def fill(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "INSERT INTO entries (time, path, user, author, tool, kind, state, summary)"
+                " VALUES (0, 'n.ipynb', 'ada', 'ada', 't', 'run', 'done', ?)",
+                [(str(n),) for n in range(2_000)],
+            )
+
+        await journal._do(fill)
+        assert len(await journal.history("n.ipynb", 10**12, "ada")) == 1_000
+
+
+@pytest.mark.proves("out:sanitize")
+async def test_half_a_surrogate_pair_breaks_nothing(journal: Journal) -> None:
+    caller = Caller("ada", "session-a", name="half \ud800")
+    entry = await journal.intend(caller, "n.ipynb", "edit_cell", "half \ud800")
+    await journal.done(entry, [change("half \ud800")], "half \udfff\0")
+    (kept,) = await journal.undoable(caller, "n.ipynb")
+    assert kept.summary == "half ?\0"
+    assert kept.changes == (change("half \ud800"),)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+OBJECTS = st.dictionaries(st.text(), JSON, max_size=2)
+ACTIONS: tuple[Action, ...] = ("insert", "replace", "delete", "move", "outputs")
+CONTENTS = st.builds(
+    CellContent,
+    st.sampled_from(CELL_TYPES),
+    st.text(),
+    id=st.none() | st.text(),
+    metadata=OBJECTS,
+    execution_count=st.none() | st.integers(0),
+    outputs=st.lists(OBJECTS, max_size=2).map(tuple),
+    extra=OBJECTS,
+)
+CHANGES = st.builds(
+    Change,
+    st.sampled_from(ACTIONS),
+    st.text(),
+    st.integers(0),
+    st.none() | CONTENTS,
+    st.none() | CONTENTS,
+    index_before=st.none() | st.integers(0),
+    previous=st.none() | st.text(),
+)
+
+
+@given(st.lists(CHANGES, max_size=4))
+def test_changes_come_back_from_the_journal_as_they_were(changes: list[Change]) -> None:
+    data, note = encode_changes(changes)
+    assert decode_changes(data) == tuple(changes)
+    assert note == ""
