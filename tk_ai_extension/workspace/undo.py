@@ -166,7 +166,7 @@ class _Target:
                 operations.append(Insert(row.content, index=at))
                 order.insert(at, row)
             elif places[row] in staying:
-                at = order.index(row)
+                at = order.index(row, at)
             else:
                 assert row.cell is not None
                 before = order.index(row)
