@@ -1,0 +1,88 @@
+"""The settings, from the extension's traits, and the fixed bounds, from the constants that hold them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from traitlets import TraitType
+from traitlets.config import Configurable
+
+from scripts.docs.markdown import code, docstrings, page, sentence, table
+
+BOUNDS = (
+    ("workspace.executions", "MAX_ACTIVE"),
+    ("workspace.queue", "MAX_WAITING"),
+    ("workspace.queue", "MAX_WAITING_PER_CALLER"),
+    ("workspace.executions", "MAX_KEPT"),
+    ("workspace.notebook_manager", "MAX_CALLERS"),
+    ("workspace.notebook_manager", "MAX_NOTEBOOKS"),
+    ("workspace.seen", "MAX_CELLS"),
+    ("workspace.revisions", "MAX_CHARACTERS"),
+    ("workspace.permissions", "MAX_PENDING"),
+    ("workspace.permissions", "MAX_APPROVALS"),
+    ("workspace.patterns", "MAX_PATTERN"),
+    ("workspace.patterns", "SECONDS"),
+    ("server.files", "MAX_BYTES"),
+    ("mcp.subscriptions", "MAX_SUBSCRIPTIONS"),
+    ("model.callers", "MAX_KEY"),
+    ("kernels.kernel", "RESTART_LIMIT"),
+)
+"""Module and name of each constant that a caller or an administrator can run into."""
+
+
+def traits(app: type[Configurable]) -> Mapping[str, TraitType[Any, Any]]:
+    """The settings that the app itself defines, in the order of their definitions."""
+    own = app.class_own_traits(config=True)
+    return {name: own[name] for name in vars(app) if name in own}
+
+
+def configuration_page(app: type[Configurable]) -> str:
+    """Every setting of the app, and the bounds that are not settings."""
+    name = app.__name__
+    return page(
+        "Configuration",
+        "Nothing has to be configured. The settings are traits, set like any of Jupyter Server's, in "
+        "`jupyter_server_config.py`:",
+        f'```python\nc.{name}.mode_cap = "edit"\nc.{name}.answer_budget = 16_000\n```',
+        f"or on the command line: `jupyter lab --{name}.mode_cap=edit`.",
+        "## Settings",
+        table(
+            ["setting", "type", "default", "meaning"],
+            (
+                [
+                    f'<span id="{each}">`{each}`</span>',
+                    _type(trait),
+                    _default(app, trait),
+                    sentence(trait.help),
+                ]
+                for each, trait in traits(app).items()
+            ),
+        ),
+        "## Fixed bounds",
+        "What a caller or an agent cannot exhaust; at the bound there is a "
+        "[typed error](errors.md), or the oldest goes first.",
+        table(["bound", ""], (_bound(module, constant) for module, constant in BOUNDS)),
+    )
+
+
+def _type(trait: TraitType[Any, Any]) -> str:
+    values = getattr(trait, "values", None)
+    if values:
+        return ", ".join(code(value) for value in values)
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(trait).__name__).lower().replace("unicode", "text")
+
+
+def _default(app: type[Configurable], trait: TraitType[Any, Any]) -> str:
+    # One that is worked out at run time would be that of the machine that builds these pages.
+    if f"_default_{trait.name}" in vars(app) or f"_{trait.name}_default" in vars(app):
+        return ""
+    value: object = trait.default()
+    return code(f"{value:_}" if isinstance(value, int | float) and value >= 10_000 else repr(value))
+
+
+def _bound(module: str, constant: str) -> list[str]:
+    found = import_module(f"tk_ai_extension.{module}")
+    return [docstrings(found)[constant], f"{getattr(found, constant):,}"]
