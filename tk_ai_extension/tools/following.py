@@ -106,13 +106,16 @@ async def follow(
 
 async def _wait(context: ToolContext, run: Run, wait: float) -> None:
     began = time.monotonic()
-    if await run.wait(min(wait, PROGRESS_AT_MOST)):
-        return
-    while (remaining := wait - (time.monotonic() - began)) > 0 and not run.done:
+
+    def left() -> float:
+        return max(wait - (time.monotonic() - began), 0)
+
+    await run.wait(min(wait, PROGRESS_AT_MOST))
+    while not run.done and left() > 0:
         version = run.version
         await context.progress(_progress(run, time.monotonic() - began))
-        if await run.changed(version, min(remaining, PROGRESS_EVERY)):
-            await run.wait(min(PROGRESS_AT_MOST, remaining))
+        if await run.changed(version, min(left(), PROGRESS_EVERY)):
+            await run.wait(min(left(), PROGRESS_AT_MOST))
 
 
 def _progress(run: Run, elapsed: float) -> str:
@@ -133,6 +136,9 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
     identity = context.caller.identity
     first, skip, characters = run.cursors.get(identity, (0, 0, 0))
     budget = context.workspace.limits.answer_budget
+    # One look at what there is: more may come while this answer is made.
+    current = run.steps.index(run.current)
+    outputs = [list(step.outputs) for step in run.steps]
     runs: list[CellRun] = []
     images: list[Image] = []
     prompt: str | None = None
@@ -142,8 +148,10 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
     for position, step in enumerate(run.steps):
         if position < first or step not in shown:
             continue
-        outputs = _since(step.outputs, skip, characters) if position == first else step.outputs
-        presented = await present(context, outputs, budget=max(budget // max(len(shown), 1), 500))
+        new = outputs[position]
+        if position == first:
+            new = _since(new, skip, characters)
+        presented = await present(context, new, budget=max(budget // max(len(shown), 1), 500))
         images += presented.images
         execution = step.execution
         prompt = execution.prompt if execution and execution.prompt is not None else prompt
@@ -163,9 +171,8 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 events=[{"mime": event.mime, "data": event.data} for event in step.statuses],
             )
         )
-    current = run.steps.index(run.current)
     if not context.gone.is_set():
-        run.cursors[identity] = _cursor(current, run.steps[current].outputs)
+        run.cursors[identity] = _cursor(current, outputs[current])
     result = ExecutionResult(
         execution_id=run.id,
         notebook=run.path,
