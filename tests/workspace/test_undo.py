@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.workspace.list_notebook import ListNotebook
+from tests.workspace.list_notebook import ListNotebook, contents, names
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType
 from tk_ai_extension.model.operations import (
     Change,
@@ -283,7 +283,7 @@ OUTPUTS = st.sampled_from([(), PRINTED, PRINTED * 2])
 
 
 @st.composite
-def contents(draw: st.DrawFn) -> CellContent:
+def new_cells(draw: st.DrawFn) -> CellContent:
     kind = draw(st.sampled_from(CELL_TYPES))
     ran = kind == "code" and draw(st.booleans())
     return CellContent(
@@ -299,19 +299,18 @@ def contents(draw: st.DrawFn) -> CellContent:
 @st.composite
 def notebooks(draw: st.DrawFn) -> ListNotebook:
     ids = draw(st.booleans())
-    cells = draw(st.lists(contents(), max_size=6))
+    cells = draw(st.lists(new_cells(), max_size=6))
     named = [replace(cell, id=f"id-{n}" if ids else None) for n, cell in enumerate(cells)]
     return ListNotebook(named, ids=ids, neighbours=draw(st.booleans()))
 
 
-def edit(data: st.DataObject, notebook: ListNotebook) -> Operation:
-    """Some operation that the notebook as it is now can take."""
-    cells = [(name, row.content) for name, row in zip(notebook.names(), notebook.rows, strict=True)]
+def edit(data: st.DataObject, cells: list[tuple[str | None, CellContent]]) -> Operation:
+    """Some operation that a notebook with these cells, called by these names, can take."""
     named = [(name, cell) for name, cell in cells if name is not None]
     choices = ["insert"] + (["replace", "delete", "move", "outputs"] if named else [])
     choice = data.draw(st.sampled_from(choices))
     if choice == "insert":
-        return Insert(data.draw(contents()), index=data.draw(st.integers(0, len(cells))))
+        return Insert(data.draw(new_cells()), index=data.draw(st.integers(0, len(cells))))
     name, cell = data.draw(st.sampled_from(named))
     if choice == "outputs" and cell.type == "code":
         return SetOutputs(name, data.draw(OUTPUTS), data.draw(st.none() | st.integers(1, 9)))
@@ -327,14 +326,11 @@ def edits(data: st.DataObject, notebook: ListNotebook, most: int) -> list[Journa
     """Entries of one to three edits each, made one after the other."""
     entries: list[JournalEntry] = []
     for number in range(data.draw(st.integers(0, most))):
-        # Each list is found out on a copy, since an operation fits what the one before left.
-        trial = notebook.copy()
-        trial.begin()
-        operations: list[Operation] = []
+        draft = notebook.draft()
         for _ in range(data.draw(st.integers(1, 3))):
-            operations.append(edit(data, trial))
-            trial.step(operations[-1])
-        entries.append(entry(number + 1, notebook.apply(operations)))
+            cells = zip(names(notebook, draft), contents(notebook, draft), strict=True)
+            draft.apply([edit(data, list(cells))])
+        entries.append(entry(number + 1, notebook.take(draft)))
     return entries
 
 

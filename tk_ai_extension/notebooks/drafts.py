@@ -68,7 +68,9 @@ class Draft:
         self._snapshot = snapshot
         self._load = load
         self._inserted: dict[str, int] = {}
-        self._done: list[tuple[Action, Step]] = []
+        self._inserts = 0
+        # What each operation did, and the cell that was before the one it deleted or moved.
+        self._done: list[tuple[Action, Step, str | None]] = []
         self._conflicts: list[Json] = []
 
     def apply(self, operations: Sequence[Operation]) -> None:
@@ -111,8 +113,9 @@ class Draft:
                 before=step.before,
                 after=step.after,
                 index_before=None if step.kind == "insert" else step.index,
+                previous=previous,
             )
-            for action, step in self._done
+            for action, step, previous in self._done
         )
 
     def _key_before(self, step: Step) -> str:
@@ -126,7 +129,8 @@ class Draft:
     def _insert(self, operation: Insert) -> None:
         index = self._insert_at(operation)
         content = operation.content
-        slot = -1 - len(self._inserted)
+        self._inserts += 1
+        slot = -self._inserts
         cell_id = self._id_for(content)
         code = content.type == "code"
         content = replace(
@@ -159,13 +163,10 @@ class Draft:
     def _id_for(self, content: CellContent) -> str | None:
         if not cellforms.has_ids(self._snapshot.nbformat):
             return None
-        taken = {cell.id for cell in self._snapshot.cells} | self._inserted.keys()
-        freed = {
-            self._snapshot.cells[step.slot].id
-            for step in self.steps
-            if step.kind == "delete" and step.slot >= 0
-        }
-        if content.id and (content.id not in taken or content.id in freed):
+        # The id of a cell that the list deleted is free again.
+        cells = self._snapshot.cells
+        taken = {cells[slot].id if slot >= 0 else self.contents[slot].id for slot in self.order}
+        if content.id and content.id not in taken:
             return content.id
         while (fresh := new_cell_id()) in taken:
             pass
@@ -183,8 +184,9 @@ class Draft:
     def _delete(self, operation: Delete) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
         index = self.order.index(slot)
+        previous = self._previous(index)
         del self.order[index]
-        self._record("delete", Step("delete", slot, index, before=before))
+        self._record("delete", Step("delete", slot, index, before=before), previous)
 
     def _move(self, operation: Move) -> None:
         slot = self._slot(operation.cell)
@@ -193,11 +195,12 @@ class Draft:
                 f"The index {operation.to} is not in 0 to {len(self.order) - 1}."
             )
         index = self.order.index(slot)
+        previous = self._previous(index)
         del self.order[index]
         self.order.insert(operation.to, slot)
         content = self._content(slot)
         step = Step("move", slot, index, operation.to, before=content, after=content)
-        self._record("move", step)
+        self._record("move", step, previous)
 
     def _set_outputs(self, operation: SetOutputs) -> None:
         slot = self._slot(operation.cell)
@@ -214,11 +217,11 @@ class Draft:
 
     # --- cells
 
-    def _record(self, action: Action, step: Step) -> None:
+    def _record(self, action: Action, step: Step, previous: str | None = None) -> None:
         if step.after is not None and step.kind != "move":
             self.contents[step.slot] = step.after
         self.steps.append(step)
-        self._done.append((action, step))
+        self._done.append((action, step, previous))
 
     def _slot(self, key: str) -> int:
         cell = self._snapshot.by_key.get(key)
@@ -229,6 +232,14 @@ class Draft:
             gone = "was deleted by an operation before" if cell is not None else "does not exist"
             raise CellNotFound(f"The cell `{key}` of {self._snapshot.path} {gone}.")
         return slot
+
+    def _key(self, slot: int) -> str | None:
+        """What the list calls a cell; None for a new one without an id."""
+        return self._snapshot.cells[slot].key if slot >= 0 else self.contents[slot].id
+
+    def _previous(self, index: int) -> str | None:
+        """The cell before the one at an index."""
+        return self._key(self.order[index - 1]) if index else None
 
     def _content(self, slot: int) -> CellContent:
         return self.contents[slot] if slot in self.contents else self._load(slot)
