@@ -20,7 +20,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed
 from tk_ai_extension.model.operations import Action, Change
-from tk_ai_extension.workspace.journal import Journal, JournalEntry
+from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
 from tk_ai_extension.workspace.records import MAX_OUTPUTS, decode_changes, encode_changes
 
 pytestmark = pytest.mark.proves("edit:history")
@@ -299,29 +299,40 @@ async def test_a_journal_that_was_never_used_leaves_no_file(tmp_path: Path) -> N
 
 @pytest.mark.proves("threat:exhaustion")
 class TestBounds:
-    async def test_what_is_too_old_goes(self, journal: Journal) -> None:
+    async def test_what_is_too_old_goes(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path / "journal.sqlite", keep_days=9)
         old, new = await made(journal), await made(journal)
         await journal._do(
             lambda db: db.execute("UPDATE entries SET time = time - 864000 WHERE id = ?", (old,))
         )
-        await journal.prune(keep_days=9)
+        await journal.prune()
         assert ids(await journal.history("n.ipynb", 10, "ada")) == [new]
         assert ids(await journal.undoable(A, "n.ipynb")) == [new]
         kept = await journal._do(lambda db: db.execute("SELECT entry FROM changes").fetchall())
         assert kept == [(new,)]
+        await journal.close()
 
-    async def test_over_the_bytes_the_oldest_go_and_the_file_shrinks(
-        self, journal: Journal
-    ) -> None:
+    async def test_over_the_bytes_the_oldest_go_and_the_file_shrinks(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path / "journal.sqlite", max_bytes=1_000_000)
         entries = [await made(journal, changes=[change("x" * 100_000)]) for _ in range(20)]
 
         async def pages() -> int:
             return await journal._do(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
 
         before = await pages()
-        await journal.prune(keep_days=1, max_bytes=1_000_000)
+        await journal.prune()
         assert ids(await journal.history("n.ipynb", 50, "ada")) == entries[:-10:-1]
         assert await pages() < before * 0.6
+        await journal.close()
+
+    async def test_a_journal_in_use_keeps_its_bounds_by_itself(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path / "journal.sqlite", max_bytes=20_000)
+        for _ in range(PRUNE_EVERY):
+            await journal.intend(A, "n.ipynb", "edit_cell", "edit")
+        newest = await journal.intend(A, "n.ipynb", "edit_cell", "edit")
+        history = ids(await journal.history("n.ipynb", 1_000, "ada"))
+        assert history == list(range(newest, newest - 101, -1))
+        await journal.close()
 
     async def test_outputs_of_more_than_a_megabyte_are_left_out_and_named(
         self, journal: Journal

@@ -33,6 +33,13 @@ T = TypeVar("T")
 MAX_ENTRIES = 1_000
 """The most entries that one question answers with."""
 
+KEEP_DAYS = 90.0
+"""How long entries are kept."""
+MAX_BYTES = 500_000_000
+"""Bytes of changes that are kept, about."""
+PRUNE_EVERY = 500
+"""Intents between two looks at the bounds; the first one looks too."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -126,10 +133,17 @@ class Journal:
 
     Args:
         database: The file.
+        keep_days: How long entries are kept.
+        max_bytes: How many bytes of changes are kept, about; the oldest go first.
     """
 
-    def __init__(self, database: Path) -> None:
+    def __init__(
+        self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
+    ) -> None:
         self._database = database
+        self._keep_days = keep_days
+        self._max_bytes = max_bytes
+        self._intents = 0
         self._connection: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tk-ai-journal")
 
@@ -151,6 +165,9 @@ class Journal:
         Raises:
             DiskFull, ReadOnly, SaveFailed: it could not be written; nothing was changed.
         """
+        if self._intents % PRUNE_EVERY == 0:
+            await self.prune()
+        self._intents += 1
         author, said = _storable(caller.author), _storable(summary)
         row = (time.time(), path, caller.user, caller.key, author, tool, turn, kind, said)
 
@@ -280,19 +297,13 @@ class Journal:
 
         await self._do(update)
 
-    async def prune(self, keep_days: float, max_bytes: int | None = None) -> None:
-        """Removes the oldest entries: those older than so many days, and what is over the bound.
-
-        Args:
-            keep_days: How long entries are kept.
-            max_bytes: How many bytes of changes are kept, about.
-        """
-        oldest = time.time() - keep_days * 86_400
+    async def prune(self) -> None:
+        """Removes the oldest entries, as the bounds say; `intend` does it now and then."""
+        oldest = time.time() - self._keep_days * 86_400
 
         def delete(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM entries WHERE time < ?", (oldest,))
-            if max_bytes is not None:
-                db.execute(_OVER, (max_bytes,))
+            db.execute(_OVER, (self._max_bytes,))
 
         await self._do(delete)
         # As a script, since `execute` would take one step of it, which gives one page back.
