@@ -62,7 +62,7 @@ async def test_interrupt_by_notebook_ends_the_running_cell(desk, used):
 async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_is_told(desk, used):
     result = await desk.call(
         "execute_ipython",
-        code="print('last words', flush=True); import os; os.kill(os.getpid(), 9)",
+        code="print('last words', flush=True); import os, time; time.sleep(0.3); os.kill(os.getpid(), 9)",
     )
     assert result.status == "kernel_died"
     assert result.is_error

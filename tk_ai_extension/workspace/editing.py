@@ -75,11 +75,21 @@ async def apply(
     operations: Sequence[Operation],
     *,
     tool: str,
-    summary: str,
+    summary: str = "",
     kind: Literal["change", "undo"] = "change",
     turn: str | None = None,
 ) -> Journalled:
     """Applies operations with an intent row before and the outcome after; own writes count as seen.
+
+    Args:
+        workspace: Where the journal and what was seen are.
+        caller: Who changes it.
+        document: What is changed.
+        operations: In order; none is fine, and leaves no trace.
+        tool: By which tool.
+        summary: What history says of it, where that is not just what the operations did.
+        kind: Whether it takes back what was done before.
+        turn: The chat's turn, where it belongs to one.
 
     Raises:
         Conflict: with the present source, which counts as seen.
@@ -87,8 +97,11 @@ async def apply(
     """
     for operation in operations:
         _check_size(workspace, operation)
+    if not operations:
+        return Journalled(await document.read(), (), 0)
+    intent = summary or f"{tool}: {len(operations)} operations"
     entry = await workspace.journal.intend(
-        caller, document.path, tool, summary, kind=kind, turn=turn
+        caller, document.path, tool, intent, kind=kind, turn=turn
     )
     try:
         applied = await document.apply(operations)
@@ -104,10 +117,8 @@ async def apply(
                 [snapshot.by_key[key] for key in keys if key in snapshot.by_key],
             )
         raise
-    except BaseException as error:
-        await workspace.journal.failed(entry, f"{type(error).__name__}: {error}")
-        raise
-    await workspace.journal.done(entry, applied.changes, summary)
+    # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
+    await workspace.journal.done(entry, applied.changes, summary or describe(applied.changes))
     written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
     by_key = applied.snapshot.by_key
     mark_seen(
@@ -115,6 +126,22 @@ async def apply(
     )
     workspace.revisions.remember(applied.snapshot)
     return Journalled(applied.snapshot, applied.changes, entry)
+
+
+_DONE = {
+    "insert": "inserted",
+    "replace": "changed",
+    "delete": "deleted",
+    "move": "moved",
+    "outputs": "cleared",
+}
+
+
+def describe(changes: Sequence[Change]) -> str:
+    """What changes did, in a few words: ``inserted @318a, changed @77b0 and 3 more``."""
+    said = [f"{_DONE[change.action]} @{change.cell}" for change in changes[:4]]
+    more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
+    return ", ".join(said) + more
 
 
 def _check_size(workspace: Workspace, operation: Operation) -> None:

@@ -30,14 +30,10 @@ from tk_ai_extension.workspace.undo import inverse
 
 
 async def _apply(
-    context: ToolContext,
-    document: NotebookDocument,
-    operations: list[Operation],
-    tool: str,
-    summary: str,
+    context: ToolContext, document: NotebookDocument, operations: list[Operation], tool: str
 ) -> CellsChanged:
     applied = await editing.apply(
-        context.workspace, context.caller, document, operations, tool=tool, summary=summary
+        context.workspace, context.caller, document, operations, tool=tool
     )
     return CellsChanged(
         notebook=document.path,
@@ -73,9 +69,7 @@ async def insert_cell(
     document = await context.workspace.open(context.caller, notebook, tool="insert_cell")
     content = CellContent(cell_type, source)
     operation = insertion(await document.read(), content, index=index, after=after, before=before)
-    return await _apply(
-        context, document, [operation], "insert_cell", f"inserted a {cell_type} cell"
-    )
+    return await _apply(context, document, [operation], "insert_cell")
 
 
 @tool("WRITE", destructive=True, idempotent=True)
@@ -93,7 +87,7 @@ async def overwrite_cell(
     document = await context.workspace.open(context.caller, notebook, tool="overwrite_cell")
     _, found, expect = await _seen(context, document, cell)
     operation = Replace(found.key, source, cell_type, keep_outputs, expect)
-    return await _apply(context, document, [operation], "overwrite_cell", f"changed @{found.key}")
+    return await _apply(context, document, [operation], "overwrite_cell")
 
 
 @tool("WRITE")
@@ -110,7 +104,7 @@ async def edit_cell(
     _, found, expect = await _seen(context, document, cell)
     source = replaced(found, old, new, replace_all=replace_all)
     operation = Replace(found.key, source, None, keep_outputs=False, expect=expect)
-    return await _apply(context, document, [operation], "edit_cell", f"edited @{found.key}")
+    return await _apply(context, document, [operation], "edit_cell")
 
 
 def replaced(cell: Cell, old: str, new: str, *, replace_all: bool) -> str:
@@ -143,9 +137,7 @@ async def delete_cell(
     """Deletes a cell; answers with its source. You must have read it, or give its versioned address."""
     document = await context.workspace.open(context.caller, notebook, tool="delete_cell")
     _, found, expect = await _seen(context, document, cell)
-    return await _apply(
-        context, document, [Delete(found.key, expect)], "delete_cell", f"deleted @{found.key}"
-    )
+    return await _apply(context, document, [Delete(found.key, expect)], "delete_cell")
 
 
 @tool("WRITE", destructive=True, idempotent=True)
@@ -163,9 +155,7 @@ async def clear_outputs(
         for cell in chosen
         if cell.type == "code" and (cell.outputs.count or cell.execution_count is not None)
     ]
-    return await _apply(
-        context, document, operations, "clear_outputs", f"cleared {len(operations)} cells"
-    )
+    return await _apply(context, document, operations, "clear_outputs")
 
 
 @tool("WRITE", idempotent=True)
@@ -177,7 +167,7 @@ async def move_cell(
     snapshot = await document.read()
     found, _ = snapshot.find(cell)
     operation = Move(found.key, _position(snapshot, to))
-    return await _apply(context, document, [operation], "move_cell", f"moved @{found.key}")
+    return await _apply(context, document, [operation], "move_cell")
 
 
 def _position(snapshot: Snapshot, to: int) -> int:
@@ -257,7 +247,6 @@ async def edit_cells(
         document,
         planned,
         tool="edit_cells",
-        summary=f"{len(planned)} operations",
     )
     result = CellsEdited(
         notebook=document.path,

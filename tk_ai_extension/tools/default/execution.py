@@ -70,7 +70,6 @@ async def insert_and_execute_cell(
         document,
         [operation],
         tool="insert_and_execute_cell",
-        summary="inserted a cell and ran it",
     )
     new = applied.snapshot.by_key[applied.changes[0].cell]
     return await _run_cells(

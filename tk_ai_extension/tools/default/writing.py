@@ -48,7 +48,6 @@ async def write_notebook(
         document,
         operations,
         tool="write_notebook",
-        summary=f"wrote {len(operations)} changes",
     )
     return CellsChanged(
         notebook=path,
