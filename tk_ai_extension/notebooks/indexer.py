@@ -1,6 +1,6 @@
 """Large notebooks are read by another process: json's C code would hold ours for a second and more.
 
-`Indexer` starts ``python -m tk_ai_extension.notebooks.indexing`` when the first large file is asked
+`Indexer` starts ``tk_ai_extension.notebooks.indexing`` as a program when the first large file is asked
 for, asks it one file after the other, and lets it go when nothing was asked for a while. A request
 is a line of JSON; an answer is its length in eight bytes and a pickle.
 """
@@ -75,8 +75,11 @@ class Indexer:
             paths = [str(package), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "tk_ai_extension.notebooks.indexing",
+                # Nothing beside the working directory's notebooks is imported, and what is pickled
+                # is of the module that reads it, not of `__main__`.
+                "-P",
+                "-c",
+                "from tk_ai_extension.notebooks.indexing import main; main()",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},

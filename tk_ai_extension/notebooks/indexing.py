@@ -126,7 +126,3 @@ def main() -> None:
         sys.stdout.buffer.write(len(answer).to_bytes(8, "big"))
         sys.stdout.buffer.write(answer)
         sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()
