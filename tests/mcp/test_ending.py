@@ -100,7 +100,7 @@ async def test_a_client_that_does_not_read_its_progress_holds_nothing_up(
 ) -> None:
     read = anyio.Event()
 
-    async def stuck(_progress: float, _total: float | None, _message: str | None) -> None:
+    async def stuck(progress: float, total: float | None, message: str | None) -> None:
         await read.wait()
 
     async with asyncio.timeout(DEADLINE), connect() as client:

@@ -166,7 +166,7 @@ async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
 async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, probe: Probe) -> None:
     heard: list[tuple[float, str | None]] = []
 
-    async def listen(progress: float, _total: float | None, message: str | None) -> None:
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
         heard.append((progress, message))
 
     probe.let_go.set()

@@ -29,7 +29,7 @@ async def test_a_session_can_be_pinged(connect: Connect, probe: Probe) -> None:
     assert isinstance(answer, types.EmptyResult)
 
 
-async def _set_level(client: Any, era: str, level: str) -> None:
+async def _set_level(client: Any, era: str, level: types.LoggingLevel) -> None:
     if era == LEGACY:
         await client.session.send_request(
             types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)),

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from getpass import getuser
 from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
-from tornado.httpclient import AsyncHTTPClient, HTTPResponse
+from tornado.httpclient import HTTPResponse
 
+from tests.server.conftest import Ask
 from tk_ai_extension.server.handlers.routes import ROUTES
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 REFUSED = {400, 401, 403, 404, 405, 413, 415}
-
-Ask = Callable[..., Awaitable[HTTPResponse]]
 
 
 def _paths() -> list[str]:
@@ -35,30 +34,6 @@ def _implemented() -> list[tuple[str, str]]:
         for method in ("get", "post", "delete")
         if method in vars(handler)
     ]
-
-
-@pytest.fixture
-def ask(jp_serverapp: Any, jp_base_url: str, jp_http_port: int, http_server_client: Any) -> Ask:
-    """Asks the server, with nothing added to the request."""
-
-    async def fetch(
-        method: str, path: str, body: bytes | None = None, **headers: str
-    ) -> HTTPResponse:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        if method in ("POST", "PUT", "PATCH"):
-            body = body or b"{}"
-            named.setdefault("Content-Type", "application/json")
-        return await AsyncHTTPClient().fetch(
-            f"http://127.0.0.1:{jp_http_port}{jp_base_url}{path}",
-            method=method,
-            headers=named,
-            body=body,
-            raise_error=False,
-            allow_nonstandard_methods=True,
-            follow_redirects=False,
-        )
-
-    return fetch
 
 
 def _error(response: HTTPResponse) -> dict[str, Any]:
@@ -158,10 +133,9 @@ async def test_a_cookie_alone_is_not_enough(
 
 @pytest.mark.proves("rest:errors", "threat:exhaustion")
 async def test_a_body_beyond_the_bound_is_refused(
-    ask: Ask, jp_serverapp: Any, jp_auth_header: dict[str, str]
+    ask: Ask, extension: Any, jp_auth_header: dict[str, str]
 ) -> None:
-    (app,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
-    bound = app.max_body
+    bound = extension.max_body
     assert bound > 10_000_000
     response = await ask(
         "POST", "api/tk-ai/tools/list_kernels", b" " * (bound + 1), **jp_auth_header
@@ -171,12 +145,9 @@ async def test_a_body_beyond_the_bound_is_refused(
 
 
 async def test_what_a_cell_wrote_never_runs_in_a_page(
-    ask: Ask, jp_serverapp: Any, jp_auth_header: dict[str, str]
+    ask: Ask, extension: Any, jp_auth_header: dict[str, str]
 ) -> None:
-    (app,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
-    from getpass import getuser
-
-    artifact = await app.workspace.artifacts.write(
+    artifact = await extension.workspace.artifacts.write(
         getuser(), "<script>1</script>", mime="text/html"
     )
     response = await ask("GET", f"api/tk-ai/artifacts/{artifact.id}", **jp_auth_header)

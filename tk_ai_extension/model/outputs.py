@@ -66,6 +66,22 @@ def apply_change(outputs: list[Json], change: OutputChange) -> None:
             outputs.clear()
 
 
+def overwritten(outputs: list[Json], change: OutputChange) -> tuple[int, int] | None:
+    """Where a change about to be carried out writes over what is there: output and character.
+
+    None where it only adds.
+    """
+    match change:
+        case StreamEdit(index, start, _) if start < len(stream_text(outputs[index])):
+            return index, start
+        case ReplaceOutput(index, _):
+            return index, 0
+        case ClearOutputs() if outputs:
+            return 0, 0
+        case _:
+            return None
+
+
 def summarise(outputs: list[Json] | tuple[Json, ...]) -> OutputsSummary:
     """What a list of outputs is: count, size, MIME types."""
     mimes: dict[str, None] = {}

@@ -186,11 +186,11 @@ def _execution() -> dict[str, Any]:
             "name": "Last-Event-ID",
             "in": "header",
             "description": "Goes on after the event with this id",
-            "schema": {"type": "integer", "minimum": 0},
+            "schema": {"type": "string", "pattern": "^[0-9]+(-[0-9]+-[0-9]+-[0-9]+)?$"},
         },
     ]
     operation["responses"]["200"] = {
-        "description": "Server-sent events: started, outputs, input, ended, reset, and at the end done",
+        "description": "Server-sent events: started, output, input, ended, and at the end done",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
     return operation

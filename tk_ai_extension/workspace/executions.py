@@ -26,7 +26,7 @@ from tk_ai_extension.model.executions import (
     Started,
     StatusEvent,
 )
-from tk_ai_extension.model.outputs import apply_change
+from tk_ai_extension.model.outputs import apply_change, overwritten
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import moved
@@ -351,11 +351,17 @@ class Executions:
                 if run.cancelled:
                     await self._kernels.interrupt(run.kernel_id)
             case OutputsChanged(changes):
+                places: list[tuple[int, int]] = []
                 for change in changes:
+                    if (place := overwritten(step.outputs, change)) is not None:
+                        places.append(place)
                     apply_change(step.outputs, change)
                 if pump is not None:
                     pump.put(changes)
-                run.record("outputs", {"cell": step.cell, "count": len(step.outputs)})
+                # Whoever has read beyond the place reads on from there.
+                rewritten = {"rewritten": min(places)} if places else {}
+                count = len(step.outputs)
+                run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
             case StatusEvent():
                 step.statuses.append(event)
             case InputRequested(prompt):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
-from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.server.following import Position
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+
+if TYPE_CHECKING:
+    from tk_ai_extension.workspace.executions import Run
 
 HEARTBEAT = 15.0
 """Seconds after which a silent stream sends a comment, so that no proxy takes it for dead."""
@@ -112,11 +114,11 @@ class ExecutionHandler(TkAIHandler):
     async def get(self, execution_id: str) -> None:
         """Streams its events (server-sent events) from the first, or from after ``Last-Event-ID``."""
         run = self.services.workspace.executions.get(self.caller, execution_id)
-        last = self._last_event_id()
+        position = Position.parse(self.request.headers.get("Last-Event-ID") or "0")
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache, no-transform")
         self.set_header("X-Accel-Buffering", "no")
-        self._streaming = asyncio.create_task(self._stream(run, last))
+        self._streaming = asyncio.create_task(self._stream(run, position))
         self.services.streams.add(self._streaming)
         try:
             await asyncio.wait((self._streaming,))
@@ -132,36 +134,27 @@ class ExecutionHandler(TkAIHandler):
         if self._streaming is not None:
             self._streaming.cancel()
 
-    async def _stream(self, run: Any, last: int) -> None:
-        await self.flush()
-        loop = asyncio.get_running_loop()
-        async with aclosing(run.events_after(last)) as events:
-            following = asyncio.ensure_future(anext(events, None))
-            try:
-                while True:
-                    began = loop.time()
-                    await asyncio.wait((following,), timeout=HEARTBEAT)
-                    if not following.done():
-                        self.send(f": {loop.time() - began:.0f} s\n\n")
-                    elif (event := following.result()) is None:
-                        return
-                    else:
-                        self.send(
-                            f"id: {event.id}\nevent: {event.kind}\ndata: {json.dumps(event.data)}\n\n"
-                        )
-                        following = asyncio.ensure_future(anext(events, None))
-                    await self.flush()
-            except StreamClosedError:
-                return
-            finally:
-                following.cancel()
-                await asyncio.wait((following,))
-
-    def _last_event_id(self) -> int:
-        given = self.request.headers.get("Last-Event-ID", "0")
-        if not (given.isascii() and given.isdecimal() and len(given) < 16):
-            raise InvalidArguments("Last-Event-ID is no number that this stream gave.")
-        return int(given)
+    async def _stream(self, run: Run, position: Position) -> None:
+        events = run.events_after(position.event)
+        following = asyncio.ensure_future(anext(events, None))
+        try:
+            await self.flush()
+            while True:
+                await asyncio.wait((following,), timeout=HEARTBEAT)
+                if not following.done():
+                    self.send(": still here\n\n")
+                elif (event := following.result()) is None:
+                    return
+                else:
+                    for kind, data in position.follow(run, event):
+                        self.send(f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n")
+                    following = asyncio.ensure_future(anext(events, None))
+                await self.flush()
+        except StreamClosedError:
+            return
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
 
 
 class ArtifactHandler(TkAIHandler):

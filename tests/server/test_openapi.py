@@ -1,0 +1,148 @@
+"""The description of the routes, and whether they do what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.server.conftest import Ask, Call
+from tk_ai_extension.server.handlers.routes import ROUTES
+
+PREFIX = "/api/tk-ai"
+NOT_REST = {"mcp"}
+"""Routes that speak a protocol of their own."""
+
+
+@pytest.fixture
+async def described(ask: Ask, jp_auth_header: dict[str, str]) -> Any:
+    response = await ask("GET", "api/tk-ai/openapi.json", **jp_auth_header)
+    assert response.code == 200
+    return json.loads(response.body)
+
+
+def _validator(described: Any, schema: Any) -> jsonschema.Draft202012Validator:
+    """Holds a value against a schema of the description, whose references point into it."""
+    return jsonschema.Draft202012Validator({**schema, "components": described["components"]})
+
+
+def _schema(
+    described: Any, path: str, method: str, status: str, kind: str = "application/json"
+) -> Any:
+    response = described["paths"][path][method]["responses"][status]
+    if "$ref" in response:
+        response = described["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    return response["content"][kind]["schema"]
+
+
+def _references(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+        return own.union(*(_references(value) for value in node.values()))
+    return set().union(*(_references(item) for item in node)) if isinstance(node, list) else set()
+
+
+@pytest.mark.proves("rest:openapi", "rest:base-url")
+async def test_it_describes_every_route_under_the_base_url(
+    described: Any, jp_base_url: str
+) -> None:
+    assert described["openapi"].startswith("3.1")
+    assert described["servers"] == [{"url": jp_base_url.rstrip("/")}]
+    for pattern, handler in ROUTES:
+        if pattern.rpartition("/")[2] in NOT_REST:
+            continue
+        found = [path for path in described["paths"] if _matches(pattern, path)]
+        assert found, pattern
+        methods = {method for method in ("get", "post", "delete") if method in vars(handler)}
+        assert all(set(described["paths"][path]) == methods for path in found)
+    for path in described["paths"]:
+        assert any(_matches(pattern, path) for pattern, _ in ROUTES), path
+
+
+def _matches(pattern: str, path: str) -> bool:
+    return re.fullmatch(f"/{pattern}", re.sub(r"\{\w+\}", "x", path)) is not None
+
+
+@pytest.mark.proves("rest:openapi")
+async def test_its_schemas_are_schemas_and_its_references_lead_somewhere(described: Any) -> None:
+    for reference in _references(described):
+        node = described
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+    for schema in described["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.proves("rest:openapi")
+async def test_the_routes_answer_as_it_says(
+    described: Any, ask: Ask, call: Call, jp_auth_header: dict[str, str], notebook: str
+) -> None:
+    for name in ("health", "tools", "openapi.json"):
+        path = f"{PREFIX}/{name}"
+        response = await ask("GET", path.lstrip("/"), **jp_auth_header)
+        schema = _schema(described, path, "get", "200")
+        _validator(described, schema).validate(json.loads(response.body))
+
+    # Each tool once as it should be called, where that needs no more than the notebook.
+    arguments: dict[str, dict[str, Any]] = {
+        "list_notebooks": {},
+        "create_notebook": {"notebook": "made.ipynb"},
+        "use_notebook": {"notebook": notebook},
+        "list_managed_notebooks": {},
+        "list_cells": {},
+        "read_cell": {"cell": 0},
+        "read_notebook": {},
+        "search_cells": {"pattern": "print"},
+        "insert_cell": {"source": "a = 1"},
+        "edit_cell": {"cell": -1, "old": "a = 1", "new": "a = 2"},
+        "move_cell": {"cell": -1, "to": 0},
+        "execute_cell": {"cell": "prints00"},
+        "execute_cells": {"which": "all"},
+        "execute_ipython": {"code": "b = 1"},
+        "list_kernels": {},
+        "list_running_kernels": {},
+        "get_kernel_status": {},
+        "list_variables": {},
+        "list_files": {},
+        "notebook_history": {},
+        "undo": {},
+        "interrupt_kernel": {},
+        "unuse_notebook": {},
+    }
+    for tool, given in arguments.items():
+        path = f"{PREFIX}/tools/{tool}"
+        request = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        _validator(described, request["schema"]).validate(given)
+        status, answer = await call(tool, **given)
+        assert status == 200, (tool, answer)
+        _validator(described, _schema(described, path, "post", "200")).validate(answer)
+
+
+@pytest.mark.proves("rest:openapi", "rest:errors")
+async def test_whatever_is_wrong_is_the_error_that_it_describes(
+    described: Any, ask: Ask, jp_auth_header: dict[str, str]
+) -> None:
+    for path, operations in described["paths"].items():
+        for method in operations:
+            where = path.lstrip("/").replace("{id}", "nothing")
+            body = b'{"no such argument": 1}' if method == "post" else None
+            refused = [await ask(method.upper(), where, body)]
+            if "{id}" in path or method == "post":
+                refused.append(await ask(method.upper(), where, body, **jp_auth_header))
+            for response in refused:
+                assert 400 <= response.code < 500, (path, response.code)
+                schema = _schema(described, path, method, "default")
+                _validator(described, schema).validate(json.loads(response.body))
+
+
+async def test_the_description_is_of_use_to_a_generator(described: Any) -> None:
+    names = [
+        operation["operationId"]
+        for operations in described["paths"].values()
+        for operation in operations.values()
+    ]
+    assert len(names) == len(set(names))
+    assert all(name.isidentifier() for name in names)

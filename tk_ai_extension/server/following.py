@@ -1,0 +1,103 @@
+"""What is new in a run's outputs for one who follows it, also after the line was cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.workspace.executions import Run, RunEvent
+
+_ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?")
+
+
+@dataclass
+class Position:
+    """How far somebody has followed a run; as text it is the id of a server-sent event.
+
+    Attributes:
+        event: The number of the last event.
+        step: The step whose outputs come next.
+        output: The output that comes next in it.
+        characters: How much of that output they have, where it is a stream that still grows.
+    """
+
+    event: int = 0
+    step: int = 0
+    output: int = 0
+    characters: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """The position that an event's id stands for.
+
+        Raises:
+            InvalidArguments: it is no id that a stream gave.
+        """
+        found = _ID.fullmatch(text)
+        if found is None:
+            raise InvalidArguments(
+                f"`{text[:50]}` is no event's id.", hint="Leave Last-Event-ID out."
+            )
+        return cls(*(int(part or 0) for part in found.groups()))
+
+    def __str__(self) -> str:
+        return f"{self.event}-{self.step}-{self.output}-{self.characters}"
+
+    def follow(self, run: Run, event: RunEvent) -> Iterator[tuple[str, Json]]:
+        """What an event means from here: kind and data of each message, moving on with each.
+
+        ``outputs`` becomes messages of kind ``output``, which say what is new: ``{"index", "output"}``
+        is one more output, ``{"index", "start", "text"}`` a piece of the stream output ``index`` from
+        character ``start`` on, and ``{"index", "start", "cut": true}`` says that everything from there
+        on is gone (an update, a carriage return, ``clear_output``); what stands there now follows.
+        Each names its ``cell``.
+        """
+        self.event = event.id
+        if "rewritten" in event.data and run.steps[self.step].cell == event.data["cell"]:
+            place: tuple[int, int] = event.data["rewritten"]
+            if place < (self.output, self.characters):
+                self.output, self.characters = place
+                yield "output", {"cell": event.data["cell"], **self._cut()}
+        if event.kind in ("outputs", "ended", "reset", "done"):
+            for delta in self._deltas(run):
+                yield "output", delta
+        if event.kind not in ("outputs", "reset"):
+            yield event.kind, event.data
+
+    def _cut(self) -> Json:
+        return {"index": self.output, "start": self.characters, "cut": True}
+
+    def _deltas(self, run: Run) -> Iterator[Json]:
+        while True:
+            step = run.steps[self.step]
+            for delta in self._step_deltas(step.outputs):
+                yield {"cell": step.cell, **delta}
+            following = self.step + 1
+            if following == len(run.steps) or run.steps[following].status in ("queued", "skipped"):
+                return
+            self.step, self.output, self.characters = following, 0, 0
+
+    def _step_deltas(self, outputs: list[Json]) -> Iterator[Json]:
+        if self.output > len(outputs) or (self.output == len(outputs) and self.characters):
+            # Events between were forgotten, and the outputs that they told of are gone.
+            self.output = self.characters = 0
+            yield self._cut()
+        while self.output < len(outputs):
+            output, index = outputs[self.output], self.output
+            if output.get("output_type") != "stream":
+                self.output, self.characters = index + 1, 0
+                yield {"index": index, "output": output}
+                continue
+            text = stream_text(output)
+            start = min(self.characters, len(text))
+            grows = index == len(outputs) - 1
+            self.output, self.characters = (index, len(text)) if grows else (index + 1, 0)
+            if text[start:]:
+                piece = {"name": output.get("name"), "start": start, "text": text[start:]}
+                yield {"index": index, **piece}
+            if grows:
+                return
