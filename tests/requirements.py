@@ -219,7 +219,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("perm:edit", "project", "in `edit` READ and WRITE run; EXECUTE asks"),
     Requirement("perm:auto", "project", "in `auto`, the default of MCP clients, everything runs"),
     Requirement("perm:cap", "project", "an administrator's trait caps the mode"),
-    Requirement("perm:approvals", "project", "an approval holds once, for this chat or for this notebook, and shows the diff or the code that it is for", PANEL),
+    Requirement("perm:approvals", "project", "an approval holds once, for this chat or for this notebook, and shows the diff or the code that it is for", PANEL, partial=True),
     # -- nb --
     Requirement("nb:commands", "S3", "open, cells, cell, insert, edit, exec, run, rm, save, status, shutdown", NB),
     Requirement("nb:headless", "S3", "no Jupyter server, no browser", NB),

@@ -90,7 +90,6 @@ async def test_what_failed_says_why_and_cannot_be_undone(journal: Journal) -> No
     assert await journal.undoable(A, "n.ipynb") == []
 
 
-@pytest.mark.proves("threat:prompt-injection")
 async def test_a_refusal_is_kept_too(journal: Journal) -> None:
     entry_id = await journal.intend(A, "", "execute_ipython", "refused", kind="refused")
     await journal.failed(entry_id, "permission_denied")
