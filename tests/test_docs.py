@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,7 @@ from scripts.docs.performance import performance_page
 from scripts.docs.rest import methods_of, path_of
 from tests.proofs import ROOT, proofs
 from tests.requirements import REQUIREMENTS
+from tests.servers import StartServer, start_server
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import EndStatus
 from tk_ai_extension.server.app import TkAIExtensionApp
@@ -30,6 +33,8 @@ from tk_ai_extension.server.handlers.base import ROUTE_ERRORS
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools.registry import TOOLSETS, Registry
+
+__all__ = ["start_server"]
 
 OUTSIDE = ("README.md", "CHANGELOG.md")
 """Pages that stand in the project's folder."""
@@ -275,3 +280,21 @@ def test_what_was_measured_is_shown_with_its_floor_and_whether_the_goal_was_met(
     assert "| room | not measured: no collaboration |" in shown
     assert "Of 2 goals 1 were met" in shown
     assert "![growth callers](growth-callers.png)" in shown
+
+
+async def test_the_example_in_python_does_what_its_page_says(start_server: StartServer) -> None:
+    assert '--8<-- "examples/client.py:' in (DOCS / "agents.md").read_text(encoding="utf-8")
+    server = await start_server()
+    client = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            ROOT / "examples" / "client.py",
+            f"{server.url}api/tk-ai/mcp",
+            server.token,
+        ),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        printed, _ = await client.communicate()
+    assert client.returncode == 0
+    assert "\n42\nok\n# %% notebook: hello.ipynb rev:" in printed.decode()
