@@ -23,7 +23,9 @@ from tk_ai_extension.mcp.places import (
 )
 from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.digest import error_text, sanitise
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
+from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.files import walk
@@ -139,9 +141,9 @@ class Resources:
 
     async def notebooks(self, context: Context) -> Sequence[str]:
         """The paths of the notebooks below the root, those that the caller holds first."""
-        caller = self._caller_of(context)
-        held = [managed.path for managed in self._workspace.notebooks.list(caller)]
         try:
+            caller = self._caller_of(context)
+            held = [managed.path for managed in self._workspace.notebooks.list(caller)]
             async for entry in walk(self._workspace.files, "", recursive=True):
                 if entry.kind == "notebook":
                     held.append(entry.path)
@@ -153,8 +155,8 @@ class Resources:
 
     async def cells(self, context: Context, notebook: str | None) -> Sequence[str]:
         """The short ids of a notebook's cells, in order."""
-        caller = self._caller_of(context)
         try:
+            caller = self._caller_of(context)
             document = await self._workspace.open(caller, notebook, tool="completion")
             snapshot = await document.read()
         except ToolError as error:
@@ -184,9 +186,9 @@ def _output_contents(uri: str, output: Json) -> Contents:
     """An nbformat output as contents: one for each MIME type it has, pictures as data."""
     match output.get("output_type"):
         case "stream":
-            return [_contents(uri, "text/plain", _joined(output.get("text")))]
+            return [_contents(uri, "text/plain", sanitise(stream_text(output)))]
         case "error":
-            return [_contents(uri, "text/plain", "\n".join(output.get("traceback") or ()))]
+            return [_contents(uri, "text/plain", sanitise(error_text(output)))]
         case _:
             data: Mapping[str, Any] = output.get("data") or {}
             return [_contents(uri, mime, _decoded(mime, value)) for mime, value in data.items()]
@@ -198,7 +200,7 @@ def _decoded(mime: str, value: Any) -> str | bytes:
     text = _joined(value)
     if mime.startswith("image/") and mime != "image/svg+xml":
         return base64.b64decode(text)
-    return text
+    return sanitise(text)
 
 
 def _joined(value: Any) -> str:
