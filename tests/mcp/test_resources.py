@@ -1,0 +1,251 @@
+"""Notebooks, cells, outputs and artifacts as resources; prompts about them; completion of both."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import nbformat
+import pytest
+from mcp.client.subscriptions import ResourceUpdated
+from mcp.shared.exceptions import MCPError
+
+from tests.mcp.conftest import LEGACY, MODERN, Connect
+from tests.mcp.probes.tools import PIXEL
+
+DEADLINE = 30
+PLAN = "notebook://my%20plans/plan.ipynb"
+
+
+@pytest.fixture
+def plan(jp_root_dir: Path) -> Path:
+    """A notebook in a folder with a blank in its name, with outputs of several kinds."""
+    new = nbformat.v4
+    outputs = [
+        new.new_output("stream", name="stdout", text="printed\n"),
+        new.new_output("display_data", data={"image/png": PIXEL, "text/plain": "<Figure>"}),
+        new.new_output("error", ename="E", evalue="v", traceback=["\x1b[31mfirst\x1b[0m", "last"]),
+        new.new_output("execute_result", data={"application/json": {"a": [1]}}, execution_count=1),
+    ]
+    cells = [
+        new.new_code_cell("print('printed')", id="aaaa1111", outputs=outputs, execution_count=1),
+        new.new_markdown_cell("# A heading", id="bbbb2222"),
+    ]
+    path = jp_root_dir / "my plans" / "plan.ipynb"
+    path.parent.mkdir()
+    nbformat.write(new.new_notebook(cells=cells), path)
+    nbformat.write(new.new_notebook(), jp_root_dir / "empty.ipynb")
+    (jp_root_dir / ".ipynb_checkpoints").mkdir()
+    nbformat.write(new.new_notebook(), jp_root_dir / ".ipynb_checkpoints" / "plan.ipynb")
+    return path
+
+
+async def _read(client: Any, uri: str) -> list[Any]:
+    return (await client.read_resource(uri)).contents
+
+
+async def _subscribe(client: Any, uri: str) -> None:
+    """Subscribes as sessions do; the client's own method warns that the newest protocol does not."""
+    request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+    await client.session.send_request(request, types.EmptyResult)
+
+
+@pytest.mark.proves("mcp:resources")
+async def test_notebooks_below_the_root_are_listed(connect: Connect, plan: Path) -> None:
+    async with connect() as client:
+        listed = (await client.list_resources()).resources
+        templates = (await client.list_resource_templates()).resource_templates
+    assert {resource.uri for resource in listed} == {PLAN, "notebook://empty.ipynb"}
+    assert {resource.title for resource in listed} == {"my plans/plan.ipynb", "empty.ipynb"}
+    assert [template.uri_template for template in templates] == [
+        "notebook://{+path}",
+        "notebook://{+path}/cells/{id}",
+        "notebook://{+path}/cells/{id}/outputs/{n}",
+        "artifact://{id}",
+    ]
+
+
+@pytest.mark.proves("mcp:resources")
+async def test_a_notebook_a_cell_and_an_output_are_read(connect: Connect, plan: Path) -> None:
+    async with connect() as client:
+        (whole,) = await _read(client, PLAN)
+        assert "# A heading" in whole.text
+        assert "printed" in whole.text
+        (cell,) = await _read(client, f"{PLAN}/cells/aaaa1111")
+        assert "print('printed')" in cell.text
+        (by_index,) = await _read(client, f"{PLAN}/cells/1")
+        assert "# A heading" in by_index.text
+        (stream,) = await _read(client, f"{PLAN}/cells/aaaa/outputs/0")
+        assert (stream.mime_type, stream.text) == ("text/plain", "printed\n")
+        contents = await _read(client, f"{PLAN}/cells/aaaa/outputs/1")
+        picture, text = sorted(contents, key=lambda content: content.mime_type)
+        assert (picture.mime_type, base64.b64decode(picture.blob)[1:4]) == ("image/png", b"PNG")
+        assert text.text == "<Figure>"
+        (error,) = await _read(client, f"{PLAN}/cells/aaaa/outputs/2")
+        assert error.text == "first\nlast"
+        (data,) = await _read(client, f"{PLAN}/cells/aaaa/outputs/3")
+        assert (data.mime_type, data.text) == ("application/json", '{"a": [1]}')
+
+
+@pytest.mark.proves("mcp:resources", "out:artifact")
+async def test_an_artifact_is_read_whole(connect: Connect, workspace: Any) -> None:
+    artifact = await workspace.artifacts.write(getuser(), "line\n" * 5_000)
+    others = await workspace.artifacts.write("somebody else", "theirs")
+    async with connect() as client:
+        (content,) = await _read(client, f"artifact://{artifact.id}")
+        assert content.text == "line\n" * 5_000
+        with pytest.raises(MCPError):
+            await _read(client, f"artifact://{others.id}")
+
+
+@pytest.mark.proves("mcp:resources", "mcp:errors", "threat:path")
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "notebook://missing.ipynb",
+        "notebook://../outside.ipynb",
+        "notebook://%2e%2e/outside.ipynb",
+        "notebook:///etc/passwd.ipynb",
+        f"{PLAN}/cells/nosuchcell",
+        f"{PLAN}/cells/aaaa/outputs/99",
+        "artifact://nothing",
+        "file:///etc/passwd",
+        "nonsense",
+    ],
+)
+async def test_what_is_not_there_is_an_error_of_the_protocol(
+    connect: Connect, plan: Path, era: str, uri: str
+) -> None:
+    async with connect() as client:
+        with pytest.raises(MCPError) as failure:
+            await _read(client, uri)
+    expected = {types.INVALID_PARAMS} if era == MODERN else {types.INVALID_PARAMS, -32002}
+    assert failure.value.code in expected
+
+
+@pytest.mark.proves("mcp:subscriptions")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, plan: Path) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    async def listen(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            await told.put(message.params.uri)
+
+    async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
+        await _subscribe(client, PLAN)
+        await client.call_tool(
+            "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "x = 1"}
+        )
+        assert await told.get() == PLAN
+        params = types.UnsubscribeRequestParams(uri=PLAN)
+        await client.session.send_request(
+            types.UnsubscribeRequest(params=params), types.EmptyResult
+        )
+        await client.call_tool(
+            "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "y = 1"}
+        )
+        await _subscribe(client, "notebook://empty.ipynb")
+        await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
+        assert await told.get() == "notebook://empty.ipynb"
+
+
+@pytest.mark.proves("mcp:subscriptions")
+@pytest.mark.parametrize("era", [MODERN], indirect=True)
+async def test_a_stream_that_listens_is_told_of_a_change(connect: Connect, plan: Path) -> None:
+    async with (
+        asyncio.timeout(DEADLINE),
+        connect() as client,
+        client.listen(resource_subscriptions=[PLAN]) as stream,
+    ):
+        await client.call_tool(
+            "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "x = 1"}
+        )
+        event = await anext(aiter(stream))
+    assert isinstance(event, ResourceUpdated)
+    assert event.uri == PLAN
+
+
+@pytest.mark.proves("mcp:subscriptions")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_person_who_saves_in_jupyter_is_told_of_too(
+    connect: Connect, plan: Path, jp_fetch: Any
+) -> None:
+    told = asyncio.Event()
+
+    async def listen(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            told.set()
+
+    async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
+        await _subscribe(client, "notebook://empty.ipynb")
+        changed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
+        body = json.dumps({"type": "notebook", "format": "json", "content": changed})
+        await jp_fetch("api", "contents", "empty.ipynb", method="PUT", body=body)
+        await told.wait()
+
+
+@pytest.mark.proves("mcp:prompts")
+async def test_prompts_for_the_common_jobs_bring_the_notebook(connect: Connect, plan: Path) -> None:
+    async with connect() as client:
+        prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
+        assert set(prompts) == {"explain", "fix", "clean_up", "document"}
+        for name in prompts:
+            got = await client.get_prompt(name, {"notebook": "my plans/plan.ipynb"})
+            request, notebook = (message.content for message in got.messages)
+            assert isinstance(request, types.TextContent)
+            assert "the notebook `my plans/plan.ipynb`" in request.text
+            assert isinstance(notebook, types.EmbeddedResource)
+            assert notebook.resource.uri == PLAN
+        got = await client.get_prompt(
+            "fix", {"notebook": "my plans/plan.ipynb", "cell": "aaaa1111"}
+        )
+        request, cell = (message.content for message in got.messages)
+        assert isinstance(request, types.TextContent)
+        assert "cell `aaaa1111`" in request.text
+        assert isinstance(cell, types.EmbeddedResource)
+        assert cell.resource.uri == f"{PLAN}/cells/aaaa1111"
+
+
+@pytest.mark.proves("mcp:prompts", "mcp:errors")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("sing", {}),
+        ("explain", {"notebook": "missing.ipynb"}),
+        ("explain", {"notebook": "../x.ipynb"}),
+    ],
+)
+async def test_a_prompt_about_nothing_is_an_error_of_the_protocol(
+    connect: Connect, plan: Path, name: str, arguments: dict[str, str]
+) -> None:
+    async with connect() as client:
+        with pytest.raises(MCPError):
+            await client.get_prompt(name, arguments)
+
+
+@pytest.mark.proves("mcp:completion")
+async def test_notebooks_and_cells_are_completed(connect: Connect, plan: Path) -> None:
+    prompt = types.PromptReference(name="explain")
+    template = types.ResourceTemplateReference(uri="notebook://{+path}/cells/{id}")
+    artifact = types.ResourceTemplateReference(uri="artifact://{id}")
+    async with connect() as client:
+
+        async def values(
+            ref: Any, name: str, typed: str, given: dict[str, str] | None = None
+        ) -> Any:
+            argument = {"name": name, "value": typed}
+            return (await client.complete(ref, argument, given)).completion.values
+
+        assert await values(prompt, "notebook", "em") == ["empty.ipynb"]
+        assert await values(prompt, "notebook", "PLAN") == ["my plans/plan.ipynb"]
+        assert set(await values(template, "path", "")) == {"my plans/plan.ipynb", "empty.ipynb"}
+        given = {"notebook": "my plans/plan.ipynb"}
+        assert await values(prompt, "cell", "", given) == ["aaaa", "bbbb"]
+        assert await values(template, "id", "b", {"path": "my plans/plan.ipynb"}) == ["bbbb"]
+        assert await values(artifact, "id", "a") == []
