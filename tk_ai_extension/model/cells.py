@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tk_ai_extension.model.errors import AmbiguousCell, CellNotFound
+from tk_ai_extension.model.names import Names, names_of
 
 CellType = Literal["code", "markdown", "raw"]
 CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
@@ -79,6 +80,11 @@ class Cell:
     def hash(self) -> str:
         """The hash of the source."""
         return source_hash(self.source)
+
+    @cached_property
+    def names(self) -> Names | None:
+        """What the source defines and uses, as Python; None where it is none."""
+        return names_of(self.source)
 
     @property
     def first_line(self) -> str:
