@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.tools.conftest import ALICE, BOB, NOBODY
+from tests.desk import ALICE, BOB, NOBODY
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, NotebookRequired
 
 

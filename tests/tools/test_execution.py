@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.tools.conftest import ALICE, BOB
+from tests.desk import ALICE, BOB
 from tk_ai_extension.model.errors import ExecutionNotFound, InvalidArguments, NotebookRequired
 from tk_ai_extension.tools.context import ToolContext
 

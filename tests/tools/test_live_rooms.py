@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.tools.conftest import BOB
+from tests.desk import BOB
 from tk_ai_extension.model.errors import Conflict
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tools.conftest import BOB, NOBODY
+from tests.desk import BOB, NOBODY
 from tk_ai_extension.model.errors import (
     FileMissing,
     InvalidArguments,

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.tools.conftest import NOBODY
+from tests.desk import NOBODY
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,

@@ -1,0 +1,5 @@
+"""Faults are injected at a desk, for each executor with each kind of document."""
+
+from tests.desk import backend, desk, documents, jp_server_config
+
+__all__ = ["backend", "desk", "documents", "jp_server_config"]

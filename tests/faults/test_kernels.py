@@ -1,0 +1,190 @@
+"""What a caller of the tools sees when kernels fail, with each executor and each document.
+
+The suite runs each executor with one document and each document with one executor; `make soak` runs
+the full product.
+"""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.desk import BOB, Desk
+from tk_ai_extension.testing.faults import (
+    EXITS,
+    GARBAGE,
+    KILL_ITSELF,
+    OUT_OF_MEMORY,
+    RUN_FOREVER,
+    SLEEPS,
+    LoopMeter,
+    kill,
+    print_lines,
+    processes_with,
+    show_displays,
+    write_broken_kernelspec,
+)
+
+PAIRS = [
+    pytest.param("direct", "file", id="direct-file"),
+    pytest.param("stack", "room", id="stack-room"),
+    pytest.param("direct", "room", id="direct-room", marks=pytest.mark.soak),
+    pytest.param("stack", "file", id="stack-file", marks=pytest.mark.soak),
+]
+pytestmark = pytest.mark.parametrize(("backend", "documents"), PAIRS)
+
+
+@pytest.fixture
+async def used(desk: Desk):
+    desk.write("n.ipynb", "x = 1")
+    return await desk.call("use_notebook", notebook="n.ipynb")
+
+
+async def run(desk, source, **arguments):
+    return await desk.call("insert_and_execute_cell", source=source, **arguments)
+
+
+async def started(desk, source):
+    """Starts a cell and returns once it has printed something."""
+    result = await run(desk, source, wait=0)
+    execution = desk.workspace.executions.get(desk.caller, result.execution_id)
+    async with asyncio.timeout(20):
+        async for event in execution.events_after():
+            if event.kind == "outputs":
+                return result
+
+
+async def saved_output(desk, index=-1) -> str:
+    """The text of a cell's outputs as the file on disk has it."""
+    return "".join(o.get("text", "") for o in desk.on_disk("n.ipynb").cells[index].outputs)
+
+
+async def works_again(desk):
+    result = await desk.call("execute_ipython", code="6 * 7", wait=60)
+    assert result.runs[0].output == "42", result.full_text()
+
+
+@pytest.mark.proves("fault:kernel-killed", "exec:statuses", "kernel:auto-restart")
+async def test_a_kernel_that_is_killed_in_a_cell(desk, used):
+    waiting = asyncio.create_task(
+        desk.call("execute_ipython", caller=BOB, notebook="n.ipynb", code="'after'", wait=60)
+    )
+    result = await run(
+        desk, f"print('kept', flush=True)\nimport time; time.sleep(0.3)\n{KILL_ITSELF}"
+    )
+    assert result.status == "kernel_died"
+    assert "kept" in result.full_text()
+    assert (await waiting).status in ("ok", "kernel_died")
+    assert "kept" in await saved_output(desk)
+    await works_again(desk)
+
+
+@pytest.mark.proves("fault:kernel-oom")
+async def test_a_kernel_that_runs_out_of_memory(desk, used):
+    result = await run(desk, OUT_OF_MEMORY)
+    assert (result.status, result.runs[0].error.split(":")[0]) == ("error", "MemoryError")
+    running = await started(desk, RUN_FOREVER)
+    pid = (await desk.workspace.kernels.info(used.kernel_id)).pid
+    kill(pid)
+    async with asyncio.timeout(5):
+        result = await desk.call("wait_execution", execution_id=running.execution_id)
+    assert result.status == "kernel_died"
+    assert "possibly out of memory" in result.full_text()
+    await works_again(desk)
+
+
+@pytest.mark.proves("fault:never-ready", "kernel:readiness")
+@pytest.mark.parametrize(
+    ("code", "said"), [(SLEEPS, "I sleep"), (EXITS, "no such module"), (GARBAGE, "hangs")]
+)
+async def test_a_kernel_that_never_gets_ready(desk, jp_kernel_dir, code, said):
+    from tk_ai_extension.model.errors import KernelStartFailed
+
+    write_broken_kernelspec(jp_kernel_dir, "broken", code)
+    desk.write("b.ipynb", "x", kernelspec={"name": "broken", "display_name": "Broken"})
+    desk.workspace.kernels._ready_timeout = 2.0
+    with pytest.raises(KernelStartFailed) as raised:
+        await desk.call("use_notebook", notebook="b.ipynb")
+    assert said in raised.value.message
+    assert desk.app.kernel_manager.list_kernel_ids() == []
+    assert processes_with(code) == []
+
+
+@pytest.mark.proves("fault:restarted-under", "exec:statuses")
+async def test_a_kernel_that_a_person_restarts_under_a_running_cell(desk, used, jp_fetch):
+    running = await started(desk, RUN_FOREVER)
+    await jp_fetch("api", "kernels", used.kernel_id, "restart", method="POST", body="{}")
+    result = await desk.call("wait_execution", execution_id=running.execution_id)
+    assert result.status == "kernel_restarted"
+    assert "running" in await saved_output(desk)
+    await works_again(desk)
+
+
+@pytest.mark.proves("fault:restarted-under", "exec:statuses")
+async def test_a_kernel_that_a_person_shuts_down_under_a_running_cell(desk, used, jp_fetch):
+    running = await started(desk, RUN_FOREVER)
+    await jp_fetch("api", "kernels", used.kernel_id, method="DELETE")
+    result = await desk.call("wait_execution", execution_id=running.execution_id)
+    assert result.status == "kernel_died"
+    await works_again(desk)
+
+
+@pytest.mark.proves("fault:flood", "exec:no-block")
+async def test_a_flood_of_lines_is_whole_in_the_notebook(desk, used):
+    with LoopMeter() as meter:
+        result = await run(desk, print_lines(100_000), wait=100)
+    assert result.status == "ok"
+    lines = (await saved_output(desk)).splitlines()
+    assert len(lines) == 100_000
+    assert lines[-1].strip() == "99999"
+    assert result.runs[0].artifact
+    assert meter.longest < 0.5
+
+
+@pytest.mark.proves("fault:flood")
+async def test_a_flood_of_displays_is_whole_in_the_notebook(desk, used):
+    count = 5_000
+    result = await run(desk, show_displays(count), wait=100)
+    assert result.status == "ok"
+    document = await desk.workspace.store.open("n.ipynb")
+    key = result.runs[0].cell
+    assert [o["data"]["text/plain"] for o in await document.outputs(key)] == [
+        str(n) for n in range(count)
+    ]
+
+
+@pytest.mark.proves("fault:stdin", "exec:stdin")
+async def test_a_cell_that_asks_for_input(desk, used):
+    async with asyncio.timeout(20):
+        result = await run(desk, "name = input('Who? ')\nprint('hello', name)")
+    assert result.status in ("ok", "error", "interrupted")
+    assert result.prompt == "Who? "
+    await works_again(desk)
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_two_agents_and_a_person_edit_while_a_cell_runs(desk, used, documents):
+    running = await started(desk, RUN_FOREVER)
+
+    async def insert(caller, number):
+        return await desk.call(
+            "insert_cell",
+            caller=caller,
+            notebook="n.ipynb",
+            source=f"of {number}",
+            index=number % 2,
+        )
+
+    await asyncio.gather(*(insert(BOB if n % 2 else None, n) for n in range(8)))
+    if documents == "room":
+        live = await desk.room("n.ipynb")
+        live.ycells[0]["source"].insert(0, "typed ")
+    await desk.call("interrupt_kernel", execution_id=running.execution_id)
+    sources = [
+        cell.source for cell in (await (await desk.workspace.store.open("n.ipynb")).read()).cells
+    ]
+    assert sum("of " in source for source in sources) == 8
+    if documents == "room":
+        assert sources[0].startswith("typed ")
+    on_disk = json.loads((desk.root / "n.ipynb").read_text())
+    assert len(on_disk["cells"]) == 10
