@@ -38,8 +38,13 @@ class ToolContext:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def current_path(self, notebook: str | None) -> str | None:
-        """The path of the notebook named, else of the current one, without checking that it exists."""
-        if notebook is None:
-            current = self.workspace.notebooks.current(self.caller)
-            return current.path if current else None
-        return notebook
+        """The path of the notebook meant, without checking that it exists; None where none is.
+
+        Raises:
+            PathRefused, NotANotebook.
+        """
+        workspace = self.workspace
+        managed = workspace.notebooks.resolve(self.caller, notebook)
+        if managed is not None:
+            return managed.path
+        return None if notebook is None else workspace.contain(notebook)

@@ -118,7 +118,10 @@ async def apply(
             )
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
-    await workspace.journal.done(entry, applied.changes, summary or describe(applied.changes))
+    try:
+        await workspace.journal.done(entry, applied.changes, summary or describe(applied.changes))
+    except ToolError as error:
+        workspace.notices.add(caller, f"{error.message} {error.hint}")
     written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
     by_key = applied.snapshot.by_key
     mark_seen(

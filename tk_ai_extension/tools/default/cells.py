@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import (
-    Change,
     Delete,
     Insert,
     Move,
@@ -275,23 +274,26 @@ async def edit_cells(
     )
     result.with_images(execution.images)
     if result.is_error:
-        await _roll_back(context, path, applied.changes)
+        await _roll_back(context, path, applied)
         result.rolled_back = True
         result.total_cells = len((await (await workspace.store.open(path)).read()).cells)
     return result
 
 
-async def _roll_back(context: ToolContext, path: str, changes: tuple[Change, ...]) -> None:
-    document = await context.workspace.store.open(path)
-    operations, _ = inverse(changes, await document.read())
-    await editing.apply(
-        context.workspace,
+async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> None:
+    workspace = context.workspace
+    document = await workspace.store.open(path)
+    operations, _ = inverse(applied.changes, await document.read())
+    back = await editing.apply(
+        workspace,
         context.caller,
         document,
         operations,
         tool="edit_cells",
         summary="rolled back after an error",
+        kind="undo",
     )
+    await workspace.journal.undone([applied.entry], by=back.entry)
 
 
 def _plan(
