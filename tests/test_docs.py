@@ -23,6 +23,7 @@ from scripts.docs.guarantees import BEHAVIOUR, PROMISES, family
 from scripts.docs.pages import DOCS, PAGES
 from scripts.docs.performance import performance_page
 from scripts.docs.rest import methods_of, path_of
+from scripts.docs.tools import characters
 from tests.proofs import ROOT, proofs
 from tests.requirements import REQUIREMENTS
 from tests.servers import StartServer, start_server
@@ -298,3 +299,11 @@ async def test_the_example_in_python_does_what_its_page_says(start_server: Start
         printed, _ = await client.communicate()
     assert client.returncode == 0
     assert "\n42\nok\n# %% notebook: hello.ipynb rev:" in printed.decode()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/comparison.md"])
+def test_the_size_that_is_claimed_of_the_tools_is_true(name: str) -> None:
+    registry = Registry.load()
+    about = round(characters(registry), -3)
+    said = pages()[name]
+    assert re.search(rf"\b{len(registry)}( tools take|,) about {about:,} characters", said)

@@ -36,7 +36,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": lambda: errors_page(ROUTE_ERRORS),
     "reference/guarantees.md": lambda: guarantees_page(REQUIREMENTS, proofs()),
     "reference/requirements.md": lambda: requirements_page(REQUIREMENTS, proofs()),
-    "performance/index.md": lambda: performance_page(ROOT / "benchmarks", DOCS / "performance"),
+    "performance/measured.md": lambda: performance_page(ROOT / "benchmarks", DOCS / "performance"),
     "adr/index.md": lambda: decisions_page(DOCS / "adr"),
     "changelog.md": lambda: (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
 }
