@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 """The schema of the events that Jupyter's contents managers emit."""
+
+ROOM_EVENTS = "https://schema.jupyter.org/jupyter_collaboration/session/v1"
+"""The schema of the events that jupyter-collaboration emits about its rooms."""
 
 _CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
 
@@ -18,13 +22,18 @@ class Subscriptions:
 
     Args:
         event_logger: Jupyter's event logger, if there is one.
+        room_opened: Called with the path of a notebook with listeners when somebody opens its room.
     """
 
-    def __init__(self, event_logger: Any = None) -> None:
+    def __init__(
+        self, event_logger: Any = None, room_opened: Callable[[str], None] | None = None
+    ) -> None:
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._event_logger = event_logger
+        self._room_opened = room_opened
         if event_logger is not None:
             event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_contents_event)
+            event_logger.add_listener(schema_id=ROOM_EVENTS, listener=self._on_room_event)
 
     def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Calls ``changed`` when the notebook changes; returns how to stop that."""
@@ -39,9 +48,6 @@ class Subscriptions:
 
         return remove
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._listeners
-
     def notify(self, path: str) -> None:
         """Tells the listeners of a path."""
         for changed in tuple(self._listeners.get(path, ())):
@@ -51,11 +57,20 @@ class Subscriptions:
         """Stops listening to the contents manager."""
         self._listeners.clear()
         if self._event_logger is not None:
-            self._event_logger.remove_listener(
-                schema_id=CONTENTS_EVENTS, listener=self._on_contents_event
-            )
+            for schema_id, listener in (
+                (CONTENTS_EVENTS, self._on_contents_event),
+                (ROOM_EVENTS, self._on_room_event),
+            ):
+                # A schema that nobody registered has no listeners that could be removed.
+                with suppress(KeyError):
+                    self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
 
     async def _on_contents_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
         if data.get("action") in _CHANGING:
             for path in {data.get("path"), data.get("source_path")} - {None}:
                 self.notify(str(path).strip("/"))
+
+    async def _on_room_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+        path = str(data.get("path", "")).strip("/")
+        if data.get("action") == "initialize" and path in self._listeners and self._room_opened:
+            self._room_opened(path)

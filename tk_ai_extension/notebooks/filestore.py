@@ -15,7 +15,7 @@ from tk_ai_extension.notebooks.files import FileDocument
 from tk_ai_extension.notebooks.filestate import NotebookFile
 from tk_ai_extension.notebooks.hooks import SaveHooks
 from tk_ai_extension.notebooks.indexer import Indexer
-from tk_ai_extension.notebooks.saving import create_file
+from tk_ai_extension.notebooks.saving import check_writable, create_file
 
 MAX_FILES = 64
 MAX_CHARACTERS = 64_000_000
@@ -57,6 +57,10 @@ class NotebookFiles:
             known = self._files[file] = NotebookFile(file, self._indexer, self._hooks)
         self._remember(file, known)
         return FileDocument(path, known, lambda: self._changed(path))
+
+    def check_writable(self, path: str) -> None:
+        """See `saving.check_writable`."""
+        check_writable((self._root / path).resolve(), path)
 
     def exists(self, path: str) -> bool:
         """Whether something is at that path."""

@@ -73,7 +73,7 @@ class NotebookIndex:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the notebook that does not stop it from being edited."""
-        faults = [*self.faults, *_id_faults([cell.id for cell in self.cells], self.nbformat)]
+        faults = [*self.faults, *id_faults([cell.id for cell in self.cells], self.nbformat)]
         faults += [f"cell {number}: {f}" for number, fs in self.cell_faults.items() for f in fs]
         if len(faults) > MAX_WARNINGS:
             faults[MAX_WARNINGS:] = [f"and {len(faults) - MAX_WARNINGS} more faults"]
@@ -254,7 +254,8 @@ def summarise_stored(stored: Any) -> OutputsSummary:
     return summarise([output for output in outputs if isinstance(output, dict)])
 
 
-def _id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:
+def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:
+    """What is wrong with the ids of a notebook's cells."""
     if not cellforms.has_ids(nbformat):
         return
     if any(cell_id is None for cell_id in ids):

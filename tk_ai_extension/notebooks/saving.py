@@ -72,6 +72,21 @@ def typed_errors(path: str) -> Generator[None]:
         raise save_error(error, path) from error
 
 
+def check_writable(file: Path, path: str) -> None:
+    """Raises what a save of the file would run into, as far as that can be known before.
+
+    Raises:
+        ReadOnly, DiskFull.
+    """
+    with typed_errors(path):
+        status = file.stat()
+        if not os.access(file, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        space = os.statvfs(file)
+        if space.f_bavail * space.f_frsize < status.st_size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def replace_file(
     target: Path, pieces: Sequence[Piece], source: int | None, expected: FileVersion
 ) -> tuple[FileVersion, bytes]:

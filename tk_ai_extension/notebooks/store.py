@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
+from tk_ai_extension.notebooks.files import FileDocument
 from tk_ai_extension.notebooks.filestore import NotebookFiles
 from tk_ai_extension.notebooks.hooks import SaveHooks
+
+if TYPE_CHECKING:
+    from tk_ai_extension.notebooks.collaboration import Rooms
 
 
 class ContentsNotebookStore:
@@ -35,18 +41,60 @@ class ContentsNotebookStore:
         event_logger: Any = None,
     ) -> None:
         self._contain = contain
-        self._subscriptions = Subscriptions(event_logger)
+        self._settings: Mapping[str, Any] = {} if settings is None else settings
+        self._rooms: Rooms | None = None
+        self._subscriptions = Subscriptions(event_logger, self._follow_room)
         hooks = SaveHooks(contents_manager) if contents_manager is not None else None
         self._files = NotebookFiles(root, hooks, self._subscriptions.notify)
 
     @property
     def backend(self) -> str:
-        """What holds notebooks that nothing special is known of: ``room``, ``file`` or ``contents``."""
-        return "file"
+        """What holds notebooks that nothing special is known of: ``room`` or ``file``."""
+        return "file" if self._live_rooms() is None else "room"
 
     async def open(self, path: str) -> NotebookDocument:
         """See `NotebookStore.open`."""
-        return self._files.open(self._contain(path))
+        path = self._contain(path)
+        document = self._files.open(path)
+        rooms = self._live_rooms()
+        if rooms is None or not await self._can_be_live(rooms, document):
+            return document
+        from tk_ai_extension.notebooks.rooms import RoomDocument
+
+        return RoomDocument(path, rooms, partial(self._files.check_writable, path))
+
+    def _live_rooms(self) -> Rooms | None:
+        """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
+        if self._settings.get("jupyter_server_ydoc") is None:
+            return None
+        from tk_ai_extension.notebooks.collaboration import Rooms, find_collaboration
+
+        if self._rooms is None and find_collaboration(self._settings) is not None:
+            self._rooms = Rooms(self._settings, self._subscriptions.notify)
+        return self._rooms
+
+    async def _can_be_live(self, rooms: Rooms, document: FileDocument) -> bool:
+        """Whether a room holds this notebook, or may be opened for it.
+
+        A room converts a notebook of an old format, and so would save it: such a one is read from
+        its file, and so is one that is no notebook, which then says where it is broken.
+        """
+        room = rooms.find(document.path)
+        if room is not None and room.old_format is False:
+            return True
+        try:
+            snapshot = await document.read()
+        except InvalidNotebook:
+            return room is not None
+        old = snapshot.nbformat[0] != 4
+        if room is not None:
+            room.old_format = old
+        return not old
+
+    def _follow_room(self, path: str) -> None:
+        """Somebody opened the room of a notebook that is listened to."""
+        if (rooms := self._live_rooms()) is not None:
+            rooms.find(path)
 
     async def create(self, path: str, notebook: Json) -> NotebookDocument:
         """See `NotebookStore.create`."""
@@ -65,4 +113,6 @@ class ContentsNotebookStore:
     async def close(self) -> None:
         """Lets go of what the store holds; documents must not be used afterwards."""
         self._subscriptions.close()
+        if self._rooms is not None:
+            await self._rooms.close()
         await self._files.close()

@@ -1,0 +1,330 @@
+"""jupyter-collaboration's rooms: found, pinned, saved and let go.
+
+Its private parts are named here alone. What it does not offer in public and we need: the room of a
+document, a save of which we learn how it ended, and a way to keep a room while nobody has it open.
+"""
+
+# ruff: noqa: SLF001 - see above
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
+    OutOfBandChanges,
+)
+from tornado.web import HTTPError
+
+from tk_ai_extension.model.errors import (
+    InvalidNotebook,
+    NotebookNotFound,
+    ReadOnly,
+    SaveFailed,
+    ToolError,
+)
+from tk_ai_extension.notebooks.live import LiveNotebook
+from tk_ai_extension.notebooks.saving import FileChanged, save_error
+
+_log = logging.getLogger(__name__)
+
+SAVE_DELAY = 0.8
+"""Seconds from a change to its save; a further change does not put it off."""
+
+_TRIES = 3
+
+
+def find_collaboration(settings: Mapping[str, Any]) -> Any:
+    """jupyter-collaboration's extension, where it is installed and not switched off, or None."""
+    extension = settings.get("jupyter_server_ydoc")
+    return None if extension is None or extension.disable_rtc else extension
+
+
+class Rooms:
+    """The rooms of one server.
+
+    Args:
+        settings: The web application's settings.
+        changed: Called with a notebook's path when its room's content changes.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], changed: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._changed = changed
+        self._live: WeakKeyDictionary[Any, LiveRoom] = WeakKeyDictionary()
+
+    @property
+    def extension(self) -> Any:
+        """jupyter-collaboration's extension, or None."""
+        return find_collaboration(self._settings)
+
+    def find(self, path: str) -> LiveRoom | None:
+        """The room in which the notebook lives now, if we or anybody opened one."""
+        file_id = self._settings["file_id_manager"].get_id(path)
+        room = self.extension.ywebsocket_server.rooms.get(_room_id(file_id))
+        return self._known(room, file_id, path) if room is not None else None
+
+    @asynccontextmanager
+    async def entered(self, path: str) -> AsyncGenerator[LiveRoom]:
+        """The notebook's room, opened if need be, and kept open inside.
+
+        Raises:
+            NotebookNotFound, InvalidNotebook.
+        """
+        extension = self.extension
+        try:
+            document = await extension.get_document(
+                path=path,
+                content_type="notebook",
+                file_format="json",
+                copy=False,
+                create=True,
+            )
+            # Nothing is awaited from here to the pin: a room that is about to be cleaned stays.
+            file_id = self._settings["file_id_manager"].index(path)
+            room = extension.ywebsocket_server.rooms[_room_id(file_id)]
+            assert room._document is document
+            live = self._known(room, file_id, path)
+            live.pin()
+            try:
+                await live.settled()
+                yield live
+            finally:
+                live.unpin()
+        except HTTPError as error:
+            raise _room_error(error, path) from error
+
+    async def close(self) -> None:
+        """Saves what is unsaved."""
+        for live in list(self._live.values()):
+            if live.unsaved:
+                with suppress(ToolError, FileChanged):
+                    await live.save()
+
+    def _known(self, room: Any, file_id: str, path: str) -> LiveRoom:
+        live = self._live.get(room)
+        if live is None:
+            live = self._live[room] = LiveRoom(self.extension, room, file_id, self._changed)
+        live.path = path
+        return live
+
+
+class LiveRoom:
+    """A room and what we know of it.
+
+    Attributes:
+        path: Where the notebook was when it was last asked for.
+        notebook: The notebook in it.
+        old_format: Whether its file was seen to be of an old format, which the room has converted.
+        before_read: Called before the notebook is read, by who has something to write first.
+    """
+
+    def __init__(
+        self, extension: Any, room: Any, file_id: str, changed: Callable[[str], None]
+    ) -> None:
+        self._extension = extension
+        self._room = ref(room)
+        self._file_id = file_id
+        self._tell = changed
+        self.path = ""
+        self.old_format: bool | None = None
+        self.notebook = LiveNotebook(room._document, self._on_change)
+        self.before_read: list[Callable[[], None]] = []
+        self._pins = 0
+        self._pin = _Pin(_room_id(file_id))
+        self._one_save = asyncio.Lock()
+        self._next_save: asyncio.Task[None] | None = None
+        self._due: asyncio.TimerHandle | None = None
+
+    @property
+    def room(self) -> Any:
+        """The DocumentRoom; it lives as long as the room is pinned."""
+        room = self._room()
+        assert room is not None
+        return room
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether a save of ours or of the room is still to come."""
+        room = self._room()
+        pending = room._saving_document if room is not None else None
+        own = self._due is not None or self._next_save is not None
+        return own or (pending is not None and not pending.done())
+
+    async def settled(self) -> None:
+        """Waits until the room is loaded, and until nobody is about to load it anew."""
+        room = self.room
+        if not room.ready:
+            async with self._extension._room_locks[room.room_id]:
+                await room.initialize()
+        if getattr(room, "_document_load_progressively", False):
+            await room._document_progressively_loaded
+        async with room._update_lock:
+            pass
+
+    def write_pending(self) -> None:
+        """Has everybody write what they have yet to write."""
+        for write in self.before_read:
+            write()
+
+    async def take_in_file(self) -> None:
+        """Takes in what another program wrote to the file, as the room does once a second."""
+        await self.room._file.maybe_notify()
+        await self.settled()
+
+    # --- staying open
+
+    def pin(self) -> None:
+        """Keeps the room from being cleaned: to its own bookkeeping we are one more client."""
+        self._pins += 1
+        room = self.room
+        room.clients.add(self._pin)
+        if room.cleaner is not None:
+            room.cleaner.cancel()
+
+    def unpin(self) -> None:
+        """Lets go; a room without clients is cleaned after the delay that it is configured for."""
+        self._pins -= 1
+        if self._pins:
+            return
+        room = self.room
+        room.clients.discard(self._pin)
+        delay = self._extension.document_cleanup_delay
+        if not room.clients and delay is not None:
+            # In the room's own place for it: whoever opens the room cancels it there.
+            room.cleaner = asyncio.create_task(self._clean(room, delay))
+
+    async def _clean(self, room: Any, delay: float) -> None:
+        await asyncio.sleep(delay)
+        locks = self._extension._room_locks
+        async with locks[room.room_id]:
+            if (
+                room.clients
+                or self._extension.ywebsocket_server.rooms.get(room.room_id) is not room
+            ):
+                return
+            if self.unsaved:
+                with suppress(ToolError, FileChanged):
+                    await self._save_now(room)
+            self.notebook.close()
+            await self._extension.ywebsocket_server.delete_room(room=room)
+            loader = self._extension.file_loaders[self._file_id]
+            if loader.number_of_subscriptions == 0:
+                await self._extension.file_loaders.remove(self._file_id)
+            locks.pop(room.room_id, None)
+        _log.debug("Room %s deleted", room.room_id)
+
+    # --- saving
+
+    def save_soon(self) -> None:
+        """Saves within a second, whatever else changes until then; the room stays meanwhile."""
+        if self._due is None and self._next_save is None:
+            self.pin()
+            self._due = asyncio.get_running_loop().call_later(SAVE_DELAY, self._start_due_save)
+
+    def _start_due_save(self) -> None:
+        self._due = None
+        task = self._queue_save()
+        self.unpin()
+        task.add_done_callback(_log_failure)
+
+    async def save(self) -> None:
+        """Saves what the room holds now; calls that come while a save runs share the next one.
+
+        Raises:
+            FileChanged: another program wrote the file; the room has its content now.
+            ReadOnly, DiskFull, SaveFailed.
+        """
+        await asyncio.shield(self._queue_save())
+
+    def _queue_save(self) -> asyncio.Task[None]:
+        if self._next_save is None:
+            self.pin()
+            self._next_save = asyncio.create_task(self._save(), name=f"save {self.path}")
+        return self._next_save
+
+    async def _save(self) -> None:
+        try:
+            async with self._one_save:
+                self._next_save = None
+                if self._due is not None:
+                    self._due.cancel()
+                    self._due = None
+                    self.unpin()
+                await self._save_now(self.room)
+        finally:
+            self.unpin()
+
+    async def _save_now(self, room: Any) -> None:
+        if room._saving_document is not None:
+            # The room's own save, which each change puts off; one that has begun goes to its end.
+            room._saving_document.cancel()
+        model = {"format": room.file_format, "type": room.file_type, "content": None}
+        model["content"] = await self._content(room._document)
+        try:
+            saved = await room._file.maybe_save_content(model)
+        except OutOfBandChanges:
+            await room._on_outofband_change()
+            raise FileChanged from None
+        except HTTPError as error:
+            raise _save_error(error, self.path) from error
+        if saved is None:
+            raise ReadOnly(f"{self.path} cannot be written.")
+        async with room._update_lock:
+            room._document.dirty = False
+            room._document.hash = saved["hash"]
+
+    async def _content(self, document: Any) -> Any:
+        """The notebook, as it is at one moment: a change while it is collected makes it begin anew."""
+        for _ in range(_TRIES):
+            changes = self.notebook.changes
+            try:
+                content = await document.aget()
+            except IndexError:  # A cell went while the cells were counted.
+                continue
+            if self.notebook.changes == changes:
+                return content
+        return document.get()
+
+    def _on_change(self) -> None:
+        self._tell(self.path)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("A live notebook was not saved: %s", error)
+
+
+class _Pin:
+    """A client of a room that wants nothing from it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    async def send(self, message: bytes) -> None:
+        """An update, which we know already."""
+
+
+def _room_id(file_id: str) -> str:
+    return f"json:notebook:{file_id}"
+
+
+def _room_error(error: HTTPError, path: str) -> ToolError:
+    if error.status_code == 404:
+        return NotebookNotFound(f"There is no notebook {path}.")
+    return InvalidNotebook(f"{path} cannot be opened: {error.log_message or error.reason}.")
+
+
+def _save_error(error: HTTPError, path: str) -> ToolError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return save_error(cause, path)
+        cause = cause.__cause__ or cause.__context__
+    if error.status_code == 403:
+        return ReadOnly(f"{path} cannot be written: {error.log_message or error.reason}.")
+    return SaveFailed(f"{path} cannot be saved: {error.log_message or error.reason}.")

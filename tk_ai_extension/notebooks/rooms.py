@@ -1,0 +1,186 @@
+"""A notebook that is live: jupyter-collaboration's shared document is the truth while its room is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from pycrdt import UndoManager
+
+from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError
+from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.collaboration import LiveRoom, Rooms
+from tk_ai_extension.notebooks.drafts import Draft, Step
+from tk_ai_extension.notebooks.files import unbroken
+from tk_ai_extension.notebooks.live import LiveNotebook, whole
+from tk_ai_extension.notebooks.roomoutputs import RoomOutputWriter, encodable, shared_output
+from tk_ai_extension.notebooks.saving import FileChanged
+from tk_ai_extension.notebooks.textdiff import text_edits
+
+ORIGIN = "tk_ai_extension"
+"""The origin of our transactions, for whoever observes the document."""
+
+_TRIES = 5
+
+
+class RoomDocument:
+    """A notebook in its room.
+
+    An edit is one transaction, and changes of a source are made where they are, so that other
+    people's cursors stay. It is saved before it is reported, by the room's own means: another
+    program's write to the file in between is seen, and the edit is worked out anew on it. Outputs of
+    a running cell are saved once a second and after its end.
+
+    Args:
+        path: The notebook's path, relative to the root.
+        rooms: The server's rooms.
+        check: Raises where the file cannot be written, before anything is tried.
+    """
+
+    backend = "room"
+
+    def __init__(self, path: str, rooms: Rooms, check: Callable[[], None]) -> None:
+        self.path = path
+        self._rooms = rooms
+        self._check = check
+
+    async def read(self) -> Snapshot:
+        """See `NotebookDocument.read`."""
+        async with self._rooms.entered(self.path) as room:
+            return self._snapshot(room)
+
+    async def outputs(self, cell: str) -> tuple[Json, ...]:
+        """See `NotebookDocument.outputs`."""
+        async with self._rooms.entered(self.path) as room:
+            number = _cell(self._snapshot(room), cell).index
+            return room.notebook.content(number).outputs
+
+    async def raw(self) -> Json:
+        """See `NotebookDocument.raw`."""
+        async with self._rooms.entered(self.path) as room:
+            room.write_pending()
+            notebook = cast("Json", whole(room.notebook.document.get()))
+        for cell in cast("list[Json]", notebook["cells"]):
+            cell["metadata"] = dict(cellforms.metadata_of(cell))
+        return notebook
+
+    async def apply(self, operations: Sequence[Operation]) -> Applied:
+        """See `NotebookDocument.apply`."""
+        return await unbroken(self._apply(operations))
+
+    async def _apply(self, operations: Sequence[Operation]) -> Applied:
+        self._check()
+        async with self._rooms.entered(self.path) as room:
+            for _ in range(_TRIES):
+                await room.take_in_file()
+                draft = Draft(self._snapshot(room), room.notebook.content)
+                draft.apply(operations)
+                if draft.steps:
+                    undo = self._carry_out(room.notebook, draft)
+                    try:
+                        await room.save()
+                    except FileChanged:
+                        continue
+                    except ToolError:
+                        undo.undo()
+                        raise
+                snapshot = self._snapshot(room)
+                return Applied(snapshot, draft.changes(snapshot))
+        raise SaveFailed(f"{self.path} is written all the time by other programs.")
+
+    @asynccontextmanager
+    async def writing(self, cell: str) -> AsyncGenerator[RoomOutputWriter]:
+        """See `NotebookDocument.writing`."""
+        async with self._rooms.entered(self.path) as room:
+            found = _cell(self._snapshot(room), cell)
+            if found.type != "code":
+                raise CellNotFound(f"`{cell}` of {self.path} is a {found.type} cell: no code.")
+            writer = RoomOutputWriter(room, room.notebook.shared_id(found.index), ORIGIN)
+            room.before_read.append(writer.flush)
+            try:
+                yield writer
+            finally:
+                room.before_read.remove(writer.flush)
+                if not writer.finished:
+                    await writer.finish(None)
+
+    def _snapshot(self, room: LiveRoom) -> Snapshot:
+        room.write_pending()
+        return room.notebook.snapshot(self.path)
+
+    def _carry_out(self, notebook: LiveNotebook, draft: Draft) -> UndoManager:
+        """Does the draft's steps in one transaction; the undo manager takes back just them."""
+        document = notebook.document
+        undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
+        undo.include_origin(ORIGIN)
+        with document.ydoc.transaction(origin=ORIGIN):
+            for step in draft.steps:
+                _carry_out(document, step)
+        return undo
+
+
+def _carry_out(document: Any, step: Step) -> None:
+    cells = document.ycells
+    match step.kind:
+        case "insert":
+            assert step.after is not None
+            cells.insert(step.index, _shared_cell(document, step.after))
+        case "delete":
+            del cells[step.index]
+        case "move":
+            # Yjs 13 has no move: a copy with the same id takes the cell's place.
+            stored = cast("Json", whole(cells[step.index].to_py()))
+            del cells[step.index]
+            moved = document.create_ycell(stored)
+            if stored.get("execution_state") == "running":
+                moved["execution_state"] = "running"
+            cells.insert(step.to, moved)
+        case "set":
+            assert step.before is not None
+            assert step.after is not None
+            _set(document, step.index, step.before, step.after)
+
+
+def _shared_cell(document: Any, content: CellContent) -> Any:
+    return document.create_ycell(encodable(cellforms.stored_cell(content, as_lines=False)))
+
+
+def _set(document: Any, index: int, before: CellContent, after: CellContent) -> None:
+    cells = document.ycells
+    cell = cells[index]
+    if after.type != before.type:
+        # JupyterLab makes a cell's widget once, by the type that it has then.
+        content = _shared_cell(document, after)
+        content["id"] = cell["id"]
+        cells[index] = content
+        return
+    if after.source != before.source:
+        replace_text(cell["source"], before.source, encodable(after.source))
+    if after.outputs != before.outputs:
+        outputs = cell["outputs"]
+        outputs.clear()
+        outputs.extend([shared_output(output) for output in after.outputs])
+    if after.execution_count != before.execution_count:
+        cell["execution_count"] = after.execution_count
+
+
+def replace_text(shared: Any, old: str, new: str) -> None:
+    """Makes a shared text that reads ``old`` read ``new``, by the smallest edits."""
+    # A shared text counts bytes. From the end, so that places before an edit stay as they were.
+    for edit in reversed(text_edits(old, new)):
+        start = len(old[: edit.start].encode("utf-8"))
+        size = len(old[edit.start : edit.end].encode("utf-8"))
+        if size:
+            del shared[start : start + size]
+        if edit.new:
+            shared.insert(start, edit.new)
+
+
+def _cell(snapshot: Snapshot, key: str) -> Cell:
+    cell = snapshot.by_key.get(key)
+    if cell is None:
+        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
+    return cell
