@@ -45,7 +45,8 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
     """Puts the parts together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_folder(Path(app.data_dir), root)
-    contain_notebook = partial(notebook_path, root)
+    hidden = bool(getattr(managers.contents, "allow_hidden", False))
+    contain_notebook = partial(notebook_path, root, allow_hidden=hidden)
     stack = find_execution_stack(managers.server.extension_manager)
     store = ContentsNotebookStore(
         root or Path(),
@@ -66,7 +67,11 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
             backend=cast("Backend", app.executor),
         ),
         sessions=JupyterSessions(managers.sessions),
-        files=ContentsFiles(managers.contents, partial(contain, root), partial(folder_path, root)),
+        files=ContentsFiles(
+            managers.contents,
+            partial(contain, root, allow_hidden=hidden),
+            partial(folder_path, root, allow_hidden=hidden),
+        ),
         journal=Journal(state / "journal.sqlite"),
         artifacts=Artifacts(
             state / "artifacts",
