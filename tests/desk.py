@@ -101,7 +101,6 @@ def jp_server_config(jp_server_config: Config, backend: str, documents: str) -> 
 
 
 @pytest.fixture
-async def desk(jp_configurable_serverapp: Any, jp_root_dir: Path) -> Desk:
-    app = jp_configurable_serverapp()
-    extension = next(iter(app.extension_manager.extension_apps["tk_ai_extension"]))
-    return Desk(extension.services.workspace, Registry.load(), jp_root_dir, app)
+async def desk(jp_serverapp: ServerApp, jp_root_dir: Path) -> Desk:
+    (extension,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
+    return Desk(extension.services.workspace, Registry.load(), jp_root_dir, jp_serverapp)
