@@ -16,6 +16,7 @@ from tornado.ioloop import IOLoop
 from zmq.utils.monitor import parse_monitor_message
 
 from tk_ai_extension.kernels.base import KernelState, Message
+from tk_ai_extension.kernels.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +54,8 @@ class ConnectionClosed(Exception):
 class Listener(Protocol):
     """Hears everything that concerns one request. Called on the event loop; must not block."""
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any]) -> None:
-        """A message on iopub whose parent is the request."""
+    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:
+        """A message on iopub whose parent is the request; ``unheard`` as in `Tally.hear`."""
         ...
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
@@ -118,6 +119,7 @@ class KernelConnection:
         client.load_connection_info(dict(info))
         self._observer = observer
         self._listeners: dict[str, Listener] = {}
+        self._tally = Tally()
         self._heard = asyncio.Event()
         self.ended = asyncio.Event()
         self._ending: Ending | None = None
@@ -251,20 +253,20 @@ class KernelConnection:
             return
         self._heard.set()
         kind, content, parent = message["msg_type"], message["content"], message["parent_header"]
-        msg_id = parent.get("msg_id", "")
+        state: Any = content.get("execution_state", "unknown") if kind == "status" else None
+        unheard = self._tally.hear(message["msg_id"], begins_request=state == "busy")
         if kind == "execute_input":
             self._observer.on_run(
                 str(content.get("code", "")), content.get("execution_count"), parent
             )
         elif kind == "status":
-            state = content.get("execution_state", "unknown")
             if parent.get("msg_type") in {"execute_request", None} or state not in {"busy", "idle"}:
                 self._observer.on_state(state)
         elif kind == "shutdown_reply":
             self._observer.on_stopping(bool(content.get("restart")))
-        listener = self._listeners.get(msg_id)
+        listener = self._listeners.get(parent.get("msg_id", ""))
         if listener is not None:
-            listener.on_iopub(kind, content)
+            listener.on_iopub(kind, content, unheard)
 
     def _read_reply(self, parts: list[bytes]) -> None:
         message = self._unpack(parts)
@@ -293,7 +295,7 @@ class _Probe:
     def __init__(self) -> None:
         self.answer = asyncio.get_running_loop().create_future()
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any]) -> None:
+    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:
         """Its echo is noticed by the connection."""
 
     def on_reply(self, content: Mapping[str, Any]) -> None:

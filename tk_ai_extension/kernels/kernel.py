@@ -87,8 +87,8 @@ class LiveKernel:
         """
         while True:
             async with self._connecting:
-                if self._connection is not None and self._connection.ending is None:
-                    return self._connection
+                if self._alive.is_set() and self.connection is not None:
+                    return self.connection
                 self._stirred.set()
                 await self._alive.wait()
                 if self.ending is not None:

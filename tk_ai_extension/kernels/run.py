@@ -26,6 +26,11 @@ log = logging.getLogger(__name__)
 END_OF_FILE = "\x04"
 """The answer to a question for input by which Jupyter's clients say that there is none."""
 
+FLOOD = 500
+"""Messages of one execution from which on a kernel may have dropped some."""
+
+FASTER = "the kernel made them faster than it could send them"
+
 MAX_QUESTIONS = 10
 """How often one execution may ask for input before it is interrupted."""
 
@@ -92,6 +97,9 @@ class Run:
         self._count: int | None = None
         self._prompt: str | None = None
         self._questions = 0
+        self._heard = 0
+        self._unheard: int | None = None
+        self._last_unheard: int | None = None
         self._message = ""
         self._interrupted = False
         self._timed_out = False
@@ -137,10 +145,12 @@ class Run:
 
     # -- what the connection tells
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any]) -> None:
+    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:
         """A message of this execution."""
         if self.done:
             return
+        self._heard += 1
+        self._last_unheard = unheard
         if kind in OUTPUT_MESSAGES:
             self._collector.add(kind, content)
             self._say_start()
@@ -153,10 +163,12 @@ class Run:
             match content.get("execution_state"):
                 case "busy":
                     self._start()
+                    self._unheard = unheard
                     if self._request.silent:
                         self._say_start()
                 case "idle":
                     self._idle = True
+                    self._tell_losses()
                     self._settle()
                 case _:
                     pass
@@ -243,6 +255,7 @@ class Run:
         if not self.done:
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not come", missing)
+            self._tell_losses()
             self._finish()
 
     def _finish(self) -> None:
@@ -270,6 +283,16 @@ class Run:
             self.finish("interrupted", "The kernel was interrupted.")
         else:
             self.drop("The kernel dropped it: a request before it had failed.")
+
+    def _tell_losses(self) -> None:
+        unheard = self._last_unheard
+        if self._unheard is None or unheard is None or self._heard < FLOOD:
+            return
+        # One that was not heard is the reply to this request, and one more is each question.
+        lost = unheard - self._unheard - 1 - self._questions
+        if lost > 0:
+            log.warning("%d messages of a kernel were lost before they got here", lost)
+            self._collector.warn(f"[{lost:,} messages with output were lost: {FASTER}.]")
 
     # -- timeout and interrupts
 

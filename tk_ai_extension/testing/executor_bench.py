@@ -16,7 +16,7 @@ from tk_ai_extension.model.executions import (
     ExecutionRequest,
     OutputsChanged,
 )
-from tk_ai_extension.model.outputs import apply_change, stream_text
+from tk_ai_extension.model.outputs import StreamEdit, apply_change, stream_text
 
 DEADLINE = 30.0
 """Seconds in which each execution of the suite ends."""
@@ -82,14 +82,7 @@ class Submitted:
         *before, last = self.events
         assert isinstance(last, Execution), "the last event is the Execution"
         assert not any(isinstance(event, Execution) for event in before)
-        rebuilt: list[Json] = []
-        for event in before:
-            if isinstance(event, OutputsChanged):
-                for change in event.changes:
-                    apply_change(rebuilt, change)
-        left_out = last.outputs[len(rebuilt) :]
-        assert [*rebuilt, *left_out] == list(last.outputs), "the changes give the outputs"
-        assert not left_out
+        assert rebuilt(before) == list(last.outputs), "the changes give the outputs"
         return Outcome(last, before)
 
     async def printed(self) -> None:
@@ -103,6 +96,35 @@ class Submitted:
         """Waits until it has ended."""
         async with asyncio.timeout(deadline):
             return await self.task
+
+
+def rebuilt(events: list[ExecutionEvent]) -> list[Json]:
+    """The outputs that the changes give, applied in order."""
+    outputs: list[Json] = []
+    appended: list[
+        str
+    ] = []  # to the last output: joined at the end, or a flood would take for ever
+    length = 0
+    for change in (
+        each for event in events if isinstance(event, OutputsChanged) for each in event.changes
+    ):
+        if (
+            appended
+            and isinstance(change, StreamEdit)
+            and (change.index, change.start) == (len(outputs) - 1, length)
+        ):
+            appended.append(change.new)
+            length += len(change.new)
+            continue
+        if appended:
+            outputs[-1] = {**outputs[-1], "text": "".join(appended)}
+        apply_change(outputs, change)
+        is_stream = bool(outputs) and outputs[-1]["output_type"] == "stream"
+        appended = [stream_text(outputs[-1])] if is_stream else []
+        length = len(appended[0]) if is_stream else 0
+    if appended:
+        outputs[-1] = {**outputs[-1], "text": "".join(appended)}
+    return outputs
 
 
 def submit(bench: ExecutorBench, code: str, kernel_id: str = "", **options: Any) -> Submitted:

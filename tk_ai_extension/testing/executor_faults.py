@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -23,17 +24,20 @@ class EndOfKernelConformance:
     @pytest.mark.proves("fault:kernel-killed", "exec:statuses", "kernel:heartbeat")
     @pytest.mark.proves("kernel:auto-restart")
     async def test_a_kernel_killed_in_a_cell_is_noticed_and_the_next_request_works(
-        self, bench: ExecutorBench
+        self, bench: ExecutorBench, tmp_path: Path
     ) -> None:
         kernel_id = await bench.harmed()
+        go = tmp_path / "go"
         async with kernel_events(bench) as events:
-            code = f"kept = 1\nprint('before', flush=True)\n{faults.KILL_ITSELF}"
+            code = "kept = 1\n" + faults.run_until(go, faults.KILL_ITSELF)
             killed = submit(bench, code, kernel_id)
+            await killed.printed()
+            go.touch()
             queued = submit(bench, "print('queued')", kernel_id)
             outcome = await killed.outcome(deadline=5)
             assert outcome.status == "kernel_died"
             assert "possibly out of memory" in outcome.execution.message
-            assert outcome.text() == "before\n"
+            assert outcome.text() == "waiting\n"
             await happens(events, "died", kernel_id=kernel_id)
             # What had been handed to the dead kernel died with it; nothing runs twice, or not at all.
             assert (await queued.outcome()).status in {"ok", "kernel_died"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,18 @@ import pytest
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.executions import InputRequested, StatusEvent
 from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import ExecutorBench, run, submit
+from tk_ai_extension.testing.executor_bench import ExecutorBench, Outcome, run, submit
+
+
+def nothing_lost_silently(outcome: Outcome, kept: int, made: int) -> None:
+    """All is there, or what is not is told.
+
+    A kernel drops what it cannot send in time: none on a machine that is not overloaded.
+    """
+    found = re.search(r"([\d,]+) messages with output were lost", outcome.text("stderr"))
+    told = int(found[1].replace(",", "")) if found else 0
+    # A line is a message, but for one or the other that the kernel has sent in two.
+    assert abs(kept + told - made) <= 0.01 * told
 
 
 class OutputConformance:
@@ -183,15 +195,24 @@ class FloodConformance:
         with faults.LoopMeter() as meter:
             outcome = await run(bench, faults.print_lines(10_000, width=1000, flush=True))
         assert outcome.status == "ok"
-        assert len(outcome.text().splitlines()) == 10_000
-        assert len(outcome.outputs) == 1
+        nothing_lost_silently(outcome, outcome.text().count("\n"), 10_000)
         assert meter.longest < 0.2
 
     @pytest.mark.proves("fault:flood")
     async def test_a_flood_of_displays_is_kept(self, bench: ExecutorBench) -> None:
         outcome = await run(bench, faults.show_displays(5_000))
-        numbers = [int(each["data"]["text/plain"]) for each in outcome.outputs]
-        assert numbers == list(range(5_000))
+        shown = [each["data"]["text/plain"] for each in outcome.outputs if "data" in each]
+        nothing_lost_silently(outcome, len(shown), 5_000)
+        assert shown == sorted(shown, key=int)
+
+    @pytest.mark.proves("fault:flood")
+    async def test_messages_that_the_kernel_drops_are_counted(self, bench: ExecutorBench) -> None:
+        kernel_id = await bench.harmed()
+        await run(bench, faults.lose_messages(50), kernel_id)
+        outcome = await run(bench, faults.print_lines(1_000, flush=True), kernel_id)
+        lines = outcome.text().count("\n")
+        assert lines < 1_000
+        nothing_lost_silently(outcome, lines, 1_000)
 
     @pytest.mark.soak
     @pytest.mark.timeout(600)
@@ -205,6 +226,6 @@ class FloodConformance:
     ) -> None:
         outcome = await submit(bench, flood).outcome(deadline=500)
         assert outcome.status == "ok"
-        count = len(outcome.outputs) if len(outcome.outputs) > 1 else outcome.text().count("\n")
-        assert count == 100_000
+        shown = [each for each in outcome.outputs if "data" in each]
+        nothing_lost_silently(outcome, outcome.text().count("\n") + len(shown), 100_000)
         assert outcome.execution.dropped == 0

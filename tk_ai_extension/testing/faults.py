@@ -66,6 +66,20 @@ def print_lines(count: int, *, width: int = 20, flush: bool = False) -> str:
     return f"for number in range({count}):\n    print(f'{{number:<{width - 1}}}', flush={flush})"
 
 
+def lose_messages(every: int) -> str:
+    """Code that has its own kernel (ipykernel) lose one of so many messages with printed text."""
+    return f"""
+thread = get_ipython().kernel.iopub_thread
+def lose_some(message, *args, send=thread._really_send, printed=[1], **options):
+    printed[0] += b'"stream"' in b''.join(map(bytes, message))
+    if printed[0] % {every} == 0:
+        printed[0] += 1
+    else:
+        send(message, *args, **options)
+thread._really_send = lose_some
+"""
+
+
 def show_displays(count: int) -> str:
     """Code that shows so many displays, each with its number."""
     return (
