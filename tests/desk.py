@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,11 +70,37 @@ class Desk:
         nbformat.validate(notebook)
         return notebook
 
+    async def saved(self, name: str, check: Callable[[Any], bool], within: float = 3.0) -> Any:
+        """The notebook on disk once it is as it should be; it is looked at after each save."""
+        saved = asyncio.Event()
+
+        async def on_save(logger: Any, schema_id: str, data: Any) -> None:
+            saved.set()
+
+        events = self.app.event_logger
+        events.add_listener(schema_id=CONTENTS_EVENTS, listener=on_save)
+        try:
+            async with asyncio.timeout(within):
+                while (notebook := self._readable(name)) is None or not check(notebook):
+                    await saved.wait()
+                    saved.clear()
+                return notebook
+        finally:
+            events.remove_listener(listener=on_save)
+
+    def _readable(self, name: str) -> Any:
+        """The notebook on disk, unless Jupyter's own save (a room's) is just writing it."""
+        try:
+            return self.on_disk(name)
+        except nbformat.reader.NotJSONError:
+            return None
+
     def sources(self, name: str) -> list[str]:
         """The sources on disk."""
         return [cell.source for cell in self.on_disk(name).cells]
 
 
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 

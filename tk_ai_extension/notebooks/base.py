@@ -33,7 +33,10 @@ class OutputWriter(Protocol):
         ...
 
     async def finish(self, execution_count: int | None) -> None:
-        """Sets the count, marks the cell as idle and saves. Called once, also after an error."""
+        """Sets the count, marks the cell as idle and has it saved; also called after an error.
+
+        A file is saved when this returns, a room within a second.
+        """
         ...
 
 
