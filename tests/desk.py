@@ -77,7 +77,7 @@ class Desk:
         async def on_save(logger: Any, schema_id: str, data: Any) -> None:
             saved.set()
 
-        events = self.app.event_logger
+        events: Any = self.app.event_logger
         events.add_listener(schema_id=CONTENTS_EVENTS, listener=on_save)
         try:
             async with asyncio.timeout(within):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "_jupyter_server_extension_points"]
 
 
 def _jupyter_server_extension_points() -> list[dict[str, object]]:

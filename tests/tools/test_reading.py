@@ -48,6 +48,7 @@ async def test_read_cell_shows_source_outputs_and_a_versioned_address(desk, note
     assert (await desk.call("read_cell", notebook=notebook, cell=2, outputs=False)).output is None
 
 
+@pytest.mark.proves("edit:resolve")
 @pytest.mark.parametrize("address", ["cellc000", "cell-2", 2, "2", -1, "-1", "@cellc000", "cellc0"])
 async def test_every_form_of_an_address_finds_the_cell(desk, notebook, address):
     assert (await desk.call("read_cell", notebook=notebook, cell=address)).index == 2
@@ -212,6 +213,7 @@ async def test_a_path_that_is_no_notebook_below_the_root_is_refused(
     assert outside.read_bytes() == before
 
 
+@pytest.mark.proves("mcp:reading-size")
 async def test_the_fifty_cell_notebook_reads_below_12_500_characters(desk):
     (desk.root / "fifty.ipynb").write_bytes(FIFTY_CELLS.read_bytes())
     read = await desk.call("read_notebook", notebook="fifty.ipynb", view="reading")
