@@ -36,6 +36,8 @@ class Server:
 
     app: ServerApp
     port: int
+    specs: Path
+    """The folder of its kernelspecs."""
 
     @property
     def manager(self) -> Any:
@@ -95,7 +97,7 @@ async def running_server(folder: Path, *, nbmodel: bool) -> AsyncIterator[Server
     http = HTTPServer(app.web_app)
     http.add_sockets([socket])
     try:
-        yield Server(app, port)
+        yield Server(app, port, specs)
     finally:
         http.stop()
         await http.close_all_connections()

@@ -22,7 +22,7 @@ DRAIN_TIMEOUT = 0.5
 STABLE_TIME = 10.0
 """Seconds after which a kernel counts as started well."""
 
-RESTART_LIMIT = 5
+RESTART_LIMIT = 3
 """How often in a row a kernel that dies before `STABLE_TIME` is started again."""
 
 
@@ -107,6 +107,8 @@ class LiveKernel:
                     raise
                 about: Any = answer.get("language_info") or {}
                 self.language = str(about.get("name", "")).lower()
+                if self.state in {"starting", "restarting"}:
+                    self.on_state("idle")
                 return connection
 
     @property

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
@@ -171,6 +172,7 @@ class JupyterKernels:
             raise
         if tail is not None:
             self._tails[kernel_id] = tail
+            self._hand_over(kernel_id, tail)
         try:
             seconds = await self._first_answer(kernel_id, name)
         except BaseException:
@@ -195,7 +197,22 @@ class JupyterKernels:
         if path and folder:
             # As Jupyter's session manager does: the notebook's name, for the code in the kernel.
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
-        return await self._manager.start_kernel(kernel_name=name, env=environment, **arguments)
+        kernel_id = str(uuid4())
+        try:
+            return await self._manager.start_kernel(
+                kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
+            )
+        except BaseException:
+            # jupyter_client keeps it as one that is starting, and fails to stop it when all stop.
+            getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
+            raise
+
+    def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:
+        """Lets go of the pipe: a restarted kernel writes to our own stderr, as Jupyter has it."""
+        arguments: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", None)
+        if isinstance(arguments, dict) and "stderr" in arguments:
+            del arguments["stderr"]
+            tail.hand_over()
 
     async def _first_answer(self, kernel_id: str, name: str) -> float:
         clock = asyncio.get_running_loop().time
@@ -365,6 +382,8 @@ class JupyterKernels:
     async def _watch(self, kernel: LiveKernel) -> None:
         try:
             await kernel.watch()
+            if kernel.id in self._manager:  # dead, and not to be started again
+                await self._manager.shutdown_kernel(kernel.id, now=True)
             if self._guarded is not None:
                 await self._guarded.forget(kernel.id)
         finally:

@@ -12,16 +12,16 @@ KEPT = 4000
 
 
 class StderrTail:
-    """A pipe to start a kernel with: what comes through it goes on to our own stderr.
+    """A pipe to start a process with: what comes through it goes on to our own stderr.
 
-    A pipe, not a file: a kernel writes to it for as long as it lives, and a file would grow. Jupyter
-    starts a restarted kernel with the same descriptor, so it stays open until `close`.
+    A pipe, not a file: a kernel writes to it for as long as it lives, and a file would grow.
     """
 
     def __init__(self) -> None:
         self._read_end, self.descriptor = os.pipe()
         os.set_blocking(self._read_end, False)
         self._tail = b""
+        self._open = self._is_ours = True
         self._loop = IOLoop.current()
         self._loop.add_handler(self._read_end, self._pass_on, IOLoop.READ)
 
@@ -33,25 +33,30 @@ class StderrTail:
     @property
     def text(self) -> str:
         """The end of what was written so far, as whole lines."""
-        with contextlib.suppress(BlockingIOError):
-            while self._read():
-                pass
+        self._pass_on()
         text = self._tail.decode("utf-8", "replace").strip()
         return text if len(self._tail) < KEPT else text.partition("\n")[2]
 
+    def hand_over(self) -> None:
+        """Closes our own copy of the end that the process writes to: the pipe ends with it."""
+        if self._is_ours:
+            self._is_ours = False
+            os.close(self.descriptor)
+
     def close(self) -> None:
-        """Closes both ends. Whatever still writes to it gets an error: the kernel must be gone."""
-        self._loop.remove_handler(self._read_end)
-        os.close(self._read_end)
-        os.close(self.descriptor)
+        """Closes both ends. A process that still writes to it gets an error."""
+        self.hand_over()
+        if self._open:
+            self._open = False
+            self._loop.remove_handler(self._read_end)
+            os.close(self._read_end)
 
     def _pass_on(self, *_: object) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._read()
-
-    def _read(self) -> bool:
-        data = os.read(self._read_end, 65536)
-        self._tail = (self._tail + data)[-KEPT:]
-        with contextlib.suppress(OSError):
-            os.write(2, data)
-        return bool(data)
+            while self._open:
+                data = os.read(self._read_end, 65536)
+                if not data:
+                    self.close()
+                self._tail = (self._tail + data)[-KEPT:]
+                with contextlib.suppress(OSError):
+                    os.write(2, data)

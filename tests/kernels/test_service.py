@@ -1,0 +1,391 @@
+"""Kernels are started, watched, asked, restarted and ended; the broken ones are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from jupyter_client.multikernelmanager import AsyncMultiKernelManager
+
+from tests.kernels.conftest import PATIENCE, Server
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.model.errors import (
+    KernelDied,
+    KernelNotFound,
+    KernelspecNotFound,
+    KernelStartFailed,
+    KernelUnsupported,
+)
+from tk_ai_extension.testing import faults
+from tk_ai_extension.testing.executor_bench import (
+    ExecutorBench,
+    happens,
+    kernel_events,
+    run,
+    submit,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Start = Callable[[], Awaitable[str]]
+
+
+@pytest.fixture(scope="module")
+def backend() -> str:
+    return "direct"
+
+
+@pytest.fixture
+def specs(server: Server) -> Path:
+    """The folder of kernelspecs."""
+    return server.specs
+
+
+# -- what there is
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_kernelspecs_are_listed_with_the_default_first(kernels: JupyterKernels) -> None:
+    first, *others = kernels.kernelspecs()
+    assert (first.name, first.language, first.default) == ("python3", "python", True)
+    assert ("bash", "bash", False) in [(each.name, each.language, each.default) for each in others]
+
+
+@pytest.mark.proves("kernel:monitor", "kernel:tools")
+async def test_a_kernels_state_memory_cpu_and_uptime_are_known(bench: ExecutorBench) -> None:
+    first = await bench.kernels.info(bench.kernel_id)
+    assert bench.kernel_id in bench.kernels.ids()
+    assert (first.name, first.language, first.state) == ("python3", "python", "idle")
+    assert first.cpu is None, "there is nothing to compare the first look with"
+    assert first.memory is not None
+    assert first.memory > 10_000_000
+    assert first.uptime is not None
+    assert first.uptime > 0
+    await run(bench, "sum(range(10_000_000))")
+    second = await bench.kernels.info(bench.kernel_id)
+    assert second.cpu is not None
+    assert second.cpu > 1
+    assert second.uptime is not None
+    assert second.uptime > first.uptime
+
+
+@pytest.mark.proves("kernel:monitor")
+async def test_children_are_counted_in(bench: ExecutorBench, tmp_path: Path) -> None:
+    before = await bench.kernels.info(bench.kernel_id)
+    hog = "hog = b'x' * 100_000_000; print('ready', flush=True); input()"
+    await run(
+        bench,
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {hog!r}], "
+        "stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()",
+    )
+    during = await bench.kernels.info(bench.kernel_id)
+    await run(bench, "child.communicate(b'')")
+    assert before.memory is not None
+    assert during.memory is not None
+    assert during.memory > before.memory + 90_000_000
+
+
+@pytest.mark.proves("kernel:monitor", "kernel:shared-live")
+async def test_a_kernel_that_a_person_started_is_known_and_used(
+    server: Server, kernels: JupyterKernels, bench: ExecutorBench
+) -> None:
+    kernel_id = await server.manager.start_kernel(kernel_name="python3")
+    assert kernel_id in kernels.ids()
+    assert (await kernels.info(kernel_id)).memory
+    assert await kernels.wait_ready(kernel_id) < 30
+    assert (await run(bench, "1 + 1", kernel_id)).status == "ok"
+    await kernels.shutdown(kernel_id)
+    assert kernel_id not in kernels.ids()
+
+
+@pytest.mark.proves("kernel:readiness")
+async def test_a_kernel_that_runs_something_counts_as_ready(
+    server: Server, bench: ExecutorBench, harmed: Start, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    kernel_id = await harmed()
+    running = submit(bench, faults.run_until(go), kernel_id)
+    await running.printed()
+    another = JupyterKernels(server.manager, server.app.kernel_spec_manager)
+    assert await another.wait_ready(kernel_id) < 20
+    await another.close()
+    assert not running.task.done()
+    go.touch()
+    assert (await running.outcome()).status == "ok"
+
+
+@pytest.mark.proves("kernel:shared-live")
+async def test_states_follow_what_anybody_runs(
+    server: Server, bench: ExecutorBench, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with (
+        faults.person(server.manager, bench.kernel_id) as person,
+        kernel_events(bench) as events,
+    ):
+        await bench.kernels.wait_ready(bench.kernel_id)
+        person.execute(faults.run_until(go))
+        await happens(events, "state", state="busy")
+        assert (await bench.kernels.info(bench.kernel_id)).state == "busy"
+        go.touch()
+        await happens(events, "state", state="idle")
+        assert (await bench.kernels.info(bench.kernel_id)).state == "idle"
+
+
+# -- starting
+
+
+@pytest.mark.proves("kernel:readiness")
+async def test_starting_waits_until_the_kernel_answers_and_logs_how_long_it_took(
+    kernels: JupyterKernels, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "tk_ai_extension"):
+        kernel_id = await kernels.start()
+    assert f"Kernel {kernel_id} (python3) answered after " in caplog.text
+    await kernels.shutdown(kernel_id)
+
+
+async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
+    kernels: JupyterKernels,
+) -> None:
+    with pytest.raises(KernelspecNotFound, match=r"`nope`.*bash, python3|`nope`.*python3, bash"):
+        await kernels.start("nope")
+
+
+@pytest.mark.proves("fault:never-ready", "kernel:readiness")
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("sleeps", faults.SLEEPS, "did not answer within 1 s. It wrote:\nI sleep"),
+        ("exits", faults.EXITS, "exited with code 7. It wrote:\nno such module: spam"),
+        ("garbage", faults.GARBAGE, "and then it hangs"),
+    ],
+)
+async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
+    server: Server, specs: Path, name: str, code: str, said: str
+) -> None:
+    kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=1)
+    faults.write_broken_kernelspec(specs, name, code)
+    before = kernels.ids()
+    with pytest.raises(KernelStartFailed) as failure:
+        await kernels.start(name)
+    assert said in failure.value.message
+    assert kernels.ids() == before
+    assert faults.processes_with(code) == []
+    await kernels.close()
+
+
+@pytest.mark.proves("fault:never-ready")
+async def test_a_kernelspec_whose_program_is_missing_says_so(
+    kernels: JupyterKernels, specs: Path
+) -> None:
+    faults.write_kernelspec(specs, "missing", ["/nowhere/kernel", "{connection_file}"])
+    with pytest.raises(KernelStartFailed, match="/nowhere/kernel"):
+        await kernels.start("missing")
+
+
+@pytest.mark.proves("fault:never-ready")
+async def test_a_start_that_is_cancelled_leaves_nothing(
+    server: Server, kernels: JupyterKernels, specs: Path
+) -> None:
+    faults.write_broken_kernelspec(specs, "never", faults.SLEEPS + "  # never")
+    before = kernels.ids()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await kernels.start("never")
+    assert kernels.ids() == before
+    assert faults.processes_with("# never") == []
+
+
+@pytest.mark.proves("ext:secrets", "threat:secrets")
+async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
+    server: Server, monkeypatch: pytest.MonkeyPatch, bench: ExecutorBench
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_TOKEN", "MY_SECRET"):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("HARMLESS", "here")
+    kernels = JupyterKernels(
+        server.manager,
+        server.app.kernel_spec_manager,
+        environment=InheritedEnvironment(["MY_SECRET"]),
+    )
+    kernel_id = await kernels.start("python3", path="notebook.ipynb")
+    code = "import os\nprint(os.getcwd(), os.environ['HARMLESS'], os.environ['JPY_SESSION_NAME'])\n"
+    outcome = await run(bench, code + "print('canary' in os.environ.values())", kernel_id)
+    root = server.app.root_dir
+    assert outcome.text() == f"{root} here {root}/notebook.ipynb\nFalse\n"
+    await kernels.restart(kernel_id)
+    outcome = await run(bench, "import os\nprint('canary' in os.environ.values())", kernel_id)
+    assert outcome.text() == "False\n"
+    await kernels.shutdown(kernel_id)
+    await kernels.close()
+
+
+async def test_what_a_kernel_writes_to_stderr_is_passed_on(
+    kernels: JupyterKernels, bench: ExecutorBench, harmed: Start, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kernel_id = await harmed()
+    line = "to the server's log"
+    code = f"import sys\nprint({line!r}, file=sys.__stderr__, flush=True)"
+    await run(bench, code, kernel_id)
+    await run(bench, "import os\nos.getpid()", kernel_id)
+    await kernels.restart(kernel_id)
+    await run(bench, code, kernel_id)
+    await kernels.shutdown(kernel_id)
+    assert capfd.readouterr().err.count(line) == 2
+
+
+# -- ending
+
+
+@pytest.mark.proves("kernel:heartbeat", "kernel:auto-restart")
+async def test_an_idle_kernel_that_dies_is_noticed_and_started_again(
+    bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    pid = (await bench.kernels.info(kernel_id)).pid
+    assert pid is not None
+    async with kernel_events(bench) as events, asyncio.timeout(5):
+        faults.kill(pid)
+        await happens(events, "died", kernel_id=kernel_id)
+        await happens(events, "restarted", kernel_id=kernel_id)
+    assert (await bench.kernels.info(kernel_id)).pid != pid
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+
+
+@pytest.mark.proves("kernel:auto-restart")
+async def test_a_kernel_that_nobody_else_restarts_is_restarted_by_us_at_once(
+    server: Server, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    manager = server.manager.get_kernel(kernel_id)
+    manager.stop_restarter()
+    manager.autorestart = False
+    async with kernel_events(bench) as events, asyncio.timeout(10):
+        outcome = await run(bench, faults.EXIT_ITSELF, kernel_id)
+        assert outcome.status == "kernel_died"
+        await happens(events, "restarted", kernel_id=kernel_id)
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+
+
+@pytest.mark.proves("kernel:auto-restart")
+async def test_a_kernel_that_dies_at_every_start_is_given_up(
+    server: Server, bench: ExecutorBench, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    manager = server.manager.get_kernel(kernel_id)
+    manager.stop_restarter()
+    manager.autorestart = False
+    manager.kernel_spec.argv = ["/bin/false"]
+    async with kernel_events(bench) as events:
+        outcome = await run(bench, faults.EXIT_ITSELF, kernel_id)
+        assert outcome.status == "kernel_died"
+        await happens(events, "died", kernel_id=kernel_id, state="dead")
+    with pytest.raises((KernelNotFound, KernelDied)):
+        await run(bench, "1", kernel_id)
+
+
+@pytest.mark.proves("kernel:tools")
+async def test_a_dead_kernel_can_be_shut_down(bench: ExecutorBench, harmed: Start) -> None:
+    kernel_id = await harmed()
+    await run(bench, faults.EXIT_ITSELF, kernel_id)
+    await bench.kernels.shutdown(kernel_id)
+    assert kernel_id not in bench.kernels.ids()
+    with pytest.raises(KernelNotFound):
+        await bench.kernels.info(kernel_id)
+
+
+async def test_closing_leaves_the_kernels_running(server: Server, kernel_id: str) -> None:
+    before = server.manager.get_kernel(kernel_id).provisioner.pid
+    another = JupyterKernels(server.manager, server.app.kernel_spec_manager)
+    await another.wait_ready(kernel_id)
+    await another.close()
+    assert server.manager.get_kernel(kernel_id).provisioner.pid == before
+    assert psutil.pid_exists(before)
+
+
+@pytest.mark.proves("kernel:tools")
+@pytest.mark.parametrize("call", ["info", "interrupt", "restart", "shutdown", "wait_ready"])
+async def test_an_unknown_kernel_is_named(kernels: JupyterKernels, call: str) -> None:
+    with pytest.raises(KernelNotFound, match="12345678"):
+        await getattr(kernels, call)("12345678-0000-0000-0000-000000000000")
+
+
+async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: str) -> None:
+    class Manager:
+        kernel_url = "http://gateway/api/kernels/1"
+
+    class Gateway:
+        default_kernel_name = "python3"
+        kernel_spec_manager = server.app.kernel_spec_manager
+
+        def __contains__(self, _: str) -> bool:
+            return True
+
+        def get_kernel(self, _: str) -> Manager:
+            return Manager()
+
+    kernels = JupyterKernels(Gateway())
+    with pytest.raises(KernelUnsupported, match="gateway"):
+        kernels.executor(kernel_id)
+    await kernels.close()
+
+
+# -- without a Jupyter Server, and in other languages
+
+
+async def test_a_bare_kernel_manager_will_do(server: Server, tmp_path: Path) -> None:
+    manager = AsyncMultiKernelManager(connection_dir=str(tmp_path))
+    kernels = JupyterKernels(
+        manager, server.app.kernel_spec_manager, root=tmp_path, patience=PATIENCE
+    )
+    (tmp_path / "folder").mkdir()
+    kernel_id = await kernels.start("python3", path="folder/notebook.ipynb")
+
+    async def request(method: str, path: str) -> None:
+        raise AssertionError("there is no server")
+
+    bench = ExecutorBench(kernels, manager, "direct", kernel_id, kernels.start, request)
+    outcome = await run(bench, "import os\nprint(os.getcwd())")
+    assert outcome.text() == f"{(tmp_path / 'folder').resolve()}\n"
+    await kernels.restart(kernel_id)
+    assert (await run(bench, "1")).execution.execution_count == 1
+    outcome = await run(bench, faults.KILL_ITSELF)
+    assert outcome.status == "kernel_died"
+    assert (await run(bench, "1")).status == "ok"
+    await kernels.shutdown(kernel_id)
+    assert kernels.ids() == []
+    await kernels.close()
+
+
+@pytest.mark.proves("exec:statuses")
+async def test_a_kernel_of_another_language_is_run_and_interrupted_alike(
+    kernels: JupyterKernels, bench: ExecutorBench
+) -> None:
+    kernel_id = await kernels.start("bash")
+    assert (await kernels.info(kernel_id)).language == "bash"
+    outcome = await run(bench, "echo hello; x=41", kernel_id)
+    assert (outcome.status, outcome.text()) == ("ok", "hello\n")
+    assert (await run(bench, "echo $((x + 1))", kernel_id)).text() == "42\n"
+    failed = await run(bench, "ls /nowhere", kernel_id)
+    assert failed.status == "error"
+    assert failed.execution.error is not None
+    assert failed.execution.error["evalue"] == "2"
+    # The word comes from a process of its own: bash itself may miss an interrupt while it starts one.
+    endless = "bash -c 'echo running; exec sleep 60'"
+    running = submit(bench, endless, kernel_id)
+    await running.printed()
+    await kernels.interrupt(kernel_id)
+    assert (await running.outcome()).status == "interrupted"
+    timed_out = await run(bench, endless, kernel_id, timeout=1)
+    assert timed_out.status == "timed_out"
+    assert timed_out.text().startswith("running\n")
+    assert (await run(bench, "echo after", kernel_id)).text() == "after\n"
+    await kernels.shutdown(kernel_id)
