@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-Notebook = str | None
+Notebook = Annotated[str | None, Field(description="path or name; the current one if left out")]
 """A path below the root, a managed name, or None for the caller's current notebook."""
 
-Address = Annotated[str | int, Field(union_mode="left_to_right")]
+_CELL = "id, its beginning, index, or `id.version`"
+
+Address = Annotated[str | int, Field(union_mode="left_to_right", description=_CELL)]
 """A cell: id, ``cell-N``, index, prefix of an id, or a versioned address."""
 
 MaybeAddress = Annotated[str | int | None, Field(union_mode="left_to_right")]
