@@ -98,18 +98,19 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     started: list[tuple[ServerProcess, asyncio.Task[None]]] = []
 
     async def start(*arguments: str, config: str = "", **environment: str) -> ServerProcess:
-        home = tmp_path / f"server{len(started)}"
+        home, token = tmp_path / f"server{len(started)}", secrets.token_hex()
         root = home / "root"
         for folder in (root, home / "config"):
             folder.mkdir(parents=True)
-        (home / "config" / "jupyter_server_config.py").write_text(f"{ENABLED}{config}")
+        (home / "config" / "jupyter_server_config.py").write_text(
+            f"{ENABLED}c.IdentityProvider.token = {token!r}\n{config}"
+        )
         env = {
             **os.environ,
             "JUPYTER_CONFIG_DIR": str(home / "config"),
             "JUPYTER_DATA_DIR": str(home / "data"),
             "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
             "IPYTHONDIR": str(home / "ipython"),
-            "JUPYTER_TOKEN": secrets.token_hex(),
             **environment,
         }
         process = await asyncio.create_subprocess_exec(
@@ -126,7 +127,7 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
             stderr=asyncio.subprocess.PIPE,
         )
         assert process.stderr is not None
-        server = ServerProcess(process, "", env["JUPYTER_TOKEN"], root, home, Log())
+        server = ServerProcess(process, "", token, root, home, Log())
         started.append((server, asyncio.create_task(server.log.read(process.stderr))))
         server.url = (await server.log.line("http://127.0.0.1:")).split()[-1].partition("?")[0]
         return server

@@ -171,6 +171,19 @@ async def test_every_route_is_below_the_base_url(
     assert (await ask("GET", outside, **jp_auth_header)).code == 404
 
 
+@pytest.mark.proves("rest:errors")
+@pytest.mark.parametrize(
+    "path", ["api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b"]
+)
+async def test_what_is_no_route_is_a_typed_error(
+    ask: Ask, jp_auth_header: dict[str, str], path: str
+) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        response = await ask(method, path, **jp_auth_header)
+        assert response.code == 404
+        assert json.loads(response.body)["error"]["code"] == "not_found"
+
+
 # -- executions
 
 

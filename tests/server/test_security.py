@@ -20,7 +20,8 @@ REFUSED = {400, 401, 403, 404, 405, 413, 415}
 
 def _paths() -> list[str]:
     """An address for each route."""
-    return [re.sub(r"\(.*?\)", "list_kernels", pattern).replace("\\", "") for pattern, _ in ROUTES]
+    patterns = [pattern.replace("(?:/.*)?", "/nothing") for pattern, _ in ROUTES]
+    return [re.sub(r"\(.*?\)", "list_kernels", pattern).replace("\\", "") for pattern in patterns]
 
 
 PATHS = _paths()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import sse_starlette.sse
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -65,6 +66,7 @@ class McpHttp:
 
     async def start(self) -> None:
         """Makes it ready for requests."""
+        _watch_no_uvicorn()
         ready = asyncio.Event()
         self._task = asyncio.create_task(self._run(ready), name="tk-ai MCP sessions")
         await ready.wait()
@@ -85,3 +87,14 @@ class McpHttp:
         async with self._manager.run():
             ready.set()
             await self._stop.wait()
+
+
+def _watch_no_uvicorn() -> None:
+    """Keeps sse-starlette from asking twice a second whether uvicorn stops: there is no uvicorn.
+
+    Its task would run as long as the loop, and the loop would say so when it ends. Streams end with
+    their sessions (`McpHttp.close`).
+    """
+    state = getattr(sse_starlette.sse, "_get_shutdown_state", None)
+    if state is not None:
+        state().watcher_started = True

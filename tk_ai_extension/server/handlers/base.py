@@ -198,3 +198,12 @@ class TkAIHandler(APIHandler):
         if self.allow_origin:
             return self.allow_origin == "*" or self.allow_origin.lower() == origin
         return bool(self.allow_origin_pat) and origin_matches_pat(self.allow_origin_pat, origin)
+
+
+class NotFoundHandler(TkAIHandler):
+    """What is no route: a typed error like any other, where Jupyter would answer with a page."""
+
+    async def prepare(self) -> None:
+        """Refuses, first whom every route refuses, then everybody."""
+        await super().prepare()
+        raise HTTPError(404, f"There is nothing at {self.request.path}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.rest import (
     ArtifactHandler,
@@ -21,5 +21,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),
+    (r"api/tk-ai(?:/.*)?", NotFoundHandler),
 )
 """Patterns below ``base_url``, and what answers there."""
