@@ -134,18 +134,20 @@ def _carry_out(document: Any, step: Step) -> None:
             # Yjs 13 has no move: a copy with the same id takes the cell's place.
             stored = cast("Json", whole(cells[step.index].to_py()))
             del cells[step.index]
-            moved = document.create_ycell(stored)
+            cells.insert(step.to, document.create_ycell(stored))
             if stored.get("execution_state") == "running":
-                moved["execution_state"] = "running"
-            cells.insert(step.to, moved)
+                cells[step.to]["execution_state"] = "running"
         case "set":
             assert step.before is not None
             assert step.after is not None
             _set(document, step.index, step.before, step.after)
 
 
-def _shared_cell(document: Any, content: CellContent) -> Any:
-    return document.create_ycell(encodable(cellforms.stored_cell(content, as_lines=False)))
+def _shared_cell(document: Any, content: CellContent, shared_id: str | None = None) -> Any:
+    stored = cellforms.stored_cell(content, as_lines=False)
+    if shared_id is not None:
+        stored["id"] = shared_id  # In the document every cell has one, whatever its format.
+    return document.create_ycell(encodable(stored))
 
 
 def _set(document: Any, index: int, before: CellContent, after: CellContent) -> None:
@@ -153,9 +155,7 @@ def _set(document: Any, index: int, before: CellContent, after: CellContent) -> 
     cell = cells[index]
     if after.type != before.type:
         # JupyterLab makes a cell's widget once, by the type that it has then.
-        content = _shared_cell(document, after)
-        content["id"] = cell["id"]
-        cells[index] = content
+        cells[index] = _shared_cell(document, after, cell["id"])
         return
     if after.source != before.source:
         replace_text(cell["source"], before.source, encodable(after.source))

@@ -80,11 +80,17 @@ def check_writable(file: Path, path: str) -> None:
     """
     with typed_errors(path):
         status = file.stat()
-        if not os.access(file, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        _check_access(file)
         space = os.statvfs(file)
         if space.f_bavail * space.f_frsize < status.st_size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _check_access(file: Path) -> None:
+    """Raises PermissionError for a file that may not be written, though it could be replaced."""
+    effective = os.access in os.supports_effective_ids
+    if not os.access(file, os.W_OK, effective_ids=effective):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
 
 
 def replace_file(
@@ -105,8 +111,7 @@ def replace_file(
         FileChanged: the file is not at ``expected`` any more; it is left alone.
         OSError: nothing was changed.
     """
-    if not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    _check_access(target)
     with _unnamed_file(target.parent, 0o600) as temporary:
         digest = _write(temporary.fd, pieces, source)
         _like(target, temporary.fd)

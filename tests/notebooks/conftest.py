@@ -1,0 +1,98 @@
+"""Notebooks of one module's tests: as files, and in the rooms of a real Jupyter Server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.testing.document_bench import DocumentBench, FilePerson
+from tk_ai_extension.testing.room_person import RoomPerson
+from tk_ai_extension.workspace.paths import notebook_path
+
+
+@asynccontextmanager
+async def running_server(folder: Path, **config: Any) -> AsyncIterator[ServerApp]:
+    """A Jupyter Server with jupyter-collaboration, in this process, without its HTTP side."""
+    root = folder / "root"
+    root.mkdir()
+    settings = Config(config)
+    settings.ServerApp.jpserver_extensions = {
+        "jupyter_server_ydoc": True,
+        "jupyter_server_fileid": True,
+    }
+    settings.ServerApp.root_dir = str(root)
+    settings.BaseFileIdManager.db_path = str(folder / "file_id.db")
+    settings.NotebookNotary.db_file = ":memory:"
+    # Collaboration keeps the history of rooms in the working directory.
+    before = Path.cwd()
+    os.chdir(folder)
+    app = ServerApp.instance(config=settings)
+    app.initialize(argv=[], find_extensions=False, new_httpserver=False)
+    try:
+        yield app
+    finally:
+        await app._cleanup()
+        app.kernel_manager.context.destroy()
+        ServerApp.clear_instance()
+        os.chdir(before)
+
+
+@asynccontextmanager
+async def file_bench(root: Path, contents_manager: Any = None) -> AsyncIterator[DocumentBench]:
+    """Notebooks as files, without a server unless its contents manager is given."""
+    store = ContentsNotebookStore(
+        root, partial(notebook_path, root), contents_manager=contents_manager
+    )
+
+    async def settle(path: str) -> None:
+        """A file is settled when a change of it returns."""
+
+    yield DocumentBench(store, "file", root, FilePerson(root), settle, keeps_bytes=True)
+    await store.close()
+
+
+@asynccontextmanager
+async def room_bench(app: ServerApp) -> AsyncIterator[DocumentBench]:
+    """Notebooks in the rooms of a server."""
+    root = Path(app.root_dir)
+    store = ContentsNotebookStore(
+        root,
+        partial(notebook_path, root),
+        contents_manager=app.contents_manager,
+        settings=app.web_app.settings,
+        event_logger=app.event_logger,
+    )
+
+    async def settle(path: str) -> None:
+        assert store._rooms is not None
+        room = store._rooms.find(path)
+        if room is not None:
+            await room.save()
+
+    extension = app.web_app.settings["jupyter_server_ydoc"]
+    yield DocumentBench(store, "room", root, RoomPerson(extension), settle)
+    await store.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["file", "room"])
+async def bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[DocumentBench]:
+    """The bench of one backend."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    if request.param == "file":
+        async with file_bench(folder) as made:
+            yield made
+    else:
+        async with running_server(folder) as app, room_bench(app) as made:
+            yield made

@@ -1,0 +1,13 @@
+"""Files and rooms keep the document's promises."""
+
+from __future__ import annotations
+
+import pytest
+
+from tk_ai_extension.testing.documents import DocumentConformance
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class TestDocument(DocumentConformance):
+    pass

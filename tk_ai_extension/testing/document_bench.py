@@ -1,0 +1,203 @@
+"""The bench of the documents' conformance suite: what it is given, and the notebooks it works on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+
+DEADLINE = 20.0
+"""Seconds in which whatever a test waits for happens."""
+
+
+class Person(Protocol):
+    """Somebody at work in a notebook by other means than ours, who sees what they change."""
+
+    async def sources(self, path: str) -> list[str]:
+        """What they see."""
+        ...
+
+    async def type(self, path: str, index: int, text: str) -> None:
+        """Types at the end of a cell."""
+        ...
+
+    async def insert(self, path: str, index: int, source: str) -> None:
+        """A new code cell."""
+        ...
+
+    async def delete(self, path: str, index: int) -> None:
+        """Deletes a cell."""
+        ...
+
+    async def move(self, path: str, index: int, to: int) -> None:
+        """Moves a cell."""
+        ...
+
+
+@dataclass
+class DocumentBench:
+    """What the suite works with.
+
+    Attributes:
+        store: The store whose documents are tested.
+        backend: What `NotebookDocument.backend` says.
+        root: The folder of the notebooks.
+        person: Somebody else at work in them.
+        settle: Waits until the file holds what the document of a path holds.
+        keeps_bytes: Whether what was not edited stays byte-identical in the file.
+    """
+
+    store: NotebookStore
+    backend: str
+    root: Path
+    person: Person
+    settle: Callable[[str], Any]
+    keeps_bytes: bool = False
+    _names: itertools.count[int] = field(default_factory=itertools.count)
+
+    def put(self, content: Json | bytes, name: str | None = None) -> str:
+        """Puts a file there, as another program would; returns its path."""
+        path = name or f"n{next(self._names)}-{uuid4().hex[:6]}.ipynb"
+        data = content if isinstance(content, bytes) else written(content)
+        (self.root / path).write_bytes(data)
+        return path
+
+    async def open(self, content: Json | bytes) -> NotebookDocument:
+        """A document of a new file."""
+        return await self.store.open(self.put(content))
+
+    async def on_disk(self, document: NotebookDocument) -> Json:
+        """The notebook in the file, as soon as the file has what the document has."""
+        await self.settle(document.path)
+        return json.loads((self.root / document.path).read_bytes())
+
+
+# --- notebooks
+
+
+def written(notebook: Json) -> bytes:
+    """A notebook as nbformat writes it."""
+    text = json.dumps(
+        notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")
+    )
+    return f"{text}\n".encode()
+
+
+def code(source: str = "", cell_id: str | None = None, **fields: Any) -> Json:
+    """A stored code cell."""
+    cell: Json = {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": source.splitlines(keepends=True),
+    }
+    return {**cell, **({"id": cell_id} if cell_id else {}), **fields}
+
+
+def prose(source: str = "", cell_id: str | None = None, **fields: Any) -> Json:
+    """A stored markdown cell."""
+    cell: Json = {
+        "cell_type": "markdown",
+        "metadata": {},
+        "source": source.splitlines(keepends=True),
+    }
+    return {**cell, **({"id": cell_id} if cell_id else {}), **fields}
+
+
+def notebook(*cells: Json, minor: int = 5, **fields: Any) -> Json:
+    """A stored notebook; cells without an id get one where the format has them."""
+    named = [
+        {**cell, "id": cell.get("id", f"{'abcdefghijklmnopqrstuvwxyz'[n % 26]}{n:04}00")}
+        if minor >= 5
+        else cell
+        for n, cell in enumerate(cells)
+    ]
+    return {
+        "cells": named,
+        "metadata": {
+            "kernelspec": {
+                "display_name": "Python 3",
+                "language": "python",
+                "name": "python3",
+            },
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": minor,
+        **fields,
+    }
+
+
+def stream(text: str, name: str = "stdout") -> Json:
+    """A stream output."""
+    return {"output_type": "stream", "name": name, "text": text}
+
+
+def display(**data: Any) -> Json:
+    """A display; ``text_plain`` stands for ``text/plain``."""
+    bundle = {mime.replace("_", "/", 1): value for mime, value in data.items()}
+    return {"output_type": "display_data", "data": bundle, "metadata": {}}
+
+
+def sources(cells: Sequence[Any]) -> list[str]:
+    """The joined sources of stored cells, or of a snapshot's."""
+    return [cell.source if hasattr(cell, "source") else "".join(cell["source"]) for cell in cells]
+
+
+class FilePerson:
+    """A person whose editor reads the file, and writes it if nobody wrote it meanwhile."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def sources(self, path: str) -> list[str]:
+        """See `Person.sources`."""
+        return sources(json.loads((self._root / path).read_bytes())["cells"])
+
+    async def type(self, path: str, index: int, text: str) -> None:
+        """See `Person.type`."""
+
+        def change(cells: list[Json]) -> None:
+            source = "".join(cells[index]["source"]) + text
+            cells[index]["source"] = source.splitlines(keepends=True)
+
+        self._edit(path, change)
+
+    async def insert(self, path: str, index: int, source: str) -> None:
+        """See `Person.insert`."""
+        self._edit(path, lambda cells: cells.insert(index, code(source, uuid4().hex[:8])))
+
+    async def delete(self, path: str, index: int) -> None:
+        """See `Person.delete`."""
+        self._edit(path, lambda cells: cells.__delitem__(index))
+
+    async def move(self, path: str, index: int, to: int) -> None:
+        """See `Person.move`."""
+        self._edit(path, lambda cells: cells.insert(to, cells.pop(index)))
+
+    def _edit(self, path: str, change: Callable[[list[Json]], None]) -> None:
+        file = self._root / path
+        while True:
+            before = file.stat()
+            stored = json.loads(file.read_bytes())
+            change(stored["cells"])
+            new = file.with_name(f".{uuid4().hex}")
+            new.write_bytes(written(stored))
+            new.chmod(stat.S_IMODE(before.st_mode))
+            now = file.stat()
+            if (now.st_ino, now.st_mtime_ns) == (before.st_ino, before.st_mtime_ns):
+                os.replace(new, file)  # noqa: PTH105
+                return
+            with suppress(FileNotFoundError):
+                new.unlink()
