@@ -72,11 +72,11 @@ def allow_root() -> list[str]:
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 
 
-def server_command(root: Path, *options: str) -> list[str]:
-    """The command line of ``jupyter server`` for a folder, on a port that the system chooses."""
+def server_command(root: Path, *options: str, port: int = 0) -> list[str]:
+    """The command line of ``jupyter server`` for a folder. Port 0 lets the system choose a free one."""
     return [
         *(sys.executable, "-m", "jupyter_server"),
-        *(f"--ServerApp.root_dir={root}", "--ServerApp.port=0", "--no-browser"),
+        *(f"--ServerApp.root_dir={root}", f"--ServerApp.port={port}", "--no-browser"),
         *(*allow_root(), *options),
     ]
 
@@ -84,7 +84,9 @@ def server_command(root: Path, *options: str) -> list[str]:
 async def started(
     process: asyncio.subprocess.Process, runtime_folder: Path | None = None
 ) -> Server:
-    """The server, once it listens: Jupyter writes its runtime file then, and tells nobody else.
+    """The server, once it listens.
+
+    Jupyter writes its runtime file a moment before it listens, and tells nobody of either.
 
     Raises:
         ServerFailed: It ended, or said nothing for `STARTING` seconds.
@@ -96,9 +98,12 @@ async def started(
             while process.returncode is None:
                 try:
                     info = json.loads(runtime_file.read_text(encoding="utf-8"))
-                    return Server(info["url"], info["token"])
-                except (FileNotFoundError, json.JSONDecodeError):
+                    _, writer = await asyncio.open_connection(info["hostname"], info["port"])
+                except (FileNotFoundError, json.JSONDecodeError, ConnectionRefusedError):
                     await asyncio.sleep(0.02)
+                else:
+                    writer.close()
+                    return Server(info["url"], info["token"])
     except TimeoutError:
         message = f"The server did not start within {STARTING} s"
     else:
