@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -155,12 +157,24 @@ class TkAIExtensionApp(ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """The server is up: now there is time for what takes long to import."""
+        self._stop_on_interrupt()
         await self.services.ready()
 
     async def stop_extension(self) -> None:
         """Ends what runs here."""
         await self.services.close()
         await self._wired.close()
+
+    def _stop_on_interrupt(self) -> None:
+        """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.
+
+        With a terminal Jupyter asks there. Without one its loop would just be left: no extension
+        would be stopped, cells and rooms would be cut off in the middle of a save.
+        """
+        server: Any = self.serverapp
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, lambda *_: server.stop(from_signal=True))
 
     def _face_settings(self) -> FaceSettings:
         return FaceSettings(
