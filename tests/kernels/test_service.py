@@ -167,6 +167,7 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
         ("exits", faults.EXITS, "exited with code 7. It wrote:\nno such module: spam"),
         ("garbage", faults.GARBAGE, "and then it hangs"),
     ],
+    ids=["sleeps", "exits", "garbage"],
 )
 async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
     server: Server, specs: Path, name: str, code: str, said: str

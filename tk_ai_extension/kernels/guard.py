@@ -60,24 +60,22 @@ class Connections(Protocol):
         ...
 
 
-class GuardedClient(AsyncKernelClient):
-    """The stack's client for one kernel.
+class GuardedClient:
+    """The stack's client for one kernel: as much of an `AsyncKernelClient` as the stack uses.
 
     What we submit goes over our own connection, and its outputs to our own collector. What others
     submit (JupyterLab's extension) goes the stack's usual way, over sockets that drop nothing, and
     ends when the kernel does.
     """
 
+    allow_stdin = True
+    _created_context = False  # the stack destroys those that a client has made
+
     def __init__(self, kernel_id: str, kernels: Connections) -> None:
-        super().__init__()
         self._kernel_id = kernel_id
         self._kernels = kernels
-        self._connected_to: KernelConnection | None = None
-
-    def _context_default(self) -> zmq.asyncio.Context:
-        context = super()._context_default()
-        context.setsockopt(zmq.RCVHWM, 0)
-        return context
+        self._usual: AsyncKernelClient | None = None
+        self._usual_for: KernelConnection | None = None
 
     async def wait_for_ready(self, timeout: float | None = None) -> None:
         """Nothing: each execution finds out by itself, over the connection that is kept."""
@@ -93,6 +91,19 @@ class GuardedClient(AsyncKernelClient):
             return await self._execute_ours(connection, code)
         return await self._execute_others(connection, code, options)
 
+    def stop_channels(self) -> None:
+        """Closes the sockets for what others submit."""
+        if self._usual is not None:
+            self._usual.stop_channels()
+            self._usual.context.destroy(linger=0)
+            self._usual = self._usual_for = None
+
+    def __getattr__(self, name: str) -> Any:
+        """What answers a question for input (``input``, the channels), for others' code."""
+        if self._usual is None:
+            raise AttributeError(f"nothing was executed that could ask for {name}")
+        return getattr(self._usual, name)
+
     async def _execute_ours(self, connection: KernelConnection, code: Submission) -> dict[str, Any]:
         msg_id = connection.submit(code.content, code.run)
         code.sent = True
@@ -107,12 +118,14 @@ class GuardedClient(AsyncKernelClient):
     async def _execute_others(
         self, connection: KernelConnection, code: str, options: dict[str, Any]
     ) -> dict[str, Any]:
-        if self._connected_to is not connection:
-            self._reconnect()
-            await super().wait_for_ready()
-            self._connected_to = connection
-        usual: Any = super()
-        execution = asyncio.ensure_future(usual.execute_interactive(code, **options))
+        if self._usual is None or self._usual_for is not connection:
+            # The kernel was restarted since, perhaps on other ports.
+            self.stop_channels()
+            self._usual = usual = self._new_client()
+            self._usual_for = connection
+            await usual.wait_for_ready()
+        client: Any = self._usual
+        execution = asyncio.ensure_future(client.execute_interactive(code, **options))
         kernel_end = asyncio.ensure_future(connection.ended.wait())
         try:
             await asyncio.wait({execution, kernel_end}, return_when=asyncio.FIRST_COMPLETED)
@@ -124,13 +137,9 @@ class GuardedClient(AsyncKernelClient):
         ending = connection.ending
         raise KernelGone(ending.message if ending else "The kernel is gone.")
 
-    def _reconnect(self) -> None:
-        """Makes new sockets: the kernel was restarted since, perhaps on other ports."""
-        self.stop_channels()
-        self._shell_channel = self._iopub_channel = self._stdin_channel = None
-        self._hb_channel = self._control_channel = None
-        info = self._kernels.connection_info(self._kernel_id)
-        self.session = Session(key=info["key"], signature_scheme=info["signature_scheme"])
-        for name, value in info.items():
-            if name.endswith("_port") or name in {"ip", "transport"}:
-                setattr(self, name, value)
+    def _new_client(self) -> AsyncKernelClient:
+        context = zmq.asyncio.Context()
+        context.setsockopt(zmq.RCVHWM, 0)
+        client: Any = AsyncKernelClient(context=context, session=Session())
+        client.load_connection_info(self._kernels.connection_info(self._kernel_id))
+        return client

@@ -61,6 +61,7 @@ class LiveKernel:
         self._revive = revive
         self._connection: KernelConnection | None = None
         self._connecting = asyncio.Lock()
+        self._reconnecting: asyncio.Task[None] | None = None
         self._alive = asyncio.Event()
         self._alive.set()
         self._stirred = asyncio.Event()
@@ -122,8 +123,11 @@ class LiveKernel:
         """Whether somebody is shutting it down or restarting it just now."""
         return bool(getattr(self.manager, "shutting_down", False)) or self._stop_asked is not None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the connection; leaves the kernel as it is."""
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.wait({self._reconnecting})
         for event in ("restart", "dead"):
             self.manager.remove_restart_callback(self.stir, event)
         if self._connection is not None:
@@ -161,8 +165,8 @@ class LiveKernel:
             self._alive.set()
             if ending.kind == "died":
                 self._tell("restarted")
-            if was_connected:
-                await self._reconnect()
+            if was_connected and (self._reconnecting is None or self._reconnecting.done()):
+                self._reconnecting = asyncio.create_task(self._reconnect())
 
     async def _end(self) -> int | None:
         if getattr(self.manager, "owns_kernel", True):

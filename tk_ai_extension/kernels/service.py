@@ -376,18 +376,19 @@ class JupyterKernels:
             emit=self._emit,
             revive=lambda: self._revive(kernel_id),
         )
-        self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))
+        watch = self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))
+        watch.add_done_callback(_log_failure)
         return kernel
 
     async def _watch(self, kernel: LiveKernel) -> None:
         try:
-            await kernel.watch()
-            if kernel.id in self._manager:  # dead, and not to be started again
+            ending = await kernel.watch()
+            if ending.kind == "died" and kernel.id in self._manager:  # it is not started again
                 await self._manager.shutdown_kernel(kernel.id, now=True)
             if self._guarded is not None:
                 await self._guarded.forget(kernel.id)
         finally:
-            kernel.close()
+            await kernel.close()
             del self._kernels[kernel.id], self._watches[kernel.id]
             self._meters.clear()
             tail = self._tails.pop(kernel.id, None)
@@ -400,6 +401,11 @@ class JupyterKernels:
             await self._restart(kernel_id, now=True)
         except (OSError, RuntimeError) as error:
             log.warning("Kernel %s could not be started again: %s", kernel_id, error)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("A kernel is no longer watched", exc_info=error)
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
