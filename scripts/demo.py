@@ -373,8 +373,8 @@ async def demonstrate(screen: Screen, folder: Path) -> None:
     took = time.perf_counter() - began
     screen.line()
     screen.line(
-        f"All as it should be: the agent read {agent.characters:,} characters; {took:.1f} s, "
-        f"{up:.1f} s of them until the server was up.",
+        f"All as it should be: {agent.characters:,} characters read by the agent, {took:.1f} s "
+        f"({up:.1f} s to start).",
         Screen.BOLD,
     )
 

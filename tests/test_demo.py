@@ -111,7 +111,7 @@ async def test_demo_does_the_main_job_and_leaves_nothing_behind(tmp_path: Path) 
         "Took back",
     ):
         assert shown in said
-    assert re.search(r"read [\d,]+ characters; [\d.]+ s", said.splitlines()[-1])
+    assert re.search(r": [\d,]+ characters read by the agent, [\d.]+ s", said.splitlines()[-1])
     assert left_behind(tmp_path) == []
 
 
