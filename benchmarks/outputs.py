@@ -1,0 +1,81 @@
+"""A cell that prints 10 MB in 10,000 flushed lines, beside a client that only drains it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from contents import LINE, LINES, cell_id, cells_of, printed_lines, printing, write
+from desk import Desk, desk
+from family import Options, main
+from kept import KeptClient, kernel_alone
+from measure import Heartbeat, Row, at_most, interleaved, skipped, timed
+
+ROUNDS = 3
+STALL = 200
+"""Milliseconds for which the loop may be held."""
+
+
+async def measure(options: Options) -> list[Row]:
+    """Both executors, into a file and into a live room."""
+    rows: list[Row] = []
+    for executor, live, times in (
+        ("direct", False, 1.5),
+        ("stack", False, 2.5),
+        ("direct", True, 2.5),
+        ("stack", True, 2.5),
+    ):
+        work = f"10 MB printed, {executor}, into a {'live room' if live else 'file'}"
+        if live and importlib.util.find_spec("jupyter_server_ydoc") is None:
+            rows.append(skipped(work, "jupyter-collaboration is not installed"))
+            continue
+        root = options.new_folder(f"{executor}-{'room' if live else 'file'}")
+        async with desk(root, executor, live=live) as here, kernel_alone() as client:
+            rows += await flood(here, client, work, times, options.count(ROUNDS), live=live)
+    return rows
+
+
+async def flood(
+    here: Desk, client: KeptClient, work: str, times: float, rounds: int, *, live: bool
+) -> list[Row]:
+    """One combination, in turns with the floor; each counts its lines."""
+    path = write(here.root / "flood.ipynb", [printing()])
+    document = await here.workspace.store.open(path.name)
+    if (document.backend == "room") is not live:
+        return [skipped(work, f"notebooks are held as {document.backend} here")]
+    await here.call("use_notebook", notebook=path.name)
+    stalls: list[float] = []
+    peaks: list[int] = []
+
+    drained: list[int] = []
+
+    async def drain() -> None:
+        drained.append(await client.execute(printing()) // LINE)
+
+    async def execute() -> None:
+        async with Heartbeat() as beat:
+            await here.call("execute_cell", cell="0", wait=120)
+        stalls.append(beat.stall * 1_000)
+        peaks.append(beat.peak)
+
+    floor, ours = await interleaved(rounds, drain, execute, warm_ups=1)
+    # A room is saved a moment later.
+    outputs = await document.outputs(cell_id(0)) if live else cells_of(path)[0].outputs
+    kept = printed_lines(outputs)
+    return [
+        timed(
+            work,
+            ours,
+            floor,
+            times=times,
+            unit="s",
+            lines=kept,
+            floor_lines=min(drained),
+            peak_mb=round(max(peaks) / 1e6),
+        ),
+        at_most(f"{work}: longest loop stall", max(stalls), STALL, "ms"),
+        at_most(f"{work}: lines lost of {LINES:,}", LINES - kept, 0, ""),
+    ]
+
+
+if __name__ == "__main__":
+    main(measure, __doc__)

@@ -1,0 +1,47 @@
+"""What a model pays for: the schemas of the tools, and a notebook of 50 cells with its outputs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from desk import desk
+from family import PROJECT, Options, main
+from measure import Row, at_most
+
+NOTEBOOK = PROJECT / "tests" / "data" / "fifty_cells.ipynb"
+
+
+async def measure(options: Options) -> list[Row]:
+    """Both, in characters."""
+    root = options.new_folder("sizes")
+    shutil.copy(NOTEBOOK, root)
+    async with desk(root) as here:
+        read = await here.call("read_notebook", notebook=NOTEBOOK.name, view="reading")
+        listed = [
+            {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+            for tool in here.registry
+        ]
+    raw = NOTEBOOK.read_text(encoding="utf-8")
+    schemas = sum(len(json.dumps(each, separators=(",", ":"))) for each in listed)
+    return [
+        at_most(
+            "a notebook of 50 cells in the reading view",
+            len(read["text"]),
+            12_499,
+            "characters",
+            cells=read["total_cells"],
+            json_characters=len(raw),
+        ),
+        at_most(
+            "names, descriptions and schemas of the default tools",
+            schemas,
+            19_999,
+            "characters",
+            tools=len(listed),
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main(measure, __doc__)

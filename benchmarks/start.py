@@ -1,0 +1,90 @@
+"""The start of `jupyter server` with the extension, beside the same without it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+from family import Options, main
+from measure import Row, interleaved, timed
+from serving import own_folders, server_command
+
+SAMPLES = 12
+DEADLINE = 60
+
+
+async def measure(options: Options) -> list[Row]:
+    """In turns, until the port answers."""
+    starts = Starts(options.folder, options.new_folder("root"))
+    without, with_it = await interleaved(
+        options.count(SAMPLES),
+        lambda: starts.until_answered(extension=False),
+        lambda: starts.until_answered(extension=True),
+        between=starts.stop,
+        warm_ups=1,
+    )
+    return [
+        timed("jupyter server with the extension, until it answers", with_it, without, above=150)
+    ]
+
+
+class Starts:
+    """Starts servers, one at a time."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self._folder = folder
+        self._root = root
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def until_answered(self, *, extension: bool) -> None:
+        """Starts a server and waits until a request is answered."""
+        port = free_port()
+        self._process = await asyncio.create_subprocess_exec(
+            *server_command(
+                self._root,
+                f"--ServerApp.jpserver_extensions=tk_ai_extension={extension}",
+                port=port,
+            ),
+            cwd=self._folder,
+            # Without any other extension, whose imports ours would share.
+            env=own_folders(self._folder),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        async with asyncio.timeout(DEADLINE):
+            await answered(port)
+
+    async def stop(self) -> None:
+        """Ends the server; it has no kernels that would have to be stopped."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def answered(port: int) -> None:
+    """Waits until the server's version is answered: nobody says when a port opens."""
+    request = b"GET /api HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    while True:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.002)
+            continue
+        writer.write(request)
+        line = await reader.readline()
+        writer.close()
+        assert b" 200 " in line, line
+        return
+
+
+if __name__ == "__main__":
+    main(measure, __doc__)
