@@ -35,9 +35,10 @@ def rest_page(
             (
                 [code(path_of(pattern)), ", ".join(methods_of(handler))]
                 for pattern, handler in routes
+                if methods_of(handler)
             ),
         ),
-        "MCP speaks its own protocol at `/api/tk-ai/mcp`: see [Connect an agent](../agents.md).",
+        "Anything else below `/api/tk-ai` is a typed error. MCP speaks its own protocol at `/api/tk-ai/mcp`: see [Connect an agent](../agents.md).",
         "## Authentication",
         table(
             ["scheme", "where", "form"],
