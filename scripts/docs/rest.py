@@ -38,7 +38,8 @@ def rest_page(
                 if methods_of(handler)
             ),
         ),
-        "Anything else below `/api/tk-ai` is a typed error. MCP speaks its own protocol at `/api/tk-ai/mcp`: see [Connect an agent](../agents.md).",
+        "Anything else below `/api/tk-ai` is a typed error. MCP speaks its own protocol at "
+        "`/api/tk-ai/mcp`: see [Connect an agent](../agents.md).",
         "## Authentication",
         table(
             ["scheme", "where", "form"],
