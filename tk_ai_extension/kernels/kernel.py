@@ -123,6 +123,14 @@ class LiveKernel:
         """Whether somebody is shutting it down or restarting it just now."""
         return bool(getattr(self.manager, "shutting_down", False)) or self._stop_asked is not None
 
+    async def settled(self) -> None:
+        """Waits until nobody is starting or stopping it."""
+        while True:
+            ready = self.manager.ready
+            await _settled(ready)
+            if self.manager.ready is ready:
+                return
+
     async def close(self) -> None:
         """Closes the connection; leaves the kernel as it is."""
         if self._reconnecting is not None:
@@ -208,10 +216,7 @@ class LiveKernel:
             await self._revive()
         while True:
             self._stirred.clear()
-            ready = self.manager.ready
-            await _settled(ready)
-            if self.manager.ready is not ready:
-                continue
+            await self.settled()
             process = local_process(self.manager)
             if process is not None and process is not old:
                 return True

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 END_OF_FILE = "\x04"
 """The answer to a question for input by which Jupyter's clients say that there is none."""
 
+OUTPUT_INTERVAL = 0.05
+"""Seconds between two tellings of outputs that keep coming: a reader's cost is by the telling."""
+
 FLOOD = 500
 """Messages of one execution from which on a kernel may have dropped some."""
 
@@ -91,6 +94,8 @@ class Run:
         self._began = self._loop.time()
         self.ended = asyncio.Event()
         self._wake = asyncio.Event()
+        self._wake_timer: asyncio.TimerHandle | None = None
+        self._told_at = 0.0
         self._events: list[ExecutionEvent] = []
         self._reply: Mapping[str, Any] | None = None
         self._idle = False
@@ -126,6 +131,7 @@ class Run:
             for event in events:
                 yield event
             changes = self._collector.drain()
+            self._told_at = self._loop.time()
             for event in self._collector.drain_events():
                 yield event
             if changes:
@@ -136,8 +142,9 @@ class Run:
 
     async def close(self) -> None:
         """Stops its timers: whoever has submitted it calls this when nobody listens any more."""
-        for timer in self._timers:
-            timer.cancel()
+        for timer in (*self._timers, self._wake_timer):
+            if timer is not None:
+                timer.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=1)
             for task in late:
@@ -154,7 +161,7 @@ class Run:
         if kind in OUTPUT_MESSAGES:
             self._collector.add(kind, content)
             self._say_start()
-            self._wake.set()
+            self._wake_in_time()
         elif kind == "execute_input":
             self._count = content.get("execution_count")
             self._start()
@@ -239,6 +246,18 @@ class Run:
 
     def _tell(self, event: ExecutionEvent) -> None:
         self._events.append(event)
+        self._wake.set()
+
+    def _wake_in_time(self) -> None:
+        """Has outputs told at once where it is quiet, and in batches where they come in a flood."""
+        delay = self._told_at + OUTPUT_INTERVAL - self._loop.time()
+        if delay <= 0:
+            self._wake.set()
+        elif self._wake_timer is None:
+            self._wake_timer = self._loop.call_later(delay, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._wake_timer = None
         self._wake.set()
 
     def _settle(self) -> None:

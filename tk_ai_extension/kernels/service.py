@@ -315,7 +315,7 @@ class JupyterKernels:
 
     async def restart(self, kernel_id: str) -> None:
         """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
-        self._kernel(kernel_id)
+        await self._kernel(kernel_id).settled()
         await self._restart(kernel_id)
         await self.wait_ready(kernel_id)
 
@@ -328,7 +328,9 @@ class JupyterKernels:
     async def shutdown(self, kernel_id: str) -> None:
         """Shuts it down. Running executions end as kernel_died."""
         kernel = self._kernel(kernel_id)
-        await ensure_async(self._manager.shutdown_kernel(kernel_id))
+        await kernel.settled()  # jupyter_client cannot stop what is just being started again
+        if kernel_id in self._manager:
+            await ensure_async(self._manager.shutdown_kernel(kernel_id))
         kernel.stir()
         watch = self._watches.get(kernel_id)
         if watch is not None:
