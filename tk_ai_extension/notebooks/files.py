@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
+from tk_ai_extension.model.errors import CellNotFound, NotReadable, ToolError, UnsupportedFormat
 from tk_ai_extension.model.operations import Applied, Change, Operation
 from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks import cellforms
@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 SAVE_DELAY = SAVE_INTERVAL / 2
 """Seconds from an output to its save: the other half is for the save itself."""
+
+MAX_RAW = 64_000_000
+"""Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
 
 T = TypeVar("T")
 
@@ -73,7 +76,17 @@ class FileDocument:
         return await self._file.looked_up(self.path, look)
 
     async def raw(self) -> Json:
-        """See `NotebookDocument.raw`."""
+        """See `NotebookDocument.raw`.
+
+        Raises:
+            NotReadable: it is too large for that.
+        """
+        size = (await self._file.index(self.path)).version.size
+        if size > MAX_RAW:
+            raise NotReadable(
+                f"{self.path} has {size // 1_000_000} MB: that is too much in one piece.",
+                hint="Read its cells and the outputs of each with read_cell.",
+            )
         return await self._file.looked_up(self.path, self._raw)
 
     def _raw(self, index: NotebookIndex, read: Read) -> Json:

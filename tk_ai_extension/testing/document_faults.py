@@ -51,12 +51,17 @@ BROKEN: dict[str, tuple[bytes, int, int]] = {
 
 
 @contextmanager
-def another_user(folder: Path) -> Generator[None]:
-    """Acts as a user to whom file permissions apply (they do not to root), and who may write here."""
+def another_user(folder: Path, mode: int = 0o777) -> Generator[None]:
+    """Acts as a user to whom file permissions apply: they do not to root.
+
+    Args:
+        folder: Where the files are; that user may pass through to it.
+        mode: The folder's mode from now on.
+    """
+    folder.chmod(mode)
     if os.geteuid() != 0:
         yield
         return
-    folder.chmod(0o777)
     for parent in folder.parents:
         mode = stat.S_IMODE(parent.stat().st_mode)
         if mode & THROUGH != THROUGH:

@@ -1,0 +1,269 @@
+"""What was not edited stays byte-identical in the file, whatever program wrote it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.corpus import notebooks
+from tests.notebooks.conftest import file_bench
+from tests.notebooks.forms import forms
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.celltext import parse, render
+from tk_ai_extension.model.errors import InvalidNotebook, UnsupportedFormat
+from tk_ai_extension.model.merging import merge
+from tk_ai_extension.model.operations import Delete, Insert, Move, Replace, SetOutputs
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.reading import read_notebook
+from tk_ai_extension.testing.document_bench import DocumentBench, stream
+
+FILES: dict[str, bytes] = forms() | {
+    path.name: path.read_bytes() for path in notebooks("nbformat", "real", ".")
+}
+
+
+def is_writable(data: bytes) -> bool:
+    try:
+        return read_notebook(data, "").writable
+    except InvalidNotebook:
+        return False
+
+
+WRITABLE = [name for name, data in FILES.items() if is_writable(data)]
+OTHERS = [name for name in FILES if name not in WRITABLE]
+
+
+@dataclass
+class Parts:
+    """A file taken apart: what is around the cells, and each cell."""
+
+    before: bytes
+    cells: list[bytes]
+    after: bytes
+
+    @classmethod
+    def of(cls, data: bytes) -> Parts:
+        index = read_notebook(data, "")
+        assert index.spans is not None
+        cells = [data[start:end] for start, end in index.spans]
+        for cell in cells:
+            json.loads(cell)
+        return cls(data[: index.array[0]], cells, data[index.array[1] :])
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[DocumentBench]:
+    async with file_bench(tmp_path) as made:
+        yield made
+
+
+async def opened(bench: DocumentBench, name: str) -> tuple[NotebookDocument, Path]:
+    document = await bench.open(FILES[name])
+    return document, bench.root / document.path
+
+
+def faults(data: bytes) -> list[str]:
+    """What nbformat's validator finds."""
+    version = json.loads(data)
+    checker = nbformat.validator.get_validator(4, min(version.get("nbformat_minor", 0), 5))
+    return [] if checker is None else [e.message for e in checker.iter_errors(version)]
+
+
+async def through_text(document: NotebookDocument, change: Any) -> None:
+    """Reads the text, changes it, writes it back."""
+    base = await document.read()
+    text = change(render(base))
+    await document.apply(merge(base, await document.read(), parse(text)))
+
+
+@pytest.mark.proves("text:round-trip", "doc:bytes-scope")
+@pytest.mark.parametrize("name", WRITABLE)
+async def test_reading_and_writing_back_unchanged_leaves_the_file_alone(
+    bench: DocumentBench, name: str
+) -> None:
+    document, file = await opened(bench, name)
+    before = file.stat()
+    await through_text(document, lambda text: text)
+    assert file.read_bytes() == FILES[name]
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.proves("doc:untouched-bytes", "doc:bytes-scope", "doc:unknown-fields")
+@pytest.mark.parametrize("name", WRITABLE)
+async def test_changing_one_cell_through_the_text_leaves_all_other_bytes(
+    bench: DocumentBench, name: str
+) -> None:
+    document, file = await opened(bench, name)
+    old = Parts.of(FILES[name])
+    for number in {0, len(old.cells) // 2, len(old.cells) - 1} & set(range(len(old.cells))):
+        was = (await document.read()).cells[number]
+        before = Parts.of(file.read_bytes())
+        source = f"{was.source}\nchanged ü {number}"
+        await document.apply([Replace(was.key, source, keep_outputs=True, expect=was.hash)])
+        new = Parts.of(file.read_bytes())
+        assert (new.before, new.after) == (before.before, before.after)
+        assert [c for n, c in enumerate(new.cells) if n != number] == [
+            c for n, c in enumerate(before.cells) if n != number
+        ]
+        assert (await document.read()).cells[number].source == source
+        stored, previous = json.loads(new.cells[number]), json.loads(before.cells[number])
+        assert "".join(stored.pop("source")) == source
+        previous.pop("source", None)
+        assert repr(stored) == repr(previous)
+    assert set(faults(file.read_bytes())) <= set(faults(FILES[name]))
+
+
+@pytest.mark.proves("doc:untouched-bytes")
+@pytest.mark.parametrize("name", WRITABLE)
+async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
+    bench: DocumentBench, name: str
+) -> None:
+    document, file = await opened(bench, name)
+    old = Parts.of(FILES[name])
+    cells, count = list(old.cells), len(old.cells)
+
+    async def check(new: set[int] = frozenset()) -> None:  # pyright: ignore[reportArgumentType]
+        now = Parts.of(file.read_bytes())
+        assert (now.before, now.after) == (old.before, old.after)
+        for number in new:
+            cells[number] = now.cells[number]
+        assert now.cells == cells
+        # What the document thinks of the file is what a fresh look finds.
+        snapshot = await document.read()
+        index = read_notebook(file.read_bytes(), document.path)
+        assert snapshot.cells == index.cells
+        assert snapshot.warnings == index.warnings
+
+    for at in {0, count // 2, count}:
+        await document.apply([Insert(CellContent("markdown", f"new ü\n{at}"), index=at)])
+        cells.insert(at, b"")
+        await check({at})
+    last = len(cells) - 1
+    for move, to in [(0, last), (last, min(1, last)), (len(cells) // 2, 0)]:
+        await document.apply([Move((await document.read()).cells[move].key, to)])
+        cells.insert(to, cells.pop(move))
+        await check()
+    for at in (len(cells) - 1, len(cells) // 2, 0):
+        await document.apply([Delete((await document.read()).cells[at].key)])
+        del cells[at]
+        await check()
+    assert set(faults(file.read_bytes())) <= set(faults(FILES[name]))
+
+
+@pytest.mark.parametrize("name", WRITABLE)
+async def test_deleting_every_cell_and_starting_anew(bench: DocumentBench, name: str) -> None:
+    document, file = await opened(bench, name)
+    old = Parts.of(FILES[name])
+    await document.apply([Delete(cell.key) for cell in (await document.read()).cells])
+    assert Parts.of(file.read_bytes()).cells == []
+    await document.apply([Insert(CellContent("code", "a\nb")), Insert(CellContent("raw", "c"))])
+    new = Parts.of(file.read_bytes())
+    assert (new.before, len(new.cells), new.after) == (old.before, 2, old.after)
+    assert [cell.source for cell in (await document.read()).cells] == ["a\nb", "c"]
+
+
+@pytest.mark.proves("doc:untouched-bytes")
+@pytest.mark.parametrize("name", WRITABLE)
+async def test_running_a_cell_changes_its_outputs_and_count_alone(
+    bench: DocumentBench, name: str
+) -> None:
+    document, file = await opened(bench, name)
+    snapshot = await document.read()
+    number = next((cell.index for cell in snapshot.cells if cell.type == "code"), None)
+    if number is None:
+        return
+    key = snapshot.cells[number].key
+    before = Parts.of(FILES[name])
+    await document.apply([SetOutputs(key, (stream("one ü\ntwo"),), 42)])
+    new = Parts.of(file.read_bytes())
+    assert (new.before, new.after) == (before.before, before.after)
+    assert [c for n, c in enumerate(new.cells) if n != number] == [
+        c for n, c in enumerate(before.cells) if n != number
+    ]
+    stored, previous = json.loads(new.cells[number]), json.loads(before.cells[number])
+    (output,) = stored.pop("outputs")
+    assert (stored.pop("execution_count"), "".join(output["text"])) == (42, "one ü\ntwo")
+    for field in ("outputs", "execution_count"):
+        previous.pop(field, None)
+    assert repr(stored) == repr(previous)
+
+
+@pytest.mark.proves("doc:lenient", "doc:errors", "fault:corrupt")
+@pytest.mark.parametrize("name", OTHERS)
+async def test_what_is_broken_or_old_is_left_untouched(bench: DocumentBench, name: str) -> None:
+    document, file = await opened(bench, name)
+    os.utime(file, (1, 1))
+    with suppress(InvalidNotebook):
+        assert (await document.read()).warnings
+    with pytest.raises((InvalidNotebook, UnsupportedFormat)):
+        await document.apply([Insert(CellContent("code", "x"))])
+    assert file.read_bytes() == FILES[name]
+
+
+@pytest.mark.proves("doc:lenient")
+@pytest.mark.parametrize("name", WRITABLE)
+async def test_whatever_the_schema_forbids_is_a_warning(bench: DocumentBench, name: str) -> None:
+    document, _ = await opened(bench, name)
+    warnings = (await document.read()).warnings
+    if faults(FILES[name]):
+        assert warnings
+    elif name not in {"a version to come", "invalid_unique_cell_id.ipynb", "v4_5_no_cell_id.ipynb"}:
+        assert not warnings
+
+
+@pytest.mark.proves("doc:new-file")
+async def test_new_values_look_like_their_neighbours(bench: DocumentBench) -> None:
+    """A file that is edited and edited back is the same again, in every form."""
+    for name, data in forms().items():
+        document, file = await opened(bench, name)
+        for cell in (await document.read()).cells:
+            await document.apply([Replace(cell.key, "other\nsource", keep_outputs=True)])
+            await document.apply([Replace(cell.key, cell.source, keep_outputs=True)])
+        if name not in {"sources on one line", "half surrogate pairs"}:
+            assert file.read_bytes() == data, name
+
+
+@pytest.mark.proves("doc:untouched-bytes")
+async def test_mode_owner_link_and_attributes_stay(bench: DocumentBench) -> None:
+    document, file = await opened(bench, "as nbformat writes it")
+    link = bench.root / "link.ipynb"
+    link.symlink_to(file.name)
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 54321)
+    with suppress(OSError):  # Not every file system has them.
+        os.setxattr(file, "user.note", b"mine")
+    linked = await bench.store.open("link.ipynb")
+    await linked.apply([Replace("aaaa1111", "through the link")])
+    status = file.stat()
+    assert link.is_symlink()
+    assert stat.S_IMODE(status.st_mode) == 0o640
+    if os.geteuid() == 0:
+        assert (status.st_uid, status.st_gid) == (12345, 54321)
+    with suppress(OSError):
+        assert os.getxattr(file, "user.note") == b"mine"
+    assert (await document.read()).cells[0].source == "through the link"
+    assert sorted(path.name for path in bench.root.iterdir()) == sorted([file.name, link.name])
+
+
+@pytest.mark.proves("fault:corrupt", "doc:errors")
+async def test_a_notebook_cut_off_anywhere_is_refused_and_left_alone(bench: DocumentBench) -> None:
+    whole = FILES["fifty_cells.ipynb"]
+    for size in range(0, len(whole) - 1024, 1024):
+        cut = whole[:size]
+        file = bench.root / bench.put(cut, "cut.ipynb")
+        os.utime(file, (1, 1))
+        document = await bench.store.open("cut.ipynb")
+        with pytest.raises(InvalidNotebook, match=r"cut\.ipynb, line \d+, column \d+") as raised:
+            await document.apply([Insert(CellContent("code", "x"))])
+        assert raised.value.details["line"] <= cut.count(b"\n") + 1
+        assert file.read_bytes() == cut

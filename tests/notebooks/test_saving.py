@@ -1,0 +1,393 @@
+"""Saves of files: killed, on a full disk, hooked, against other writers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from tornado.web import HTTPError
+
+from tests.notebooks.conftest import file_bench
+from tests.notebooks.forms import PLAIN
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import DiskFull, InvalidNotebook, ReadOnly, SaveFailed
+from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.changes import CONTENTS_EVENTS
+from tk_ai_extension.notebooks.filestate import NotebookFile
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    code,
+    notebook,
+    prose,
+    sources,
+    stream,
+    written,
+)
+from tk_ai_extension.testing.document_faults import another_user
+
+KILLS = 100
+
+SAVING = """
+import asyncio, os, sys
+from functools import partial
+from pathlib import Path
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.workspace.paths import notebook_path
+
+root = Path(sys.argv[1])
+
+async def save_for_ever():
+    store = ContentsNotebookStore(root, partial(notebook_path, root))
+    document = await store.open("n.ipynb")
+    number = 0
+    while True:
+        number += 1
+        # Longer and shorter, so that half of one is never the other.
+        await document.apply([Replace("aaaa1111", f"save {number} " * (number % 7 * 1000))])
+        if number == 1:
+            os.write(1, b"saving\\n")
+
+for _ in range(int(sys.argv[2])):
+    child = os.fork()
+    if child == 0:
+        asyncio.run(save_for_ever())
+    os.write(1, b"%d\\n" % child)
+    os.waitpid(child, 0)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[DocumentBench]:
+    async with file_bench(tmp_path) as made:
+        yield made
+
+
+class HookedManager(AsyncLargeFileManager):
+    """A contents manager with hooks that a test sets."""
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> HookedManager:
+    return HookedManager(root_dir=str(tmp_path))
+
+
+@pytest.fixture
+async def hooked(tmp_path: Path, manager: HookedManager) -> AsyncIterator[DocumentBench]:
+    async with file_bench(tmp_path, manager) as made:
+        yield made
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- killed
+
+
+@pytest.mark.proves("fault:killed-in-save", "doc:atomic-write")
+@pytest.mark.timeout(300)
+def test_a_save_that_is_killed_leaves_old_or_new(tmp_path: Path) -> None:
+    file = tmp_path / "n.ipynb"
+    file.write_bytes(written(notebook(code("save 0", "aaaa1111"), prose("x" * 500_000))))
+    wrong: list[str] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        """What any reader finds at any time."""
+        while not stop.wait(0.001):
+            try:
+                source = "".join(json.loads(file.read_bytes())["cells"][0]["source"])
+            except (OSError, ValueError) as error:
+                wrong.append(repr(error))
+                return
+            if len(set(source.split()[1::2])) > 1:
+                wrong.append(source[:100])
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    command = [sys.executable, "-c", textwrap.dedent(SAVING), str(tmp_path), str(KILLS)]
+    chance = random.Random(4)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(KILLS):
+            child = int(process.stdout.readline())
+            assert process.stdout.readline() == "saving\n"
+            # Somewhere in the next few saves.
+            stop.wait(chance.random() * 0.03)
+            os.kill(child, signal.SIGKILL)
+            process.stdin.write("next\n")
+            process.stdin.flush()
+    stop.set()
+    reader.join(DEADLINE)
+    assert not wrong
+    assert process.returncode == 0
+    assert names(tmp_path) == ["n.ipynb"]
+
+
+# --- full, read-only
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("a disk can be mounted by root alone; RLIMIT_FSIZE stands in for it elsewhere")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.proves("fault:disk-full")
+async def test_a_disk_without_room_keeps_the_old_content(small_disk: Path) -> None:
+    async with file_bench(small_disk) as bench:
+        document = await bench.open(notebook(code("a" * 300_000, "aaaa1111")))
+        file = bench.root / document.path
+        before = file.read_bytes()
+        with pytest.raises(DiskFull, match=document.path):
+            await document.apply([Replace("aaaa1111", "b" * 900_000)])
+        assert file.read_bytes() == before
+        assert sources((await document.read()).cells) == ["a" * 300_000]
+        assert names(small_disk) == [document.path]
+        with pytest.raises(DiskFull):
+            await bench.store.create("new.ipynb", notebook(code("c" * 900_000)))
+        assert names(small_disk) == [document.path]
+        await document.apply([Replace("aaaa1111", "c")])
+        assert sources((await document.read()).cells) == ["c"]
+
+
+@pytest.mark.proves("fault:read-only")
+async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    file = bench.root / document.path
+    file.chmod(0o666)
+    before = file.read_bytes()
+    with another_user(bench.root, mode=0o555):
+        with pytest.raises(ReadOnly):
+            await document.apply([Replace("aaaa1111", "new")])
+        with pytest.raises(ReadOnly):
+            await bench.store.create("new.ipynb", notebook())
+    bench.root.chmod(0o755)
+    assert file.read_bytes() == before
+    assert names(bench.root) == [document.path]
+
+
+# --- others write too
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_a_write_between_reading_and_replacing_is_not_lost(
+    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program writes at the worst moment: after the new content was made from the old."""
+    document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+    file = bench.root / document.path
+    moments: list[str] = []
+    check = os.fsync
+
+    def fsync(fd: int) -> None:
+        check(fd)
+        if not moments:
+            moments.append("written")
+            other = json.loads(file.read_bytes())
+            other["cells"][1]["source"] = ["theirs"]
+            file.write_bytes(written(other))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    await document.apply([Replace("aaaa1111", "mine")])
+    assert moments
+    assert await bench.person.sources(document.path) == ["mine", "theirs"]
+
+
+async def test_a_file_that_keeps_changing_is_said_so(
+    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    file = bench.root / document.path
+    check = os.fsync
+
+    def fsync(fd: int) -> None:
+        check(fd)
+        file.write_bytes(file.read_bytes() + b"\n")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(SaveFailed, match=document.path):
+        await document.apply([Replace("aaaa1111", "mine")])
+    assert await bench.person.sources(document.path) == ["a"]
+
+
+async def test_two_writes_in_one_tick_of_the_clock_are_told_apart(bench: DocumentBench) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    file = bench.root / document.path
+    for letter in "bcdefgh":
+        await document.read()
+        status = file.stat()
+        data = written(notebook(code(letter, "aaaa1111")))
+        assert len(data) == status.st_size
+        with file.open("r+b") as opened:
+            opened.write(data)
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert sources((await document.read()).cells) == [letter]
+
+
+async def test_a_reader_waits_for_a_writer_in_the_middle_of_the_file(bench: DocumentBench) -> None:
+    """Jupyter's own save shows half a file for a moment."""
+    data = written(notebook(code("a" * 10_000, "aaaa1111")))
+    path = bench.put(data[:5_000])
+    reading = asyncio.create_task((await bench.store.open(path)).read())
+    await asyncio.wait([reading], timeout=0.1)
+    assert not reading.done()
+    (bench.root / path).write_bytes(data)
+    snapshot = await asyncio.wait_for(reading, DEADLINE)
+    assert sources(snapshot.cells) == ["a" * 10_000]
+
+
+async def test_a_file_that_is_replaced_by_a_broken_one_is_seen(bench: DocumentBench) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    await document.read()
+    (bench.root / document.path).write_bytes(b"{")
+    os.utime(bench.root / document.path, (1, 1))
+    with pytest.raises(InvalidNotebook):
+        await document.read()
+
+
+# --- hooks and events
+
+
+async def test_a_hook_sees_what_is_saved_and_its_changes_are_saved(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    seen: list[Any] = []
+
+    def scrub(model: Any, path: str, contents_manager: Any) -> None:
+        seen.append((path, contents_manager, [c["source"] for c in model["content"]["cells"]]))
+        for cell in model["content"]["cells"]:
+            if cell["cell_type"] == "code":
+                cell["outputs"] = []
+                cell["execution_count"] = None
+        model["content"]["metadata"]["scrubbed"] = True
+        model["content"]["cells"].append(code("from the hook", "hook0000"))
+
+    document = await hooked.open(PLAIN)
+    before = json.loads((hooked.root / document.path).read_bytes())
+    manager.pre_save_hook = scrub
+    applied = await document.apply([Replace("bbbb2222", "new\nprose")])
+    assert seen == [(document.path, manager, ["import os\nprint('ü')\n", "new\nprose", "", "raw"])]
+    stored = json.loads((hooked.root / document.path).read_bytes())
+    assert stored["metadata"] == {**before["metadata"], "scrubbed": True}
+    assert stored["cells"][0] == {**before["cells"][0], "outputs": [], "execution_count": None}
+    assert stored["cells"][1] == {**before["cells"][1], "source": ["new\n", "prose"]}
+    assert stored["cells"][2:4] == before["cells"][2:]
+    assert stored["cells"][4]["source"] == ["from the hook"]
+    assert sources(applied.snapshot.cells)[-1] == "from the hook"
+    assert sources((await document.read()).cells) == sources(stored["cells"])
+
+
+async def test_a_hook_that_changes_nothing_leaves_the_bytes(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    manager.register_pre_save_hook(lambda **_: None)
+    document = await hooked.open(PLAIN)
+    before = (hooked.root / document.path).read_bytes()
+    await document.apply([Move("dddd4444", 0)])
+    await document.apply([Move("dddd4444", 3)])
+    assert (hooked.root / document.path).read_bytes() == before
+
+
+async def test_a_hook_can_refuse(hooked: DocumentBench, manager: HookedManager) -> None:
+    def refuse(**_: Any) -> None:
+        raise HTTPError(400, "secrets found")
+
+    document = await hooked.open(PLAIN)
+    before = (hooked.root / document.path).read_bytes()
+    manager.pre_save_hook = refuse
+    with pytest.raises(SaveFailed, match="secrets found"):
+        await document.apply([Delete("bbbb2222")])
+    assert (hooked.root / document.path).read_bytes() == before
+    with pytest.raises(SaveFailed):
+        await hooked.store.create("refused.ipynb", notebook())
+    assert not (hooked.root / "refused.ipynb").exists()
+
+
+async def test_a_hook_that_fails_does_not_stop_the_save(
+    hooked: DocumentBench, manager: HookedManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(**_: Any) -> None:
+        raise RuntimeError("the hook's own fault")
+
+    manager.pre_save_hook = fail
+    manager.post_save_hook = fail
+    document = await hooked.open(PLAIN)
+    await document.apply([Replace("bbbb2222", "saved")])
+    assert (await hooked.person.sources(document.path))[1] == "saved"
+    assert "post-save hook failed" in caplog.text
+
+
+async def test_running_outputs_go_through_the_hooks_too(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    def scrub(model: Any, **_: Any) -> None:
+        for cell in model["content"]["cells"]:
+            if cell["cell_type"] == "code":
+                cell["outputs"] = []
+
+    manager.pre_save_hook = scrub
+    document = await hooked.open(PLAIN)
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("secret"))])
+        await writer.finish(3)
+    stored = json.loads((hooked.root / document.path).read_bytes())
+    assert (stored["cells"][0]["outputs"], stored["cells"][0]["execution_count"]) == ([], 3)
+
+
+async def test_a_save_is_announced_as_jupyters_own_is(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    saved: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    ran: list[tuple[str, str]] = []
+
+    async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        if data["action"] == "save":
+            saved.put_nowait(data)
+
+    manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
+    manager.post_save_hook = lambda model, os_path, **_: ran.append((model["path"], os_path))
+    document = await hooked.open(PLAIN)
+    await document.apply([Insert(CellContent("code", "x"))])
+    event = await asyncio.wait_for(saved.get(), DEADLINE)
+    assert event["path"] == document.path
+    assert ran == [(document.path, str(hooked.root / document.path))]
+
+
+async def test_the_files_of_a_store_do_not_pile_up(bench: DocumentBench) -> None:
+    paths = [bench.put(notebook(code(str(number)))) for number in range(80)]
+    for path in paths:
+        await (await bench.store.open(path)).read()
+    kept: list[NotebookFile] = list(bench.store._files._files.values())  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(kept) <= 64
