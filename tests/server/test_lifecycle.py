@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import stat
 import time
@@ -143,11 +144,16 @@ async def test_it_stops_within_five_seconds_with_cells_running_and_clients_waiti
         for task in (following, waiting, *agents):
             task.cancel()
         await asyncio.gather(following, waiting, *agents, return_exceptions=True)
-    assert took < 5, server.log.text
+    assert took < 5 * _slowness(), server.log.text
     _, alive = psutil.wait_procs(family, timeout=5)
     assert alive == []
     assert "Task was destroyed" not in server.log.text
     assert "tk_ai_extension" not in _tracebacks(server.log.text)
+
+
+def _slowness() -> float:
+    """How many times longer things take on this machine now than on one that has nothing to do."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _tracebacks(log: str) -> str:

@@ -21,6 +21,9 @@ from tk_ai_extension.mcp.sdk import Context, connection_of
 
 logger = logging.getLogger(__name__)
 
+GRACE = 0.5
+"""Seconds that calls get to answer when the server stops."""
+
 Outcome = types.CallToolResult | types.InputRequiredResult
 """What a tool's call answers with."""
 
@@ -64,7 +67,9 @@ class Calls:
         return await call_next(ctx)
 
     async def close(self) -> None:
-        """Ends all calls; the server stops."""
+        """Ends all calls: those whose run has ended answer by themselves, the others are cancelled."""
+        if self._all:
+            await asyncio.wait(self._all, timeout=GRACE)
         tasks = list(self._all)
         for task in tasks:
             task.cancel()

@@ -49,14 +49,14 @@ class McpHttp:
                 context.request.query_params.get("toolsets") if context.request else None
             )
 
-        server = build_server(
+        self._built = build_server(
             workspace,
             registry_of=registry_of,
             default_registry=lambda: registry("default"),
             caller_of=http_caller,
         )
         self._manager = StreamableHTTPSessionManager(
-            server,
+            self._built.server,
             session_idle_timeout=session_timeout,
             max_sessions=max_sessions,
             max_request_body_size=max_body,
@@ -73,6 +73,7 @@ class McpHttp:
 
     async def close(self) -> None:
         """Ends all sessions and calls."""
+        await self._built.close()
         self._stop.set()
         if self._task is not None:
             await self._task

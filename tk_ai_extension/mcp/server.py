@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
 
 import mcp_types as types
 from mcp.server import Server
@@ -100,14 +101,28 @@ class Tools:
         return result_content(result)
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltServer:
+    """An MCP server for a transport of the SDK, and how it ends.
+
+    Attributes:
+        server: The SDK's server.
+        close: Ends calls and streams while their clients can still be answered; comes before the
+            transport's own end.
+    """
+
+    server: Server[Any]
+    close: Callable[[], Awaitable[None]]
+
+
 def build_server(
     workspace: Workspace,
     *,
     registry_of: RegistryOf,
     default_registry: Callable[[], Registry],
     caller_of: CallerOf,
-) -> Server[None]:
-    """An MCP server over a workspace; a transport of the SDK serves it.
+) -> BuiltServer:
+    """An MCP server over a workspace.
 
     Args:
         workspace: What the tools work on.
@@ -121,20 +136,15 @@ def build_server(
     tools = Tools(workspace, registry_of, caller_of, calls, log)
     prompts = Prompts(resources)
 
-    @asynccontextmanager
-    async def lifespan(_server: Server[None]) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            await subscriptions.close()
-            await calls.close()
+    async def close() -> None:
+        await subscriptions.close()
+        await calls.close()
 
-    server = Server[None](
+    server = Server[Any](
         "tk-ai-extension",
         version=__version__,
         title="Jupyter notebooks",
         instructions=INSTRUCTIONS,
-        lifespan=lifespan,
         on_list_tools=tools.list,
         on_call_tool=tools.call,
         on_list_resources=resources.list,
@@ -150,4 +160,4 @@ def build_server(
     # Registered by name: the constructor's argument warns that the newest protocol has no such method.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, log.set_level)
     server.middleware.append(calls.observe)
-    return server
+    return BuiltServer(server, close)
