@@ -68,7 +68,11 @@ def test_a_tool_is_derived_from_its_function():
         "additionalProperties": False,
         "properties": {
             "name": {"type": "string"},
-            "cell": {"type": ["string", "integer"], "default": 0},
+            "cell": {
+                "type": ["string", "integer"],
+                "default": 0,
+                "description": "id, its beginning, index, or `id.version`",
+            },
             "tone": {"enum": ["warm", "cool"], "type": "string"},
             "times": {"type": "integer", "minimum": 1, "default": 1},
         },
