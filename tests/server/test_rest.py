@@ -333,3 +333,17 @@ async def test_a_notebook_that_was_run_is_valid_on_disk(
     saved = nbformat.read(jp_root_dir / notebook, as_version=4)
     nbformat.validate(saved)
     assert saved.cells[0].execution_count == 1
+
+
+@pytest.mark.proves("kernel:shared-live")
+async def test_a_notebook_that_a_person_renames_keeps_what_is_known_of_it(
+    call: Call, notebook: str, jp_fetch: Any
+) -> None:
+    await call("use_notebook", notebook=notebook)
+    await call("insert_cell", source="mine = 1")
+    body = json.dumps({"path": "renamed.ipynb"})
+    await jp_fetch("api", "contents", notebook, method="PATCH", body=body)
+    _, managed = await call("list_managed_notebooks")
+    assert [entry["notebook"] for entry in managed["notebooks"]] == ["renamed.ipynb"]
+    status, undone = await call("undo")
+    assert (status, undone["notebook"]) == (200, "renamed.ipynb")

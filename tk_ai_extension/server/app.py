@@ -118,8 +118,8 @@ class TkAIExtensionApp(ExtensionApp):
     ).tag(config=True)
 
     data_dir = Unicode(
-        help="""Where the journal and the artifacts are: a folder of this server's root below Jupyter's
-        data folder unless given. It is made with mode 0700.""",
+        help="""Where the journal and the artifacts are kept, in a folder for each root directory: below
+        Jupyter's data folder unless given. What is made there is for its user alone (0700, 0600).""",
     ).tag(config=True)
 
     @default("data_dir")
@@ -174,7 +174,7 @@ class TkAIExtensionApp(ExtensionApp):
         server: Any = self.serverapp
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, lambda *_: server.stop(from_signal=True))
+            signal.signal(signal.SIGINT, lambda _number, _frame: server.stop(from_signal=True))
 
     def _face_settings(self) -> FaceSettings:
         return FaceSettings(

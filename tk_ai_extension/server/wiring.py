@@ -16,6 +16,7 @@ from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import Managers
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
@@ -72,7 +73,11 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
             partial(contain, root, allow_hidden=hidden),
             partial(folder_path, root, allow_hidden=hidden),
         ),
-        journal=Journal(state / "journal.sqlite"),
+        journal=Journal(
+            state / "journal.sqlite",
+            keep_days=app.history_keep_days,
+            max_bytes=app.history_max_bytes,
+        ),
         artifacts=Artifacts(
             state / "artifacts",
             max_bytes_total=app.artifact_total_bytes,
@@ -83,8 +88,14 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
         policy=PermissionPolicy(cast("Mode", app.mode_cap)),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
+    renames = Renames(managers.server.event_logger, workspace.renamed)
+
+    async def close() -> None:
+        renames.close()
+        await store.close()
+
     executor = "direct" if stack is None or app.executor == "direct" else "stack"
-    return Wired(workspace, {"documents": store.backend, "executor": executor}, store.close)
+    return Wired(workspace, {"documents": store.backend, "executor": executor}, close)
 
 
 def root_of(contents: Any) -> Path | None:
@@ -102,5 +113,5 @@ def state_folder(data: Path, root: Path | None) -> Path:
     folder = data / name
     for part in (data, folder):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part.chmod(0o700)
+    folder.chmod(0o700)
     return folder
