@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol
 
-from pydantic_core import to_jsonable_python
-
 from tk_ai_extension.model.callers import Caller, Mode
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -366,6 +364,9 @@ class PermissionPolicy:
 def _arguments_hash(
     tool: str, effect: Effect, arguments: Mapping[str, Any], notebook: str | None, preview: str
 ) -> str:
+    # Imported when first asked for: it would cost a server's start a tenth of what it may take.
+    from pydantic_core import to_jsonable_python
+
     exact = json.dumps(
         [tool, effect, to_jsonable_python(dict(arguments)), notebook, preview], sort_keys=True
     )
