@@ -185,6 +185,7 @@ class Executions:
         self._journal = journal
         self._records = records
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._under_way = 0
         self._background: set[asyncio.Task[Any]] = set()
 
     def start(
@@ -207,10 +208,11 @@ class Executions:
         Raises:
             LimitReached: too many are under way.
         """
-        if sum(not run.done for run in self._runs.values()) >= MAX_ACTIVE:
+        if self._under_way >= MAX_ACTIVE:
             raise LimitReached(f"{MAX_ACTIVE} executions are under way.")
         run = Run(caller, kernel_id, path, list(steps))
         self._runs[run.id] = run
+        self._under_way += 1
         self._forget_old()
         run.task = asyncio.create_task(
             self._drive(run, open_document, timeout, stop_on_error, tool)
@@ -266,9 +268,8 @@ class Executions:
         await asyncio.gather(*tasks, *self._background, return_exceptions=True)
 
     def _forget_old(self) -> None:
-        ended = [key for key, run in self._runs.items() if run.done]
-        for key in ended[: max(len(ended) - MAX_KEPT, 0)]:
-            del self._runs[key]
+        while len(self._runs) - self._under_way > MAX_KEPT:
+            del self._runs[next(key for key, run in self._runs.items() if run.done)]
 
     async def _drive(
         self,
@@ -297,6 +298,7 @@ class Executions:
             for step in run.steps:
                 if step.status == "queued":
                     step.status = "skipped"
+            self._under_way -= 1
             self._note(run, tool)
             run.record("done", {"status": run.status})
 
