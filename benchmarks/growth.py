@@ -25,6 +25,9 @@ CELLS = (250, 500, 1_000, 2_000, 4_000)
 LINES = (1_250, 2_500, 5_000, 10_000, 20_000)
 CALLERS = (1, 2, 4, 8, 16, 32)
 CALLS = 10
+GOAL = "at most 2 times (± 5 %)"
+TOLERANCE = 1.05
+"""What grows in proportion is measured as a little more or less."""
 CELL_SIZE = 2_000
 """Bytes of a cell with its outputs."""
 
@@ -87,7 +90,7 @@ def row(curve: Curve) -> Row:
     }
     least, most = curve.sizes[-3], curve.sizes[-1]
     work = f"doubling: {curve.work} ({least:,} to {most:,})"
-    return Row(work, curve.factor, "times", None, "at most 2 times", 2.0, {"seconds": points})
+    return Row(work, curve.factor, "times", None, GOAL, 2 * TOLERANCE, {"seconds": points})
 
 
 async def curve(work: str, sizes: tuple[int, ...], grown: Grown, count: int) -> Curve:
