@@ -142,7 +142,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:unuse", "S4", "unuse_notebook and list_managed_notebooks"),
     Requirement("ext:mcp-http", "S4", "MCP at `/api/tk-ai/mcp`"),
     Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process", CHAT),
-    Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel", CHAT),
+    Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel", CHAT, partial=True),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab", PANEL),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without", TAB, partial=True),
