@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
+from tk_ai_extension.server.bridge import send_at_once
 from tk_ai_extension.server.following import Position
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 
@@ -118,6 +119,7 @@ class ExecutionHandler(TkAIHandler):
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache, no-transform")
         self.set_header("X-Accel-Buffering", "no")
+        send_at_once(self)
         self._streaming = asyncio.create_task(self._stream(run, position))
         self.services.streams.add(self._streaming)
         try:
