@@ -309,3 +309,13 @@ def test_the_size_that_is_claimed_of_the_tools_is_true(name: str) -> None:
     assert said is not None
     assert int(said[1]) == len(registry)
     assert abs(int(said[2]) * 1_000 - characters(registry)) < 1_000
+
+
+def test_every_decision_that_the_code_names_is_there() -> None:
+    numbers = {f"{each.number:04}" for each in decisions(DOCS / "adr")}
+    named = {
+        number
+        for path in (ROOT / "tk_ai_extension").rglob("*.py")
+        for number in re.findall(r"docs/adr/(\d{4})", path.read_text(encoding="utf-8"))
+    }
+    assert named - numbers == set()

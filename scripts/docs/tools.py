@@ -102,13 +102,12 @@ def tools_page(registry: Registry, default: Registry) -> str:
 
 
 def characters(registry: Iterable[Tool]) -> int:
-    """What a model pays for the tools: names, descriptions and input schemas."""
-    return sum(
-        len(tool.name)
-        + len(tool.description)
-        + len(json.dumps(tool.input_schema, separators=(",", ":")))
+    """What a model pays for the tools: names, descriptions and input schemas, as compact JSON."""
+    listed = (
+        {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
         for tool in registry
     )
+    return sum(len(json.dumps(each, separators=(",", ":"))) for each in listed)
 
 
 def answers(registry: Iterable[Tool]) -> list[type[BaseModel]]:
