@@ -134,7 +134,8 @@ def test_a_source_is_what_is_between_two_markers(source: str) -> None:
     )
 )
 def test_every_source_survives_the_round_trip(cells: list[tuple[str, CellType]]) -> None:
-    snapshot = notebook(*((f"c{n:07}", source, kind) for n, (source, kind) in enumerate(cells)))
+    made: list[Kind] = [(f"c{n:07}", source, kind) for n, (source, kind) in enumerate(cells)]
+    snapshot = notebook(*made)
     parsed = parse(render(snapshot))
     assert [(cell.source, cell.type) for cell in parsed.cells] == cells
     assert merge(snapshot, snapshot, parsed) == []
@@ -281,6 +282,7 @@ def test_a_cell_that_both_changed_shows_both() -> None:
             "yours": "mine",
         }
     ]
+    assert "theirs\n# yours: \nmine" in raised.value.as_text()
 
 
 def test_the_same_change_on_both_sides_is_none() -> None:

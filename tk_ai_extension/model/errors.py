@@ -200,7 +200,9 @@ class AmbiguousCell(ToolError):
 class Conflict(ToolError):
     """The cell is not as the caller saw it, or was never seen. Nothing was changed.
 
-    Details: ``cells``, each with ``cell``, ``address`` (versioned) and ``source`` as they are now.
+    Details: ``cells``, each with ``cell``, ``address`` (versioned) and ``source`` as they are now
+    (None where others deleted it). Where a text was written back, ``yours`` is the source in it
+    (None where it leaves the cell out).
     """
 
     code = "conflict"
@@ -211,11 +213,18 @@ class Conflict(ToolError):
     )
 
     def as_text(self) -> str:
-        """The error with the present source of each cell concerned."""
-        cells = [
-            f"# %% @{cell['address']}\n{cell['source']}" for cell in self.details.get("cells", ())
-        ]
-        return "\n".join([super().as_text(), *cells])
+        """The error with the present source of each cell concerned, and the caller's beside it."""
+        return "\n".join([super().as_text(), *map(_both, self.details.get("cells", ()))])
+
+
+def _both(cell: dict[str, Any]) -> str:
+    """A cell as it is now and, where a text was written back, as the text has it."""
+    now = f"# %% @{cell['address']}\n{cell['source']}"
+    if cell["source"] is None:
+        now = f"# %% {cell['cell']} was deleted"
+    if "yours" not in cell:
+        return now
+    return f"{now}\n# yours: " + (f"\n{cell['yours']}" if cell["yours"] is not None else "deleted")
 
 
 class InvalidText(ToolError):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, NotReadable, ToolError, UnsupportedFormat
+from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.operations import Applied, Change, Operation
-from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.base import SAVE_INTERVAL
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.filestate import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
-from tk_ai_extension.notebooks.running import RunningOutputs
+from tk_ai_extension.notebooks.running import RunningOutputs, follow
+from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, unbroken, writing
 from tk_ai_extension.notebooks.splicing import (
     END,
     Read,
@@ -29,15 +25,8 @@ from tk_ai_extension.notebooks.splicing import (
     stored_cell,
 )
 
-_log = logging.getLogger(__name__)
-
-SAVE_DELAY = SAVE_INTERVAL / 2
-"""Seconds from an output to its save: the other half is for the save itself."""
-
 MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
-
-T = TypeVar("T")
 
 
 class FileDocument:
@@ -70,7 +59,7 @@ class FileDocument:
 
         def look(index: NotebookIndex, read: Read) -> tuple[Json, ...]:
             snapshot = self._file.snapshot(index, self.path)
-            number = _cell(snapshot, cell).index
+            number = cell_of(snapshot, cell).index
             return self._file.loader(index, self.path, read)(number).outputs
 
         return await self._file.looked_up(self.path, look)
@@ -121,158 +110,33 @@ class FileDocument:
         async with self._file.lock:
             index = await self._file.rewritten(self.path, make)
             draft, running = made[0]
-            _follow(draft, running, index)
+            follow(draft, running, index.cells)
         snapshot = self._file.snapshot(index, self.path)
         changes: tuple[Change, ...] = draft.changes(snapshot)
         if draft.steps:
             self._changed()
         return Applied(snapshot, changes)
 
-    @asynccontextmanager
-    async def writing(self, cell: str) -> AsyncGenerator[FileOutputWriter]:
+    def writing(self, cell: str) -> AbstractAsyncContextManager[SavingOutputWriter]:
         """See `NotebookDocument.writing`."""
-        snapshot = await self.read()
-        if snapshot.nbformat[0] != 4:
-            raise UnsupportedFormat(f"{self.path} is of nbformat {snapshot.nbformat[0]}.")
-        found = _cell(snapshot, cell)
-        if found.type != "code":
-            raise CellNotFound(f"`{cell}` of {self.path} is a {found.type} cell: it cannot run.")
-        running = RunningOutputs(found, len(snapshot.cells))
-        writer = FileOutputWriter(self.path, self._file, running, self._changed)
-        saving = asyncio.create_task(writer.save_now_and_then(), name=f"save {self.path}")
-        try:
-            yield writer
-        finally:
-            saving.cancel()
-            await asyncio.wait([saving])
-            if not writer.finished:
-                await writer.finish(None)
+        return writing(self, cell, self._file.running, self._save, self._changed)
 
-
-class FileOutputWriter:
-    """Outputs of a running cell of a file: in memory at once, on disk at least every two seconds."""
-
-    def __init__(
-        self,
-        path: str,
-        file: NotebookFile,
-        running: RunningOutputs,
-        changed: Callable[[], None],
-    ) -> None:
-        self.finished = False
-        self._path = path
-        self._file = file
-        self._running = running
-        self._changed = changed
-        self._unsaved = asyncio.Event()
-        self._ended = asyncio.Event()
-
-    async def start(self) -> None:
-        """See `OutputWriter.start`."""
-        # A cell that runs twice at once: the later run is the one that counts.
-        self._file.running[:] = [r for r in self._file.running if r.key != self._running.key]
-        self._file.running.append(self._running)
-        self._unsaved.set()
-
-    async def write(self, changes: Sequence[OutputChange]) -> None:
-        """See `OutputWriter.write`."""
-        self._running.write(changes)
-        self._unsaved.set()
-
-    async def finish(self, execution_count: int | None) -> None:
-        """See `OutputWriter.finish`."""
-        if self.finished:
-            return
-        self.finished = True
-        self._ended.set()
-        try:
-            if self._running in self._file.running:
-                await unbroken(self._save(execution_count))
-        finally:
-            if self._running in self._file.running:
-                self._file.running.remove(self._running)
-            self._changed()
-
-    async def save_now_and_then(self) -> None:
-        """Saves what is unsaved until it is cancelled; a failing save is tried less and less often."""
-        delay = SAVE_DELAY
-        while not self._ended.is_set():
-            await self._unsaved.wait()
-            try:
-                async with asyncio.timeout(delay):
-                    await self._ended.wait()
-            except TimeoutError:
-                pass
-            else:
-                return
-            self._unsaved.clear()
-            try:
-                await unbroken(self._save(None))
-                delay = SAVE_DELAY
-            except ToolError as error:
-                _log.warning("Outputs of a running cell: %s", error.message)
-                self._unsaved.set()
-                delay *= 2
-            self._changed()
-
-    async def _save(self, execution_count: int | None) -> None:
-        running = self._running
+    async def _save(self, running: RunningOutputs, execution_count: int | None) -> None:
+        """Writes the outputs of a running cell into the file."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
-            cell = running.find(index.snapshot(self._path))
+            cell = running.find(index.snapshot(self.path))
             if cell is None:
                 return None
             if running.frame is None or running.frame[0] is not cell:
                 assert index.spans is not None
                 running.frame = (cell, frame_of(index, read(index.spans[cell.index])))
-            frame = running.frame[1]
-            outputs = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
-            return assemble(
-                index,
-                list(range(len(index.cells))),
-                {cell.index: frame.body(outputs, execution_count, index.form)},
-                read,
-            )
+            stored = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
+            body = running.frame[1].body(stored, execution_count, index.form)
+            return assemble(index, list(range(len(index.cells))), {cell.index: body}, read)
 
         async with self._file.lock:
-            index = await self._file.rewritten(self._path, make)
-            cell = running.find(index.snapshot(self._path))
+            index = await self._file.rewritten(self.path, make)
+            cell = running.find(index.snapshot(self.path))
             if cell is not None and running.frame is not None:
                 running.frame = (cell, running.frame[1])
-
-
-def _follow(
-    draft: Draft, running: Sequence[tuple[RunningOutputs, Cell]], index: NotebookIndex
-) -> None:
-    """Tells what runs where its cell is after a draft, and that its outputs were cleared."""
-    cleared = {
-        step.slot
-        for step in draft.steps
-        if step.kind == "set" and step.after and step.before
-        if step.before.outputs and not step.after.outputs
-    }
-    for outputs, cell in running:
-        if cell.index in cleared:
-            outputs.hide()
-        if cell.index in draft.order:
-            outputs.follow(index.cells[draft.order.index(cell.index)], len(index.cells))
-
-
-def _cell(snapshot: Snapshot, key: str) -> Cell:
-    cell = snapshot.by_key.get(key)
-    if cell is None:
-        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
-    return cell
-
-
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits work that goes to its end also when the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # Looked at, so that asyncio does not report it as lost.
-        raise

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 from pycrdt import UndoManager
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError
+from tk_ai_extension.model.cells import CellContent, Json, Snapshot
+from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.collaboration import LiveRoom, Rooms
 from tk_ai_extension.notebooks.drafts import Draft, Step
-from tk_ai_extension.notebooks.files import unbroken
 from tk_ai_extension.notebooks.live import LiveNotebook, whole
 from tk_ai_extension.notebooks.roomoutputs import RoomOutputWriter, encodable, shared_output
+from tk_ai_extension.notebooks.saved import cell_of, code_cell_of, unbroken
 from tk_ai_extension.notebooks.saving import FileChanged
 from tk_ai_extension.notebooks.textdiff import text_edits
 
@@ -55,7 +55,7 @@ class RoomDocument:
     async def outputs(self, cell: str) -> tuple[Json, ...]:
         """See `NotebookDocument.outputs`."""
         async with self._rooms.entered(self.path) as room:
-            number = _cell(self._snapshot(room), cell).index
+            number = cell_of(self._snapshot(room), cell).index
             return room.notebook.content(number).outputs
 
     async def raw(self) -> Json:
@@ -95,9 +95,7 @@ class RoomDocument:
     async def writing(self, cell: str) -> AsyncGenerator[RoomOutputWriter]:
         """See `NotebookDocument.writing`."""
         async with self._rooms.entered(self.path) as room:
-            found = _cell(self._snapshot(room), cell)
-            if found.type != "code":
-                raise CellNotFound(f"`{cell}` of {self.path} is a {found.type} cell: no code.")
+            found = code_cell_of(self._snapshot(room), cell)
             writer = RoomOutputWriter(room, room.notebook.shared_id(found.index), ORIGIN)
             room.before_read.append(writer.flush)
             try:
@@ -177,10 +175,3 @@ def replace_text(shared: Any, old: str, new: str) -> None:
             del shared[start : start + size]
         if edit.new:
             shared.insert(start, edit.new)
-
-
-def _cell(snapshot: Snapshot, key: str) -> Cell:
-    cell = snapshot.by_key.get(key)
-    if cell is None:
-        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
-    return cell

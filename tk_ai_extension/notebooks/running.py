@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 
 from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
@@ -16,6 +16,7 @@ from tk_ai_extension.model.outputs import (
     stream_text,
     summarise,
 )
+from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.splicing import Frame
 
 _NUMBERED = re.compile(r"cell-\d+\Z")
@@ -140,3 +141,26 @@ class RunningOutputs:
     def follow(self, cell: Cell, count: int) -> None:
         """Notes the cell's key and source after an edit."""
         self.key, self._hash, self._cells = cell.key, cell.hash, count
+
+
+def follow(
+    draft: Draft, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
+) -> None:
+    """Tells what runs where its cell is after a draft, and that its outputs were cleared.
+
+    Args:
+        draft: The draft, carried out.
+        running: What runs, with its cell before the draft.
+        after: The cells afterwards.
+    """
+    cleared = {
+        step.slot
+        for step in draft.steps
+        if step.kind == "set" and step.after and step.before
+        if step.before.outputs and not step.after.outputs
+    }
+    for outputs, cell in running:
+        if cell.index in cleared:
+            outputs.hide()
+        if cell.index in draft.order:
+            outputs.follow(after[draft.order.index(cell.index)], len(after))
