@@ -16,7 +16,7 @@ from tk_ai_extension.kernels.process import describe_exit, local_process, proces
 
 log = logging.getLogger(__name__)
 
-DRAIN_TIMEOUT = 0.5
+DRAIN_TIMEOUT = 2.0
 """Seconds to wait, after a kernel's process has ended, for the last of what it had said."""
 
 STABLE_TIME = 10.0

@@ -43,7 +43,7 @@ class Patience:
     """How long an execution is waited for when something does not come; seconds.
 
     Attributes:
-        second_half: For idle after the reply, or for the reply after idle.
+        second_half: For idle after the reply, or for the reply after idle, with nothing heard.
         interrupt: For the end after an interrupt, before the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
     """
@@ -103,6 +103,7 @@ class Run:
         self._prompt: str | None = None
         self._questions = 0
         self._heard = 0
+        self._heard_at = 0.0
         self._unheard: int | None = None
         self._last_unheard: int | None = None
         self._message = ""
@@ -157,6 +158,7 @@ class Run:
         if self.done:
             return
         self._heard += 1
+        self._heard_at = self._loop.time()
         self._last_unheard = unheard
         if kind in OUTPUT_MESSAGES:
             self._collector.add(kind, content)
@@ -271,7 +273,11 @@ class Run:
             self._finish()
 
     def _give_up_waiting(self) -> None:
-        if not self.done:
+        quiet = self._loop.time() - self._heard_at
+        if not self.done and quiet < self._patience.second_half:
+            # The reply may be long there while a flood of outputs is still being read.
+            self._after(self._patience.second_half - quiet, self._give_up_waiting)
+        elif not self.done:
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not come", missing)
             self._tell_losses()

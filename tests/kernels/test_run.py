@@ -1,0 +1,194 @@
+"""When an execution has ended, from the messages that are heard of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tk_ai_extension.kernels.connection import Ending
+from tk_ai_extension.kernels.run import Patience, Run
+from tk_ai_extension.kernels.tally import Tally
+from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged
+
+OK = {"status": "ok", "execution_count": 1}
+INTERRUPTED = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+
+
+@pytest.fixture
+async def run() -> Run:
+    return new_run()
+
+
+def new_run(*, stopping: Callable[[], bool] = lambda: False, **request: Any) -> Run:
+    async def interrupt() -> None:
+        raise RuntimeError("there is no kernel")
+
+    return Run(
+        ExecutionRequest("code", **request),
+        backend="direct",
+        interrupt=interrupt,
+        stopping=stopping,
+        patience=Patience(second_half=0.1, interrupt=0.05, stopping=0.1),
+    )
+
+
+def hear(run: Run, kind: str, **content: Any) -> None:
+    run.on_iopub(kind, content, None)
+
+
+async def ended(run: Run) -> Execution:
+    async with asyncio.timeout(5):
+        async for event in run.events():
+            if isinstance(event, Execution):
+                await run.close()
+                return event
+    raise AssertionError("there is always an Execution")
+
+
+@pytest.mark.proves("exec:complete")
+@pytest.mark.parametrize("reply_first", [True, False])
+async def test_it_ends_with_reply_and_idle_in_either_order(run: Run, reply_first: bool) -> None:
+    hear(run, "status", execution_state="busy")
+    for reply in (reply_first, not reply_first):
+        assert not run.done
+        if reply:
+            run.on_reply(OK)
+        else:
+            hear(run, "status", execution_state="idle")
+    assert run.status == "ok"
+
+
+@pytest.mark.proves("exec:complete")
+@pytest.mark.parametrize("reply", [True, False])
+async def test_the_other_half_is_waited_for_a_bounded_time(run: Run, reply: bool) -> None:
+    hear(run, "execute_input", code="code", execution_count=1)
+    if reply:
+        run.on_reply(OK)
+    else:
+        hear(run, "status", execution_state="idle")
+    assert not run.done
+    assert (await ended(run)).status == "ok"
+
+
+@pytest.mark.proves("exec:complete", "fault:flood")
+async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end(run: Run) -> None:
+    run.on_reply(OK)
+    loop, left = asyncio.get_running_loop(), 8
+
+    def hear_more() -> None:
+        nonlocal left
+        left -= 1
+        hear(run, "stream", name="stdout", text="more\n")
+        if left:
+            loop.call_later(0.05, hear_more)
+        else:
+            hear(run, "status", execution_state="idle")
+
+    hear_more()
+    assert (await ended(run)).outputs[0]["text"] == "more\n" * 8
+
+
+@pytest.mark.proves("exec:statuses")
+async def test_an_error_without_a_reply_is_one(run: Run) -> None:
+    hear(run, "error", ename="E", evalue="v", traceback=[])
+    hear(run, "status", execution_state="idle")
+    execution = await ended(run)
+    assert (execution.status, execution.error) == (
+        "error",
+        {"ename": "E", "evalue": "v", "traceback": []},
+    )
+
+
+@pytest.mark.proves("exec:statuses")
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("died", "kernel_died"),
+        ("shutdown", "kernel_died"),
+        ("restarted", "kernel_restarted"),
+        ("lost", "connection_lost"),
+        ("closed", "connection_lost"),
+    ],
+)
+async def test_it_ends_with_the_connection(run: Run, kind: Any, status: str) -> None:
+    hear(run, "stream", name="stdout", text="kept")
+    run.on_end(Ending(kind, "Why."))
+    execution = await ended(run)
+    assert (execution.status, execution.message) == (status, "Why.")
+    assert execution.outputs[0]["text"] == "kept"
+
+
+@pytest.mark.proves("exec:statuses")
+async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(run: Run) -> None:
+    run.on_reply(OK)
+    run.on_end(Ending("died", "Why."))
+    assert (await ended(run)).status == "ok"
+
+
+@pytest.mark.proves("fault:restarted-under")
+async def test_the_interrupt_that_comes_with_a_restart_is_not_the_end() -> None:
+    run = new_run(stopping=lambda: True)
+    run.on_reply(INTERRUPTED)
+    hear(run, "status", execution_state="idle")
+    assert not run.done
+    run.on_end(Ending("restarted", "The kernel was restarted."))
+    assert (await ended(run)).status == "kernel_restarted"
+
+
+@pytest.mark.proves("exec:statuses")
+async def test_a_stop_that_never_comes_is_not_waited_for() -> None:
+    run = new_run(stopping=lambda: True)
+    run.on_reply(INTERRUPTED)
+    hear(run, "status", execution_state="idle")
+    assert (await ended(run)).status == "interrupted"
+
+
+@pytest.mark.proves("exec:timeout")
+async def test_a_timeout_ends_it_even_where_interrupting_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = new_run(timeout=0.01)
+    hear(run, "status", execution_state="busy")
+    execution = await ended(run)
+    assert execution.status == "timed_out"
+    assert "interrupt_ignored" in execution.message
+    assert "could not be interrupted: there is no kernel" in caplog.text
+
+
+async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: Run) -> None:
+    hear(run, "status", execution_state="busy")
+    run.on_reply({"status": "aborted"})
+    hear(run, "status", execution_state="idle")
+    assert run.aborted
+
+
+@pytest.mark.proves("out:stream")
+async def test_outputs_are_told_at_once_and_then_in_batches(run: Run) -> None:
+    loop = asyncio.get_running_loop()
+
+    def print_on(left: int) -> None:
+        hear(run, "stream", name="stdout", text="x")
+        if left:
+            loop.call_soon(print_on, left - 1)
+        else:
+            run.on_reply(OK)
+            hear(run, "status", execution_state="idle")
+
+    print_on(1000)
+    async with asyncio.timeout(5):
+        told = [event async for event in run.events() if isinstance(event, OutputsChanged)]
+    assert 1 < len(told) < 100
+
+
+def test_the_tally_counts_what_was_not_heard() -> None:
+    tally = Tally()
+    begin = tally.hear("s_1_10", begins_request=True)
+    assert begin is not None
+    assert tally.hear("s_1_11", begins_request=False) == begin
+    assert tally.hear("s_1_14", begins_request=False) == begin + 2
+    assert tally.hear("s_2_5", begins_request=False) is None, "a subprocess counts for itself"
+    assert tally.hear("s_1_15", begins_request=True) == begin + 1, "its reply is expected"
+    assert tally.hear("e7a1c2d0-not-numbered", begins_request=False) is None
