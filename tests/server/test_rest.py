@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import nbformat
 import pytest
 
+from tests.bad_input import BAD_CALLS, contents, prepare
 from tests.server.conftest import Ask, Call, Event
 from tk_ai_extension import __version__
 
@@ -91,55 +93,17 @@ async def test_calls_of_one_key_belong_together(call: Call, notebook: str) -> No
     assert (status, refused["error"]["code"]) == (409, "notebook_required")
 
 
-@pytest.mark.proves("rest:errors", "threat:path")
-@pytest.mark.parametrize(
-    ("tool", "arguments", "status", "code"),
-    [
-        ("sing", {}, 404, "unknown_tool"),
-        ("list_cells", {"notebook": 7}, 400, "invalid_arguments"),
-        ("list_cells", {"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
-        ("list_cells", {"notebook": "../out.ipynb"}, 403, "path_refused"),
-        ("list_cells", {"notebook": "a\0b.ipynb"}, 403, "path_refused"),
-        ("list_cells", {"notebook": "plan.txt"}, 400, "not_a_notebook"),
-        ("read_cell", {"notebook": "plan.ipynb", "cell": "nosuchcell"}, 404, "cell_not_found"),
-        ("read_cell", {"notebook": "plan.ipynb", "cell": 10**12}, 404, "cell_not_found"),
-        ("execute_ipython", {"notebook": "plan.ipynb", "code": ""}, 400, "invalid_arguments"),
-        (
-            "use_notebook",
-            {"notebook": "plan.ipynb", "kernel_name": "cobol"},
-            404,
-            "kernelspec_not_found",
-        ),
-        (
-            "use_notebook",
-            {"notebook": "plan.ipynb", "kernel_id": "not-yours"},
-            404,
-            "kernel_not_found",
-        ),
-        ("wait_execution", {"execution_id": "nope"}, 404, "execution_not_found"),
-        (
-            "insert_cell",
-            {"notebook": "plan.ipynb", "source": "x" * 10_000_000},
-            400,
-            "invalid_arguments",
-        ),
-    ],
-)
+@pytest.mark.proves("rest:errors", "threat:path", "doc:errors")
 async def test_bad_input_has_the_status_and_code_of_its_kind_and_changes_nothing(
-    call: Call,
-    notebook: str,
-    jp_root_dir: Any,
-    *,
-    tool: str,
-    arguments: Any,
-    status: int,
-    code: str,
+    call: Call, jp_root_dir: Path
 ) -> None:
-    before = (jp_root_dir / notebook).read_bytes()
-    answered, body = await call(tool, **arguments)
-    assert (answered, body["error"]["code"]) == (status, code)
-    assert body["error"]["hint"]
-    assert (jp_root_dir / notebook).read_bytes() == before
+    prepare(jp_root_dir)
+    before = contents(jp_root_dir)
+    for tool, arguments, status, code in [*BAD_CALLS, ("sing", {}, 404, "unknown_tool")]:
+        answered, body = await call(tool, **arguments)
+        assert (answered, body["error"]["code"]) == (status, code), (tool, arguments)
+        assert body["error"]["hint"]
+    assert contents(jp_root_dir) == before
 
 
 @pytest.mark.proves("rest:errors")
