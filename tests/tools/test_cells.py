@@ -58,8 +58,9 @@ async def test_a_line_of_list_cells_licenses_only_what_it_showed_whole(desk, not
 
 
 async def test_a_versioned_address_needs_no_session(desk, notebook):
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as refused:
         await desk.call("overwrite_cell", caller=NOBODY, notebook=notebook, cell=0, source="x")
+    assert "versioned address" in refused.value.hint
     with pytest.raises(Conflict):  # a caller without a key is remembered nowhere
         await desk.call("overwrite_cell", caller=NOBODY, notebook=notebook, cell=0, source="x")
     read = await desk.call("read_cell", caller=NOBODY, notebook=notebook, cell=0)

@@ -15,6 +15,13 @@ from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.workspace.workspace import Workspace
 
 
+WITHOUT_KEY = (
+    "Nothing was changed. Your calls have no session, so nothing counts as seen: decide on the "
+    "present source, then name the cell by the versioned address given here."
+)
+"""The hint of a Conflict for a caller without a key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Journalled:
     """What a list of operations did, and the journal's number for it."""
@@ -53,6 +60,7 @@ def unseen(
     names = ", ".join(f"@{snapshot.short_keys[cell.key]}" for cell in cells)
     return Conflict(
         f"Cell {names} of {snapshot.path} {why}.",
+        hint=None if caller.key else WITHOUT_KEY,
         cells=[
             {"cell": cell.key, "address": snapshot.address(cell), "source": cell.source}
             for cell in cells
