@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from getpass import getuser
 from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.shared.exceptions import MCPError
 from traitlets.config import Config
 
-from tests.mcp.conftest import Connect
+from tests.mcp.conftest import LEGACY, Connect
 from tests.mcp.probes.tools import Probe
 
 
@@ -84,6 +88,48 @@ async def test_a_person_who_does_not_agree_stops_the_call(
 
 
 @pytest.mark.proves("mcp:elicitation")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_who_leaves_while_a_person_is_asked_leaves_the_question_open(
+    connect: Connect, probe: Probe, workspace: Any
+) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def think(_context: Any, _params: Any) -> types.ElicitResult:
+        asked.set()
+        await answered.wait()
+        return accept("once")
+
+    async with asyncio.timeout(30):
+        with suppress(BaseExceptionGroup, asyncio.CancelledError):
+            async with connect(elicitation_callback=think) as client:
+                call = asyncio.create_task(client.call_tool("probe_wait", {}))
+                await asked.wait()
+                raise ConnectionError
+        (request,) = workspace.policy.pending(_user())
+        with suppress(MCPError):
+            await call
+    assert request.tool == "probe_wait"
+    assert not probe.started.is_set()
+
+
+@pytest.mark.proves("mcp:elicitation")
+async def test_a_client_that_cannot_ask_after_all_is_one_without_a_person(
+    connect: Connect, probe: Probe, era: str
+) -> None:
+    async def fail(_context: Any, _params: Any) -> types.ErrorData:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message="no screen")
+
+    async with connect("?caller=me", elicitation_callback=fail) as client:
+        if era == LEGACY:
+            result = await client.call_tool("probe_wait", {})
+            assert result.structured_content["error"]["code"] == "permission_required"
+        else:  # there the client itself gives up
+            with pytest.raises(MCPError, match="no screen"):
+                await client.call_tool("probe_wait", {})
+    assert not probe.started.is_set()
+
+
+@pytest.mark.proves("mcp:elicitation")
 async def test_reading_asks_nobody(connect: Connect, probe: Probe) -> None:
     person = Person()
     async with connect(elicitation_callback=person) as client:
@@ -115,6 +161,4 @@ async def test_where_nobody_can_be_asked_the_answer_names_the_request(
 
 def _user() -> str:
     """The one user of a server that does not tell users apart."""
-    from getpass import getuser
-
     return getuser()

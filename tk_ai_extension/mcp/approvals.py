@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any, cast, get_args
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 
+from tk_ai_extension.mcp.callers import gone_of
 from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
+
+logger = logging.getLogger(__name__)
 
 _QUESTIONS = {
     "once": "Allow once",
@@ -44,10 +50,7 @@ class ElicitingApprover:
     async def ask(self, request: PermissionRequest) -> Answer | None:
         """The person's answer, or None where it comes with the next round."""
         if not is_modern(self._context):
-            result = await self._context.session.elicit_form(
-                _message(request), _schema(request), related_request_id=self._context.request_id
-            )
-            return _answer(result)
+            return await self._ask_now(request)
         # The key says what was asked: an answer to another question is none to this one.
         key = f"permission:{request.arguments_hash}"
         response = self._responses.get(key)
@@ -60,6 +63,25 @@ class ElicitingApprover:
             input_requests={key: types.ElicitRequest(params=form)}
         )
         return None
+
+    async def _ask_now(self, request: PermissionRequest) -> Answer | None:
+        asking = asyncio.create_task(
+            self._context.session.elicit_form(
+                _message(request), _schema(request), related_request_id=self._context.request_id
+            )
+        )
+        leaving = asyncio.create_task(gone_of(self._context).wait())
+        try:
+            await asyncio.wait((asking, leaving), return_when=asyncio.FIRST_COMPLETED)
+            # Where the client has gone, the request waits for an answer elsewhere.
+            return _answer(asking.result()) if asking.done() else None
+        except MCPError as error:
+            logger.warning("The client could not ask: %s", error)
+            return None
+        finally:
+            for task in (asking, leaving):
+                task.cancel()
+            await asyncio.gather(asking, leaving, return_exceptions=True)
 
 
 def _message(request: PermissionRequest) -> str:
