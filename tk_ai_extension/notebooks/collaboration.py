@@ -21,14 +21,11 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import (
-    InvalidNotebook,
-    NotebookNotFound,
     ReadOnly,
-    SaveFailed,
     ToolError,
 )
 from tk_ai_extension.notebooks.live import LiveNotebook
-from tk_ai_extension.notebooks.saving import FileChanged, save_error
+from tk_ai_extension.notebooks.saving import FileChanged, manager_error
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +93,7 @@ class Rooms:
             finally:
                 live.unpin()
         except HTTPError as error:
-            raise _room_error(error, path) from error
+            raise manager_error(error, path) from error
 
     async def close(self) -> None:
         """Saves what is unsaved."""
@@ -271,7 +268,7 @@ class LiveRoom:
             await room._on_outofband_change()
             raise FileChanged from None
         except HTTPError as error:
-            raise _save_error(error, self.path) from error
+            raise manager_error(error, self.path) from error
         if saved is None:
             raise ReadOnly(f"{self.path} cannot be written.")
         async with room._update_lock:
@@ -311,20 +308,3 @@ class _Pin:
 
 def _room_id(file_id: str) -> str:
     return f"json:notebook:{file_id}"
-
-
-def _room_error(error: HTTPError, path: str) -> ToolError:
-    if error.status_code == 404:
-        return NotebookNotFound(f"There is no notebook {path}.")
-    return InvalidNotebook(f"{path} cannot be opened: {error.log_message or error.reason}.")
-
-
-def _save_error(error: HTTPError, path: str) -> ToolError:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None:
-            return save_error(cause, path)
-        cause = cause.__cause__ or cause.__context__
-    if error.status_code == 403:
-        return ReadOnly(f"{path} cannot be written: {error.log_message or error.reason}.")
-    return SaveFailed(f"{path} cannot be saved: {error.log_message or error.reason}.")

@@ -41,7 +41,7 @@ class NotebookFiles:
         self._files: WeakValueDictionary[Path, NotebookFile] = WeakValueDictionary()
         self._recent: OrderedDict[Path, NotebookFile] = OrderedDict()
 
-    def open(self, path: str) -> FileDocument:
+    async def open(self, path: str) -> FileDocument:
         """The document of the file at a contained path.
 
         Raises:
@@ -62,11 +62,11 @@ class NotebookFiles:
         """See `saving.check_writable`."""
         check_writable((self._root / path).resolve(), path)
 
-    def exists(self, path: str) -> bool:
+    async def exists(self, path: str) -> bool:
         """Whether something is at that path."""
         return (self._root / path).exists()
 
-    async def create(self, path: str, notebook: Json) -> FileDocument:
+    async def create(self, path: str, notebook: Json) -> None:
         """Writes a new notebook as nbformat writes it: indent 1, keys sorted, a newline at the end.
 
         Raises:
@@ -83,7 +83,6 @@ class NotebookFiles:
         if self._hooks is not None:
             await self._hooks.saved(path, target)
         self._changed(path)
-        return self.open(path)
 
     async def close(self) -> None:
         """Ends the process that reads large files."""

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from tornado.web import HTTPError
+
 from tk_ai_extension.model.errors import (
     DiskFull,
     FileMissing,
+    InvalidNotebook,
     NotebookExists,
     NotebookNotFound,
     ReadOnly,
@@ -61,6 +64,25 @@ def save_error(error: OSError, path: str) -> ToolError:
     if error.errno == errno.ENOENT:
         return NotebookNotFound(f"{path} is gone.")
     return SaveFailed(f"{path} cannot be saved: {reason}.")
+
+
+def manager_error(error: HTTPError, path: str) -> ToolError:
+    """The typed error for what a contents manager raised, which may be the system's at its root."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return save_error(cause, path)
+        cause = cause.__cause__ or cause.__context__
+    reason = error.log_message or error.reason
+    match error.status_code:
+        case 404:
+            return NotebookNotFound(f"There is no notebook {path}.")
+        case 403:
+            return ReadOnly(f"{path} cannot be written: {reason}.")
+        case 400:
+            return InvalidNotebook(f"{path} cannot be opened: {reason}.", path=path)
+        case _:
+            return SaveFailed(f"{path} cannot be saved: {reason}.")
 
 
 @contextmanager

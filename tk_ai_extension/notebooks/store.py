@@ -11,7 +11,7 @@ from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
-from tk_ai_extension.notebooks.files import FileDocument
+from tk_ai_extension.notebooks.contents import ContentsNotebooks, is_on_files
 from tk_ai_extension.notebooks.filestore import NotebookFiles
 from tk_ai_extension.notebooks.hooks import SaveHooks
 
@@ -44,24 +44,32 @@ class ContentsNotebookStore:
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._rooms: Rooms | None = None
         self._subscriptions = Subscriptions(event_logger, self._follow_room)
-        hooks = SaveHooks(contents_manager) if contents_manager is not None else None
-        self._files = NotebookFiles(root, hooks, self._subscriptions.notify)
+        self._kept: NotebookFiles | ContentsNotebooks
+        changed = self._subscriptions.notify
+        if contents_manager is None:
+            self._kept = NotebookFiles(root, None, changed)
+        elif is_on_files(contents_manager):
+            self._kept = NotebookFiles(root, SaveHooks(contents_manager), changed)
+        else:
+            self._kept = ContentsNotebooks(contents_manager, changed)
 
     @property
     def backend(self) -> str:
-        """What holds notebooks that nothing special is known of: ``room`` or ``file``."""
-        return "file" if self._live_rooms() is None else "room"
+        """What holds notebooks that can be live, or else all: ``room``, ``file``, ``contents``."""
+        if self._live_rooms() is not None:
+            return "room"
+        return "file" if isinstance(self._kept, NotebookFiles) else "contents"
 
     async def open(self, path: str) -> NotebookDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
-        document = self._files.open(path)
+        document = await self._kept.open(path)
         rooms = self._live_rooms()
         if rooms is None or not await self._can_be_live(rooms, document):
             return document
         from tk_ai_extension.notebooks.rooms import RoomDocument
 
-        return RoomDocument(path, rooms, partial(self._files.check_writable, path))
+        return RoomDocument(path, rooms, partial(self._kept.check_writable, path))
 
     def _live_rooms(self) -> Rooms | None:
         """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
@@ -73,7 +81,7 @@ class ContentsNotebookStore:
             self._rooms = Rooms(self._settings, self._subscriptions.notify)
         return self._rooms
 
-    async def _can_be_live(self, rooms: Rooms, document: FileDocument) -> bool:
+    async def _can_be_live(self, rooms: Rooms, document: NotebookDocument) -> bool:
         """Whether a room holds this notebook, or may be opened for it.
 
         A room converts a notebook of an old format, and so would save it: such a one is read from
@@ -99,12 +107,12 @@ class ContentsNotebookStore:
     async def create(self, path: str, notebook: Json) -> NotebookDocument:
         """See `NotebookStore.create`."""
         path = self._contain(path)
-        await self._files.create(path, notebook)
+        await self._kept.create(path, notebook)
         return await self.open(path)
 
     async def exists(self, path: str) -> bool:
         """See `NotebookStore.exists`."""
-        return self._files.exists(self._contain(path))
+        return await self._kept.exists(self._contain(path))
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """See `NotebookStore.subscribe`."""
@@ -115,4 +123,4 @@ class ContentsNotebookStore:
         self._subscriptions.close()
         if self._rooms is not None:
             await self._rooms.close()
-        await self._files.close()
+        await self._kept.close()

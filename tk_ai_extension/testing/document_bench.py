@@ -55,6 +55,7 @@ class DocumentBench:
         person: Somebody else at work in them.
         settle: Waits until the file holds what the document of a path holds.
         keeps_bytes: Whether what was not edited stays byte-identical in the file.
+        says_where: Whether it is said where a broken notebook is broken.
     """
 
     store: NotebookStore
@@ -63,6 +64,7 @@ class DocumentBench:
     person: Person
     settle: Callable[[str], Any]
     keeps_bytes: bool = False
+    says_where: bool = True
     _names: itertools.count[int] = field(default_factory=itertools.count)
 
     def put(self, content: Json | bytes, name: str | None = None) -> str:

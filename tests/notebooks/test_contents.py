@@ -1,0 +1,72 @@
+"""A contents manager that saves in its own way keeps the document's promises too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_server.services.contents.filemanager import FileContentsManager
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from jupyter_server.services.contents.manager import ContentsManager
+
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.notebooks.contents import is_on_files
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.testing.document_bench import (
+    DocumentBench,
+    FilePerson,
+    code,
+    notebook,
+    sources,
+)
+from tk_ai_extension.testing.documents import DocumentConformance
+from tk_ai_extension.workspace.paths import notebook_path
+
+
+class PairedManager(AsyncLargeFileManager):
+    """Keeps a script beside each notebook, as others' managers do."""
+
+    async def save(self, model: Any, path: str = "") -> Any:
+        saved = await super().save(model, path)
+        script = Path(self.root_dir) / path.replace(".ipynb", ".py")
+        script.write_text("\n".join(sources(model["content"]["cells"])))
+        return saved
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DocumentBench]:
+    root = tmp_path_factory.mktemp("contents")
+    manager = PairedManager(root_dir=str(root))
+    store = ContentsNotebookStore(
+        root,
+        partial(notebook_path, root),
+        contents_manager=manager,
+        event_logger=manager.event_logger,
+    )
+
+    async def settle(path: str) -> None:
+        """It is settled when a change of it returns."""
+
+    assert store.backend == "contents"
+    yield DocumentBench(store, "contents", root, FilePerson(root), settle, says_where=False)
+    await store.close()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+class TestContents(DocumentConformance):
+    async def test_the_managers_own_way_to_save_is_taken(self, bench: DocumentBench) -> None:
+        document = await bench.open(notebook(code("a", "aaaa1111")))
+        await document.apply([Replace("aaaa1111", "paired")])
+        script = bench.root / document.path.replace(".ipynb", ".py")
+        assert script.read_text(encoding="utf-8") == "paired"
+
+
+def test_only_jupyters_own_way_to_save_files_is_done_for_it() -> None:
+    assert is_on_files(AsyncLargeFileManager())
+    assert is_on_files(FileContentsManager())
+    assert not is_on_files(PairedManager())
+    assert not is_on_files(ContentsManager())

@@ -1,0 +1,294 @@
+"""A notebook that a contents manager keeps which is not on files, or saves in a way of its own.
+
+The whole notebook goes through the manager's ``get`` and ``save``, as in Jupyter's own editor. What
+the manager does not promise is not promised here: two servers may save at the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from jupyter_server.services.contents.filemanager import FileContentsManager
+from jupyter_server.utils import ensure_async
+from tornado.web import HTTPError
+
+from tk_ai_extension.model.cells import CellContent, Json, Snapshot, cell_keys
+from tk_ai_extension.model.errors import (
+    FileMissing,
+    NotANotebook,
+    NotebookExists,
+    NotebookNotFound,
+    SaveFailed,
+)
+from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.drafts import Draft, Step
+from tk_ai_extension.notebooks.reading import id_faults, read_cell
+from tk_ai_extension.notebooks.running import RunningOutputs, follow
+from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, unbroken, writing
+from tk_ai_extension.notebooks.saving import manager_error
+
+_TRIES = 5
+
+
+def is_on_files(contents_manager: Any) -> bool:
+    """Whether a contents manager keeps notebooks as files and saves them as Jupyter's own does.
+
+    One that is derived from Jupyter's but saves in its own way (and keeps a script beside each
+    notebook, say) is left to do that.
+    """
+    if not isinstance(contents_manager, FileContentsManager):
+        return False
+    save = cast("Any", type(contents_manager)).save
+    return bool(save.__module__.startswith("jupyter_server.services.contents."))
+
+
+class _Kept:
+    """What one server knows of one notebook."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.running: list[RunningOutputs] = []
+        self.modified: Any = None
+        self.notebook: Json = {}
+        self.snapshot: Snapshot | None = None
+
+
+class ContentsDocument:
+    """A notebook behind a contents manager.
+
+    Args:
+        path: The notebook's path.
+        manager: The contents manager.
+        kept: What the server knows of the notebook.
+        changed: Called after each change.
+    """
+
+    backend = "contents"
+
+    def __init__(self, path: str, manager: Any, kept: _Kept, changed: Callable[[], None]) -> None:
+        self.path = path
+        self._manager = manager
+        self._kept = kept
+        self._changed = changed
+
+    async def read(self) -> Snapshot:
+        """See `NotebookDocument.read`."""
+        return self._shown(await self._load())
+
+    async def outputs(self, cell: str) -> tuple[Json, ...]:
+        """See `NotebookDocument.outputs`."""
+        snapshot = await self._load()
+        return self._content(snapshot, cell_of(snapshot, cell).index).outputs
+
+    async def raw(self) -> Json:
+        """See `NotebookDocument.raw`."""
+        snapshot = await self._load()
+        cells = [dict(cell) for cell in self._stored()]
+        for cell in cells:
+            cell["metadata"] = dict(cellforms.metadata_of(cell))
+        for running, cell in self._running(snapshot):
+            cells[cell.index] |= {"outputs": list(running.outputs()), "execution_count": None}
+        return {**self._kept.notebook, "cells": cells}
+
+    async def apply(self, operations: Sequence[Operation]) -> Applied:
+        """See `NotebookDocument.apply`."""
+        return await unbroken(self._apply(operations))
+
+    async def _apply(self, operations: Sequence[Operation]) -> Applied:
+        async with self._kept.lock:
+            for _ in range(_TRIES):
+                before = await self._load()
+                draft = Draft(self._shown(before), lambda index: self._content(before, index))  # noqa: B023
+                draft.apply(operations)
+                cells = list(self._stored())
+                for step in draft.steps:
+                    _carry_out(cells, step)
+                if not draft.steps or await self._save(cells):
+                    running = self._running(before)
+                    after = await self._load()
+                    follow(draft, running, after.cells)
+                    shown = self._shown(after)
+                    if draft.steps:
+                        self._changed()
+                    return Applied(shown, draft.changes(shown))
+        raise SaveFailed(f"{self.path} is written all the time by others.")
+
+    def writing(self, cell: str) -> AbstractAsyncContextManager[SavingOutputWriter]:
+        """See `NotebookDocument.writing`."""
+        return writing(self, cell, self._kept.running, self._save_outputs, self._changed)
+
+    async def _save_outputs(self, running: RunningOutputs, execution_count: int | None) -> None:
+        async with self._kept.lock:
+            for _ in range(_TRIES):
+                cell = running.find(await self._load())
+                if cell is None:
+                    return
+                cells = list(self._stored())
+                cells[cell.index] = {
+                    **cells[cell.index],
+                    "outputs": list(running.outputs()),
+                    "execution_count": execution_count,
+                    "metadata": dict(cell.metadata),
+                }
+                if await self._save(cells):
+                    return
+        raise SaveFailed(f"{self.path} is written all the time by others.")
+
+    # --- the manager
+
+    async def _load(self) -> Snapshot:
+        """The notebook as the manager has it; got anew where it was modified."""
+        kept = self._kept
+        with _typed_errors(self.path):
+            if kept.snapshot is None or await self._modified() != kept.modified:
+                model = await ensure_async(
+                    self._manager.get(self.path, content=True, type="notebook")
+                )
+                kept.notebook, kept.modified = model["content"], model["last_modified"]
+                kept.snapshot = _snapshot(self.path, kept.notebook)
+        return kept.snapshot
+
+    async def _modified(self) -> Any:
+        model = await ensure_async(self._manager.get(self.path, content=False))
+        return model["last_modified"]
+
+    async def _save(self, cells: list[Json]) -> bool:
+        """Saves the notebook with these cells; False where others saved it meanwhile."""
+        kept = self._kept
+        with _typed_errors(self.path):
+            if await self._modified() != kept.modified:
+                return False
+            model: Json = {
+                "type": "notebook",
+                "format": "json",
+                "content": {**kept.notebook, "cells": cells},
+            }
+            await ensure_async(self._manager.save(model, self.path))
+        kept.snapshot = None
+        return True
+
+    def _stored(self) -> list[Json]:
+        return cast("list[Json]", self._kept.notebook["cells"])
+
+    def _running(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Any]]:
+        found = [(running, running.find(snapshot)) for running in self._kept.running]
+        return [(running, cell) for running, cell in found if cell is not None]
+
+    def _shown(self, snapshot: Snapshot) -> Snapshot:
+        """The notebook with the outputs that running cells have so far."""
+        cells = list(snapshot.cells)
+        for running, cell in self._running(snapshot):
+            cells[cell.index] = replace(cell, execution_count=None, outputs=running.summary())
+        return replace(snapshot, cells=tuple(cells))
+
+    def _content(self, snapshot: Snapshot, index: int) -> CellContent:
+        content = cellforms.content_of(self._stored()[index], snapshot.nbformat)
+        for running, cell in self._running(snapshot):
+            if cell.index == index:
+                return replace(content, outputs=running.outputs(), execution_count=None)
+        return content
+
+
+class ContentsNotebooks:
+    """The notebooks of a contents manager.
+
+    Args:
+        manager: Jupyter's contents manager.
+        changed: Called with a notebook's path after each change that we made to it.
+    """
+
+    def __init__(self, manager: Any, changed: Callable[[str], None]) -> None:
+        self._manager = manager
+        self._changed = changed
+        self._kept: WeakValueDictionary[str, _Kept] = WeakValueDictionary()
+
+    async def open(self, path: str) -> ContentsDocument:
+        """The document at a path.
+
+        Raises:
+            NotebookNotFound, NotANotebook.
+        """
+        if not await ensure_async(self._manager.file_exists(path)):
+            if await ensure_async(self._manager.dir_exists(path)):
+                raise NotANotebook(f"{path} is a folder.")
+            raise NotebookNotFound(f"There is no notebook {path}.")
+        kept = self._kept.get(path)
+        if kept is None:
+            kept = self._kept[path] = _Kept()
+        return ContentsDocument(path, self._manager, kept, lambda: self._changed(path))
+
+    async def exists(self, path: str) -> bool:
+        """Whether something is at that path."""
+        return bool(await ensure_async(self._manager.exists(path)))
+
+    async def create(self, path: str, notebook: Json) -> None:
+        """Saves a new notebook.
+
+        Raises:
+            NotebookExists, FileMissing, ReadOnly, SaveFailed.
+        """
+        if await self.exists(path):
+            raise NotebookExists(f"{path} exists.")
+        if not await ensure_async(self._manager.dir_exists(path.rpartition("/")[0])):
+            raise FileMissing(f"There is no folder for {path}.")
+        model: Json = {"type": "notebook", "format": "json", "content": notebook}
+        with _typed_errors(path):
+            await ensure_async(self._manager.save(model, path))
+        self._changed(path)
+
+    def check_writable(self, path: str) -> None:
+        """What a save would run into cannot be known before."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _snapshot(path: str, notebook: Json) -> Snapshot:
+    nbformat = (int(notebook.get("nbformat", 4)), int(notebook.get("nbformat_minor", 0)))
+    stored = cast("list[Json]", notebook["cells"])
+    # The manager has converted a notebook of an old format, and would save it as it is now.
+    original: Any = notebook.get("metadata", {}).get("orig_nbformat", nbformat[0])
+    if isinstance(original, int) and original < nbformat[0]:
+        nbformat = (original, 0)
+    ids = [cellforms.id_of(cell, nbformat) for cell in stored]
+    cells = tuple(
+        read_cell(cell, index, key, ids[index])
+        for index, (cell, key) in enumerate(zip(stored, cell_keys(ids), strict=True))
+    )
+    metadata = cast("Json", notebook.get("metadata") or {})
+    faults = list(id_faults(ids, nbformat))
+    if nbformat[0] != 4:
+        faults.append(f"nbformat {nbformat[0]} can be read, not written")
+    return Snapshot(path, cells, metadata, nbformat, tuple(faults))
+
+
+def _carry_out(cells: list[Json], step: Step) -> None:
+    match step.kind:
+        case "delete":
+            del cells[step.index]
+        case "move":
+            cells.insert(step.to, cells.pop(step.index))
+        case "insert":
+            assert step.after is not None
+            cells.insert(step.index, cellforms.stored_cell(step.after, as_lines=False))
+        case "set":
+            assert step.after is not None
+            new = cellforms.stored_cell(step.after, as_lines=False)
+            if "id" in cells[step.index]:
+                new.setdefault("id", cells[step.index]["id"])
+            cells[step.index] = new
+
+
+@contextmanager
+def _typed_errors(path: str) -> Generator[None]:
+    """Turns the manager's errors into those of the tools."""
+    try:
+        yield
+    except HTTPError as error:
+        raise manager_error(error, path) from error
