@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tornado.web import HTTPError
+
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.toolsets import Registries
 
@@ -79,11 +81,11 @@ class Services:
         """The MCP server.
 
         Raises:
-            RuntimeError: the extension is stopping.
+            HTTPError: 503, the server is stopping.
         """
         await self.ready()
         if self._mcp is None or self._closing:
-            raise RuntimeError("The extension is stopping.")
+            raise HTTPError(503, "The server is stopping.")
         return self._mcp
 
     async def close(self) -> None:
