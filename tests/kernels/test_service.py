@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -336,6 +337,38 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
     kernels = JupyterKernels(Gateway())
     with pytest.raises(KernelUnsupported, match="gateway"):
         kernels.executor(kernel_id)
+    await kernels.close()
+
+
+@pytest.mark.proves("exec:statuses")
+async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
+    server: Server, tmp_path: Path, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    owner = server.manager.get_kernel(kernel_id)
+    info = owner.get_connection_info() | {
+        "kernel_name": "python3",
+        "key": owner.session.key.decode(),
+    }
+    (tmp_path / "kernel.json").write_text(json.dumps(info), encoding="utf-8")
+    manager = AsyncMultiKernelManager(external_connection_dir=str(tmp_path))
+    kernels = JupyterKernels(manager, server.app.kernel_spec_manager, patience=PATIENCE)
+    (found,) = kernels.ids()
+    bench = ExecutorBench(kernels, manager, "direct", found, harmed, server.request)
+    assert (await run(bench, "1 + 1")).status == "ok"
+    running = submit(bench, faults.RUN_FOREVER)
+    await running.printed()
+    await kernels.interrupt(found)
+    assert (await running.outcome()).status == "interrupted"
+    running = submit(bench, faults.RUN_FOREVER)
+    await running.printed()
+    async with kernel_events(bench) as events:
+        await server.request("DELETE", f"api/kernels/{kernel_id}")
+        await happens(events, "died", kernel_id=found)
+    outcome = await running.outcome()
+    # Its owner interrupts it first; nobody but the owner knows why.
+    assert outcome.status in {"connection_lost", "interrupted"}
+    assert outcome.text() == "running\n"
     await kernels.close()
 
 

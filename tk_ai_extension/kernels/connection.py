@@ -182,6 +182,12 @@ class KernelConnection:
             self.session.send(self._stdin.socket, "input_reply", {"value": value})
             self._stdin.look()
 
+    def request_interrupt(self) -> None:
+        """Asks the kernel by message to interrupt itself."""
+        if self._ending is None:
+            self.session.send(self._control.socket, "interrupt_request", {})
+            self._control.look()
+
     def forget(self, msg_id: str) -> None:
         """Takes a listener away."""
         self._listeners.pop(msg_id, None)

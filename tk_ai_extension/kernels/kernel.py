@@ -119,6 +119,11 @@ class LiveKernel:
         return self._connection if open_ else None
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the manager has started it, and not just found its connection file."""
+        return bool(getattr(self.manager, "owns_kernel", True))
+
+    @property
     def stopping(self) -> bool:
         """Whether somebody is shutting it down or restarting it just now."""
         return bool(getattr(self.manager, "shutting_down", False)) or self._stop_asked is not None
@@ -177,14 +182,15 @@ class LiveKernel:
                 self._reconnecting = asyncio.create_task(self._reconnect())
 
     async def _end(self) -> int | None:
-        if getattr(self.manager, "owns_kernel", True):
+        if self.is_ours:
             return await process_end(self.manager)
         # Somebody else's kernel: all that is seen of its end is that the connection goes.
         await self._link_lost.wait()
+        self._link_lost.clear()
         return None
 
     async def _why(self, process: Any, code: int | None) -> Ending:
-        if not getattr(self.manager, "owns_kernel", True):
+        if not self.is_ours:
             return Ending(
                 "lost",
                 "The connection to the kernel was lost: whether the code ran to its end is unknown.",

@@ -308,6 +308,9 @@ class JupyterKernels:
         kernel = self._kernel(kernel_id)
         if kernel.connection is not None:
             kernel.connection.interrupted()
+        if not kernel.is_ours:  # its process is another's: it has to do it itself
+            (await self.connection(kernel_id)).request_interrupt()
+            return
         try:
             await ensure_async(self._manager.interrupt_kernel(kernel_id))
         except RuntimeError as error:
