@@ -9,7 +9,9 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
+from jupyter_server.auth import Authorizer
 from tornado.httpclient import HTTPResponse
+from traitlets.config import Config
 
 from tests.server.conftest import Ask
 from tk_ai_extension.server.handlers.routes import ROUTES
@@ -143,6 +145,72 @@ async def test_a_body_beyond_the_bound_is_refused(
     )
     assert response.code == 413
     assert _error(response)["code"] == "too_large"
+
+
+class ReadOnly(Authorizer):
+    """Lets users look, and no more."""
+
+    def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:  # noqa: ARG002
+        return (action, resource) == ("read", "tk-ai") or resource == "api"
+
+
+class TestAuthorization:
+    """An administrator's authorizer is asked about `tk-ai`."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.ServerApp.authorizer_class = ReadOnly
+        return jp_server_config
+
+    @pytest.mark.proves("mcp:auth")
+    @pytest.mark.parametrize(("method", "path"), _implemented())
+    async def test_who_may_only_read_runs_nothing(
+        self, ask: Ask, jp_auth_header: dict[str, str], method: str, path: str
+    ) -> None:
+        response = await ask(method, path, **jp_auth_header)
+        if method == "GET" and not path.endswith("mcp"):
+            assert response.code != 403
+        else:
+            assert response.code == 403
+            assert _error(response)["code"] == "forbidden"
+
+
+class TestAllowedOrigins:
+    """An administrator names the pages that may call the extension."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.TkAIExtensionApp.allowed_origins = ["https://Notes.example/"]
+        return jp_server_config
+
+    @pytest.mark.proves("threat:csrf")
+    async def test_those_and_no_others_are_let_in(
+        self, ask: Ask, jp_auth_header: dict[str, str]
+    ) -> None:
+        for origin, status in (
+            ("https://notes.example", 200),
+            ("http://notes.example", 403),
+            ("https://notes.example.evil", 403),
+            ("https://evil-notes.example", 403),
+        ):
+            response = await ask("GET", "api/tk-ai/health", Origin=origin, **jp_auth_header)
+            assert response.code == status, origin
+            allowed = response.headers.get("Access-Control-Allow-Origin")
+            assert allowed == (origin if status == 200 else None)
+
+    async def test_they_may_speak_mcp_from_a_browser(self, ask: Ask) -> None:
+        preflight = await ask(
+            "OPTIONS",
+            "api/tk-ai/mcp",
+            Origin="https://notes.example",
+            Access_Control_Request_Method="POST",
+            Access_Control_Request_Headers="authorization,mcp-session-id,mcp-protocol-version",
+        )
+        assert preflight.code in {200, 204}
+        assert preflight.headers["Access-Control-Allow-Origin"] == "https://notes.example"
+        allowed = preflight.headers["Access-Control-Allow-Headers"].split(", ")
+        assert {"authorization", "content-type", "mcp-session-id"} <= set(allowed)
+        assert preflight.headers["Access-Control-Expose-Headers"] == "mcp-session-id"
 
 
 async def test_what_a_cell_wrote_never_runs_in_a_page(

@@ -37,6 +37,20 @@ ROUTE_ERRORS: dict[int, tuple[str, str]] = {
 }
 """Code and hint by status, of a request that is refused before it reaches a tool."""
 
+BROWSER_HEADERS = (
+    "accept",
+    "authorization",
+    "content-type",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "x-tk-caller",
+    "x-xsrftoken",
+)
+"""What a page that may call the routes may send along."""
+
 Method = Callable[..., Awaitable[None]]
 
 
@@ -85,7 +99,13 @@ class TkAIHandler(APIHandler):
         await super().prepare()
         if not self._origin_allowed():
             self.clear_header("Access-Control-Allow-Origin")
-            raise HTTPError(403, "The request comes from an origin that is not allowed.")
+            raise HTTPError(
+                403,
+                "Pages of this origin may not call the server (%s); "
+                "TkAIExtensionApp.allowed_origins lists others that may.",
+                self.get_origin(),
+            )
+        self._tell_browser()
         if self.current_user is None and not self._is_preflight():
             raise HTTPError(403, "A token or a login is needed.")
         if self.request.method in ("GET", "HEAD"):
@@ -165,6 +185,23 @@ class TkAIHandler(APIHandler):
             self.log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
             super().log_exception(typ, value, tb)
+
+    def options(self, *_args: Any, **_kwargs: Any) -> None:
+        """Tells a page that may call this what it may send (CORS)."""
+        self.set_header("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
+        self.set_header("Access-Control-Allow-Headers", ", ".join(BROWSER_HEADERS))
+        self.set_status(204)
+        self.finish()
+
+    def _tell_browser(self) -> None:
+        """Lets the browser show the answer to the page, whose origin has been found allowed."""
+        origin = self.get_origin()
+        if origin is not None and "Access-Control-Allow-Origin" not in self.settings.get(
+            "headers", {}
+        ):
+            self.set_header("Access-Control-Allow-Origin", origin)
+            self.set_header("Access-Control-Expose-Headers", "mcp-session-id")
+            self.add_header("Vary", "Origin")
 
     def _check_body(self) -> None:
         has_body = self.request.headers.get("Content-Length", "0") != "0" or (
