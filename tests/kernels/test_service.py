@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.kernels.conftest import PATIENCE, Server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import (
+    KernelBusy,
     KernelDied,
     KernelNotFound,
     KernelspecNotFound,
@@ -140,6 +143,24 @@ async def test_states_follow_what_anybody_runs(
         assert (await bench.kernels.info(bench.kernel_id)).state == "idle"
 
 
+async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
+    server: Server, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
+    bench = ExecutorBench(kernels, server.manager, "direct", kernel_id, harmed, server.request)
+    pid = (await kernels.info(kernel_id)).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(KernelBusy):
+        await run(bench, "1")
+    with pytest.raises(KernelStartFailed):
+        await kernels.wait_ready(kernel_id)
+    os.kill(pid, signal.SIGCONT)
+    assert (await run(bench, "1")).status == "ok"
+    await kernels.close()
+
+
 # -- starting
 
 
@@ -164,7 +185,7 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("sleeps", faults.SLEEPS, "did not answer within 1 s. It wrote:\nI sleep"),
+        ("sleeps", faults.SLEEPS, "did not answer within 2 s. It wrote:\nI sleep"),
         ("exits", faults.EXITS, "exited with code 7. It wrote:\nno such module: spam"),
         ("garbage", faults.GARBAGE, "and then it hangs"),
     ],
@@ -173,7 +194,7 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
 async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
     server: Server, specs: Path, name: str, code: str, said: str
 ) -> None:
-    kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=1)
+    kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
     faults.write_broken_kernelspec(specs, name, code)
     before = kernels.ids()
     with pytest.raises(KernelStartFailed) as failure:

@@ -30,7 +30,7 @@ class Executor(Protocol):
         Closing the generator early (``aclose``) stops listening and does not interrupt the kernel.
 
         Raises (before anything was submitted):
-            KernelNotFound, KernelDied.
+            KernelNotFound, KernelDied, KernelBusy.
         """
         ...
 

@@ -203,6 +203,8 @@ class KernelConnection:
 
     async def drained(self, timeout: float) -> None:
         """Waits until all is read that a kernel said before its end, for ``timeout`` s at most."""
+        if not self._heard.is_set():
+            return
         try:
             async with asyncio.timeout(timeout):
                 await self._link.lost.wait()

@@ -26,7 +26,7 @@ class KernelAccess(Protocol):
         """An open connection to the kernel.
 
         Raises:
-            KernelNotFound, KernelDied.
+            KernelNotFound, KernelDied, KernelBusy.
         """
         ...
 

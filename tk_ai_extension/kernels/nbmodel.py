@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from tk_ai_extension.kernels.guard import GuardedClient, Submission
 
@@ -26,26 +26,6 @@ CANCEL_TIMEOUT = 3.0
 """Seconds in which the stack must let go of a kernel."""
 
 Result = dict[str, Any]
-
-
-class ExecutionStack(Protocol):
-    """The public side of jupyter_server_nbmodel's ExecutionStack, as far as it is used."""
-
-    def put(self, kernel_id: str, snippet: str, metadata: Result | None = None) -> str:
-        """Adds a request and returns its id."""
-        ...
-
-    def get(self, kernel_id: str, uid: str) -> Result:
-        """The state of a request; a finished one is forgotten."""
-        ...
-
-    def pending(self, kernel_id: str) -> list[Result]:
-        """The requests that have not ended."""
-        ...
-
-    async def cancel(self, kernel_id: str, timeout: float | None = None) -> None:
-        """Drops the kernel's worker, its queue and its client."""
-        ...
 
 
 def find_execution_stack(extension_manager: Any) -> Any:
@@ -79,7 +59,7 @@ class GuardedStack:
             getattr(stack, _NEW_CLIENT, None)
         ):
             raise StackUnavailable("this version of jupyter_server_nbmodel is not known")
-        self._stack = cast("ExecutionStack", stack)
+        self._stack: Any = stack
         self._watched: dict[str, Callable[[Result], None]] = {}
         self._results = _Results(found[0] or {}, self._told)
         self._clients = cast("dict[str, Any]", found[1])
@@ -87,7 +67,6 @@ class GuardedStack:
         self._left_behind = [
             cast("dict[str, Any]", getattr(stack, name, {})) for name in _LEFT_BEHIND
         ]
-        self._kernels: set[str] = set()
 
         def get_client(kernel_id: str) -> Any:
             if kernel_id not in self._clients:
@@ -118,7 +97,6 @@ class GuardedStack:
 
     def put(self, kernel_id: str, code: Submission, on_end: Callable[[Result], None]) -> None:
         """Hands in a request; ``on_end`` is called once, with the stack's result."""
-        self._kernels.add(kernel_id)
         uid = self._stack.put(kernel_id, code)
 
         def told(result: Result) -> None:
@@ -144,14 +122,15 @@ class GuardedStack:
     async def forget(self, kernel_id: str) -> None:
         """Drops everything about a kernel that is gone."""
         await self.heal(kernel_id)
-        self._kernels.discard(kernel_id)
         for kept in (self._results, *self._left_behind):
             kept.pop(kernel_id, None)
 
     async def close(self) -> None:
-        """Ends the work for the kernels that we asked it to work with."""
-        for kernel_id in self._kernels:
+        """Ends the stack's work with our clients, and leaves it as it was found."""
+        for kernel_id in (*self._clients, *self._workers):
             await self.heal(kernel_id)
+        setattr(self._stack, _RESULTS, {key: dict(each) for key, each in self._results.items()})
+        delattr(self._stack, _NEW_CLIENT)
 
     def _told(self, uid: str, result: Result) -> None:
         watcher = self._watched.get(uid)

@@ -35,6 +35,7 @@ from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.stack import StackExecutor
 from tk_ai_extension.kernels.stderr import StderrTail
 from tk_ai_extension.model.errors import (
+    KernelBusy,
     KernelDied,
     KernelNotFound,
     KernelspecNotFound,
@@ -253,22 +254,28 @@ class JupyterKernels:
         began = clock()
         try:
             await self.connection(kernel_id)
-        except KernelDied as error:
+        except (KernelDied, KernelBusy) as error:
             raise KernelStartFailed(error.message) from error
         return clock() - began
 
     # -- executing
 
     async def connection(self, kernel_id: str) -> KernelConnection:
-        """An open connection to the kernel."""
+        """An open connection to the kernel.
+
+        Raises:
+            KernelNotFound, KernelDied.
+            KernelBusy: it lives and does not answer.
+        """
         kernel = self._kernel(kernel_id)
         try:
             async with asyncio.timeout(self._ready_timeout):
                 return await kernel.connect()
         except TimeoutError as error:
-            raise KernelDied(
-                f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s."
-            ) from error
+            late = f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s"
+            if kernel.ending is None:
+                raise KernelBusy(f"{late}, but it lives: it is busy or stuck.") from error
+            raise KernelDied(f"{late}. {kernel.ending.message}") from error
         except ConnectionClosed as closed:
             if closed.ending.kind == "shutdown":
                 raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
