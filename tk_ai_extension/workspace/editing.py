@@ -14,7 +14,6 @@ from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.workspace.workspace import Workspace
 
-
 WITHOUT_KEY = (
     "Nothing was changed. Your calls have no session, so nothing counts as seen: decide on the "
     "present source, then name the cell by the versioned address given here."
