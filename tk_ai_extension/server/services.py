@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -120,5 +122,23 @@ class Services:
         logger.debug("The tools and MCP are ready")
 
     def _import(self) -> None:
-        self.registries.prepare()
-        import_module("tk_ai_extension.mcp.http")
+        with _uncollected():
+            self.registries.prepare()
+            import_module("tk_ai_extension.mcp.http")
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Keeps the garbage collector from what is imported meanwhile, and from then on.
+
+    So many new classes make it look at every object there is, more than once, a third of a second
+    each time, in which the loop of another thread stands still. Classes stay, collected or not.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
