@@ -1,0 +1,72 @@
+"""The settings of the extension: each is documented, and does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from tests.server.conftest import Call
+from tk_ai_extension.server.app import TkAIExtensionApp
+
+
+def _own() -> dict[str, Any]:
+    inherited = set(TkAIExtensionApp.__mro__[1].class_traits(config=True))
+    traits = TkAIExtensionApp.class_traits(config=True)
+    return {name: trait for name, trait in traits.items() if name not in inherited}
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert len(_own()) > 15
+    for name, trait in _own().items():
+        assert len(trait.help) > 20, name
+
+
+class TestBounds:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config, tmp_path: Path) -> Config:
+        settings = jp_server_config.TkAIExtensionApp
+        settings.answer_budget = 300
+        settings.max_source = 100
+        settings.executor = "direct"
+        settings.data_dir = str(tmp_path / "state")
+        return jp_server_config
+
+    async def test_bounds_and_places_are_as_configured(
+        self, call: Call, notebook: str, tmp_path: Path, extension: Any
+    ) -> None:
+        code = "for i in range(200): print('row', i)"
+        _, ran = await call("execute_ipython", notebook=notebook, code=code)
+        (run,) = ran["runs"]
+        assert len(run["output"]) < 600
+        assert run["artifact"]
+        status, refused = await call("insert_cell", notebook=notebook, source="x" * 101)
+        assert (status, refused["error"]["code"]) == (400, "invalid_arguments")
+        assert {path.suffix for path in (tmp_path / "state").rglob("*.sqlite")} == {".sqlite"}
+        assert extension.services.backends["executor"] == "direct"
+
+
+class TestPlan:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.TkAIExtensionApp.mode_cap = "plan"
+        return jp_server_config
+
+    @pytest.mark.proves("edit:plan-mode")
+    async def test_in_plan_mode_nothing_is_written_or_run(
+        self, call: Call, notebook: str, jp_root_dir: Path
+    ) -> None:
+        before = (jp_root_dir / notebook).read_bytes()
+        for tool, arguments in (
+            ("insert_cell", {"source": "1"}),
+            ("execute_cell", {"cell": 0}),
+            ("execute_ipython", {"code": "1"}),
+            ("use_notebook", {}),
+        ):
+            status, refused = await call(tool, notebook=notebook, **arguments)
+            assert (status, refused["error"]["code"]) == (403, "permission_denied"), tool
+        assert (await call("list_cells", notebook=notebook))[0] == 200
+        assert (jp_root_dir / notebook).read_bytes() == before
+        assert (await call("list_running_kernels"))[1]["kernels"] == []
