@@ -52,7 +52,9 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Docum
         """It is settled when a change of it returns."""
 
     assert store.backend == "contents"
-    yield DocumentBench(store, "contents", root, FilePerson(root), settle, says_where=False)
+    yield DocumentBench(
+        store, "contents", root, FilePerson(root), settle, says_where=False, one_step=False
+    )
     await store.close()
 
 

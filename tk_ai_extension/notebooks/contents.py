@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
+from inspect import signature
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -146,17 +147,22 @@ class ContentsDocument:
         """The notebook as the manager has it; got anew where it was modified."""
         kept = self._kept
         with _typed_errors(self.path):
-            if kept.snapshot is None or await self._modified() != kept.modified:
+            # Asked before the content: a save in between is then seen the next time.
+            modified = await self._modified()
+            if kept.snapshot is None or modified != kept.modified:
                 model = await ensure_async(
                     self._manager.get(self.path, content=True, type="notebook")
                 )
-                kept.notebook, kept.modified = model["content"], model["last_modified"]
+                kept.notebook, kept.modified = model["content"], modified
                 kept.snapshot = _snapshot(self.path, kept.notebook)
         return kept.snapshot
 
-    async def _modified(self) -> Any:
-        model = await ensure_async(self._manager.get(self.path, content=False))
-        return model["last_modified"]
+    async def _modified(self) -> tuple[Any, Any]:
+        """What tells one version from another: when it was modified and, if it can be had, a hash."""
+        get = self._manager.get
+        hashed = {"require_hash": True} if "require_hash" in signature(get).parameters else {}
+        model = await ensure_async(get(self.path, content=False, **hashed))
+        return model["last_modified"], model.get("hash")
 
     async def _save(self, cells: list[Json]) -> bool:
         """Saves the notebook with these cells; False where others saved it meanwhile."""

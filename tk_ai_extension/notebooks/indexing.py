@@ -10,7 +10,7 @@ import json
 import os
 import pickle
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -32,11 +32,22 @@ class FileVersion:
     inode: int
     size: int
     mtime_ns: int
+    ctime_ns: int
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileVersion:
         """The version that a stat shows."""
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        return cls(
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
+
+    def is_same_content(self, other: FileVersion) -> bool:
+        """Whether only the file's name, mode or owner changed in between."""
+        return replace(self, ctime_ns=other.ctime_ns) == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ def new_digest(data: bytes = b"") -> blake2b:
 
 def is_racy(version: FileVersion, now_ns: int) -> bool:
     """Whether another write at ``now_ns`` could leave this same version behind."""
-    return now_ns - version.mtime_ns < RACY
+    return now_ns - max(version.mtime_ns, version.ctime_ns) < RACY
 
 
 def read_steady(path: Path) -> tuple[FileVersion, bytes]:

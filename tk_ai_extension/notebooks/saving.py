@@ -1,18 +1,24 @@
 """Replacing a file so that every reader finds the old one or the new one, whenever anything dies.
 
 The new content goes into a file without a name beside the target (`O_TMPFILE`), which the system
-forgets if the process is killed. It is forced to disk, given a name, and renamed over the target.
+forgets if the process is killed. It is forced to disk, given a hidden name, and changes places with
+the target (`RENAME_EXCHANGE`). What comes out is then looked at: if somebody wrote the target in the
+last moment, the two change back. Where the system lacks one of these, the nearest thing is done.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from tornado.web import HTTPError
@@ -140,7 +146,7 @@ def replace_file(
         os.fsync(temporary.fd)
         if FileVersion.of(target.stat()) != expected:
             raise FileChanged
-        temporary.become(target)
+        temporary.take_place_of(target.name, expected)
         version = FileVersion.of(os.fstat(temporary.fd))
         os.fsync(temporary.folder)
     return version, digest
@@ -156,7 +162,7 @@ def create_file(target: Path, data: bytes, path: str) -> None:
         with _unnamed_file(target.parent, 0o666) as temporary:
             _write(temporary.fd, [data], None)
             os.fsync(temporary.fd)
-            temporary.become(target, replacing=False)
+            temporary.take_name(target.name)
             os.fsync(temporary.folder)
     except FileExistsError:
         raise NotebookExists(f"{path} exists.") from None
@@ -174,26 +180,79 @@ class _Temporary:
     folder: int
     name: str | None = None
 
-    def become(self, target: Path, *, replacing: bool = True) -> None:
-        """Takes the target's name."""
+    def take_name(self, name: str) -> None:
+        """Takes a name that nothing has.
+
+        Raises:
+            FileExistsError.
+        """
+        # A descriptor for the folder makes Python call linkat, which follows the link in /proc.
+        source = f"/proc/self/fd/{self.fd}" if self.name is None else self.name
+        os.link(
+            source,
+            name,
+            src_dir_fd=self.folder,
+            dst_dir_fd=self.folder,
+            follow_symlinks=self.name is None,
+        )
+
+    def take_place_of(self, target: str, expected: FileVersion) -> None:
+        """Takes the target's name, if the target is still at this version.
+
+        Raises:
+            FileChanged: it is not, and keeps its name.
+        """
         if self.name is None:
-            name = target.name if not replacing else f".~{uuid4().hex}"
-            # A descriptor for the folder makes Python call linkat, which follows the link in /proc.
-            os.link(
-                f"/proc/self/fd/{self.fd}",
-                name,
-                src_dir_fd=self.folder,
-                dst_dir_fd=self.folder,
-                follow_symlinks=True,
-            )
-            if not replacing:
-                return
-            self.name = name
-        if replacing:
-            os.rename(self.name, target.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            hidden = _hidden_name(target)
+            try:
+                self.take_name(hidden)
+            except FileExistsError:
+                # Left by a save that was killed: one process writes a notebook at a time.
+                os.unlink(hidden, dir_fd=self.folder)
+                self.take_name(hidden)
+            self.name = hidden
+        if not _exchange(self.folder, self.name, target):
+            os.rename(self.name, target, src_dir_fd=self.folder, dst_dir_fd=self.folder)
             self.name = None
-        else:
-            os.link(self.name, target.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            return
+        out = FileVersion.of(os.stat(self.name, dir_fd=self.folder))
+        if not out.is_same_content(expected):
+            _exchange(self.folder, self.name, target)
+            raise FileChanged
+
+
+_RENAME_EXCHANGE = 2
+
+
+@cache
+def _renameat2() -> Any:
+    """The C library's function, or None where it has none."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is not None:
+        path = ctypes.c_char_p
+        function.argtypes = [ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint]
+    return function
+
+
+def _exchange(folder: int, one: str, other: str) -> bool:
+    """Has two names of a folder change places; False where the system cannot."""
+    function = _renameat2()
+    if function is None:
+        return False
+    if function(folder, os.fsencode(one), folder, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
+        return False
+    raise OSError(error, os.strerror(error), other)
+
+
+def _hidden_name(target: str) -> str:
+    """The name of the target's replacement for the moment before it takes its place.
+
+    It begins as the names that Dropbox and file browsers pass over.
+    """
+    return f".~tk-{blake2b(os.fsencode(target), digest_size=8).hexdigest()}"
 
 
 @contextmanager

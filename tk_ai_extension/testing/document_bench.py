@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import stat
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +12,8 @@ from uuid import uuid4
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.notebooks.indexing import FileVersion
+from tk_ai_extension.notebooks.saving import FileChanged, replace_file
 
 DEADLINE = 20.0
 """Seconds in which whatever a test waits for happens."""
@@ -56,6 +55,7 @@ class DocumentBench:
         settle: Waits until the file holds what the document of a path holds.
         keeps_bytes: Whether what was not edited stays byte-identical in the file.
         says_where: Whether it is said where a broken notebook is broken.
+        one_step: Whether a save is one step, between the parts of which nobody else can write.
     """
 
     store: NotebookStore
@@ -65,6 +65,7 @@ class DocumentBench:
     settle: Callable[[str], Any]
     keeps_bytes: bool = False
     says_where: bool = True
+    one_step: bool = True
     _names: itertools.count[int] = field(default_factory=itertools.count)
 
     def put(self, content: Json | bytes, name: str | None = None) -> str:
@@ -158,7 +159,7 @@ def sources(cells: Sequence[Any]) -> list[str]:
 
 
 class FilePerson:
-    """A person whose editor reads the file, and writes it if nobody wrote it meanwhile."""
+    """A person whose editor replaces the file as carefully as we do."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -191,15 +192,11 @@ class FilePerson:
     def _edit(self, path: str, change: Callable[[list[Json]], None]) -> None:
         file = self._root / path
         while True:
-            before = file.stat()
+            version = FileVersion.of(file.stat())
             stored = json.loads(file.read_bytes())
             change(stored["cells"])
-            new = file.with_name(f".{uuid4().hex}")
-            new.write_bytes(written(stored))
-            new.chmod(stat.S_IMODE(before.st_mode))
-            now = file.stat()
-            if (now.st_ino, now.st_mtime_ns) == (before.st_ino, before.st_mtime_ns):
-                os.replace(new, file)  # noqa: PTH105
-                return
-            with suppress(FileNotFoundError):
-                new.unlink()
+            try:
+                replace_file(file, [written(stored)], None, version)
+            except FileChanged:
+                continue
+            return

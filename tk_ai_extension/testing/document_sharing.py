@@ -86,7 +86,11 @@ class SharingConformance:
                 expected[2] += letter
                 await (await bench.store.open(path)).read()
 
-        await asyncio.gather(agent(0), agent(1), person())
+        if bench.one_step:
+            await asyncio.gather(agent(0), agent(1), person())
+        else:
+            await asyncio.gather(agent(0), agent(1))
+            await person()
         document = await bench.store.open(path)
         assert sources((await document.read()).cells) == expected
         assert sources((await bench.on_disk(document))["cells"]) == expected

@@ -1,0 +1,37 @@
+"""The small edits that turn one text into another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from jupyter_ydoc import YNotebook
+
+from tk_ai_extension.notebooks.rooms import replace_text
+from tk_ai_extension.notebooks.textdiff import text_edits
+from tk_ai_extension.testing.document_bench import code, notebook
+
+
+@given(st.text("ab\nü😀", max_size=30), st.text("ab\nü😀", max_size=30))
+def test_edits_turn_one_text_into_the_other(old: str, new: str) -> None:
+    edits = text_edits(old, new)
+    text = old
+    for edit in reversed(edits):
+        text = text[: edit.start] + edit.new + text[edit.end :]
+    assert text == new
+    assert all(a.end <= b.start for a, b in pairwise(edits))
+    document = YNotebook()
+    document.set(notebook(code(old, "aaaa1111")))
+    shared = document.ycells[0]["source"]
+    replace_text(shared, old, new)
+    assert str(shared) == new
+
+
+def test_long_texts_are_compared_by_lines() -> None:
+    old = "".join(f"line {n}\n" for n in range(2_000))
+    new = old.replace("line 7\n", "seven\n").replace("line 1999\n", "last\n")
+    assert [(edit.end - edit.start, edit.new) for edit in text_edits(old, new)] == [
+        (7, "seven\n"),
+        (9, "last"),
+    ]
