@@ -73,10 +73,8 @@ def cells_of(path: Path) -> list[Any]:
 
 
 def printed_lines(outputs: Iterable[Mapping[str, Any]]) -> int:
-    """How many of the numbered lines are in the outputs of a cell, in order and whole."""
+    """How many of the numbered lines are in the outputs of a cell, whole."""
     texts = (each["text"] for each in outputs if each["output_type"] == "stream")
     text = "".join("".join(each) for each in texts)
-    return sum(
-        line.startswith(f"{n:06d} ") and len(line) == LINE - 1
-        for n, line in enumerate(text.split("\n")[:-1])
-    )
+    numbers = {line[:6] for line in text.split("\n") if len(line) == LINE - 1}
+    return sum(number.isdecimal() for number in numbers)

@@ -8,19 +8,21 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # How a server is started is said once.
 sys.path.append(str(PROJECT / "scripts"))
 
-from measure import Row  # noqa: E402
+from measure import Row, skipped  # noqa: E402
 from serving import own_folders  # noqa: E402
 from table import text_table  # noqa: E402
 
+DEADLINE = 150
+"""Seconds that a family may take. What it has measured by then counts."""
 PLOTS = PROJECT / "docs" / "performance"
 
 
@@ -49,7 +51,8 @@ class Options:
         return path
 
 
-Measure = Callable[[Options], Coroutine[Any, Any, list[Row]]]
+Measure = Callable[[Options], AsyncGenerator[Row]]
+"""Gives its rows one after the other, as they are measured."""
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -58,6 +61,18 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--repetitions", type=int, help="of each measurement, at most")
     parser.add_argument("--plots", type=Path, default=PLOTS, help="folder of the growth plots")
     return parser
+
+
+async def measured(measure: Measure, options: Options) -> list[Row]:
+    """The rows of a family, as far as time suffices."""
+    rows: list[Row] = []
+    try:
+        async with asyncio.timeout(DEADLINE), aclosing(measure(options)) as found:
+            async for row in found:
+                rows.append(row)  # noqa: PERF401 - those before the time is over are kept
+    except TimeoutError:
+        rows.append(skipped("the rest", f"{DEADLINE} s were over"))
+    return rows
 
 
 def main(measure: Measure, description: str | None) -> None:
@@ -74,7 +89,7 @@ def main(measure: Measure, description: str | None) -> None:
         work.mkdir()
         os.chdir(work)
         options = Options(work, given.plots.resolve(), given.repetitions)
-        rows = asyncio.run(measure(options))
+        rows = asyncio.run(measured(measure, options))
         os.chdir(PROJECT)
     if given.rows is None:
         print(text_table(rows))

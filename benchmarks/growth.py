@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -60,27 +61,35 @@ class Curve:
         return 2**slope
 
 
-async def measure(options: Options) -> list[Row]:
-    """Three curves each with its plot."""
-    count = options.count(SAMPLES)
+async def measure(options: Options) -> AsyncGenerator[Row]:
+    """Three plots, each with its curves."""
     async with desk(options.new_folder("root")) as here:
-        notebooks = [
-            await curve(f"{what} a notebook", CELLS, work, count)
-            for what, work in {
-                "first look at": lambda cells: first_look(here, cells),
-                "change of a cell in": lambda cells: change(here, cells),
-                "later look at": lambda cells: later_look(here, cells),
-            }.items()
-        ]
-        outputs = [await curve("a cell that prints", LINES, lambda n: flood(here, n), count)]
-        callers = [
-            await curve("10 reads by each caller", CALLERS, lambda n: readers(here, n), count),
-            await curve("10 runs by each caller", CALLERS, lambda n: runners(here, n), count),
-        ]
-    plot(options.plots / "growth-notebook.png", "cells", notebooks)
-    plot(options.plots / "growth-outputs.png", "lines of 1,000 characters", outputs)
-    plot(options.plots / "growth-callers.png", "callers at once", callers)
-    return [row(each) for each in (*notebooks, *outputs, *callers)]
+        for name, axis, sizes, works in (
+            (
+                "notebook",
+                "cells",
+                CELLS,
+                {
+                    "first look at a notebook": first_look,
+                    "later look at a notebook": later_look,
+                    "change of a cell in a notebook": change,
+                },
+            ),
+            ("outputs", "lines of 1,000 characters", LINES, {"a cell that prints": flood}),
+            (
+                "callers",
+                "callers at once",
+                CALLERS,
+                {"10 reads by each caller": readers, "10 runs by each caller": runners},
+            ),
+        ):
+            curves = [
+                await measured(what, sizes, partial(work, here), options.count(SAMPLES))
+                for what, work in works.items()
+            ]
+            plot(options.plots / f"growth-{name}.png", axis, curves)
+            for curve in curves:
+                yield row(curve)
 
 
 def row(curve: Curve) -> Row:
@@ -93,7 +102,7 @@ def row(curve: Curve) -> Row:
     return Row(work, curve.factor, "times", None, GOAL, 2 * TOLERANCE, {"seconds": points})
 
 
-async def curve(work: str, sizes: tuple[int, ...], grown: Grown, count: int) -> Curve:
+async def measured(work: str, sizes: tuple[int, ...], grown: Grown, count: int) -> Curve:
     """Measures one curve, all sizes in turns."""
     samples: dict[int, list[float]] = {size: [] for size in sizes}
     await grown(sizes[0])

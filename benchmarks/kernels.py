@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 from contents import write
 from desk import Desk, desk
 from family import Options, main
@@ -13,9 +15,8 @@ CODE = "1+1"
 SAMPLES = 8
 
 
-async def measure(options: Options) -> list[Row]:
+async def measure(options: Options) -> AsyncGenerator[Row]:
     """With both executors."""
-    rows: list[Row] = []
     for executor in ("direct", "stack"):
         root = options.new_folder(executor)
         async with desk(root, executor) as here:
@@ -25,8 +26,7 @@ async def measure(options: Options) -> list[Row]:
                 options.count(SAMPLES), starts.bare, starts.ours, between=starts.stop, warm_ups=1
             )
         work = f"first 1+1 on a fresh kernel, {executor}"
-        rows.append(timed(work, first, floor, above=50))
-    return rows
+        yield timed(work, first, floor, above=50)
 
 
 class Starts:

@@ -25,14 +25,12 @@ CELLS = 500
 SAMPLES = 50
 
 
-async def measure(options: Options) -> list[Row]:
+async def measure(options: Options) -> AsyncGenerator[Row]:
     """All ways, with both executors."""
-    rows: list[Row] = []
-    for executor in EXECUTORS:
-        rows += await in_process(options, executor)
-    for executor in EXECUTORS:
-        rows += await over_http(options, executor)
-    return rows
+    for way in (in_process, over_http):
+        for executor in EXECUTORS:
+            for row in await way(options, executor):
+                yield row
 
 
 async def in_process(options: Options, executor: str) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import AsyncGenerator
 
 from contents import LINE, LINES, cell_id, cells_of, printed_lines, printing, write
 from desk import Desk, desk
@@ -15,9 +16,8 @@ STALL = 200
 """Milliseconds for which the loop may be held."""
 
 
-async def measure(options: Options) -> list[Row]:
+async def measure(options: Options) -> AsyncGenerator[Row]:
     """Both executors, into a file and into a live room."""
-    rows: list[Row] = []
     for executor, live, times in (
         ("direct", False, 1.5),
         ("stack", False, 2.5),
@@ -26,12 +26,12 @@ async def measure(options: Options) -> list[Row]:
     ):
         work = f"10 MB printed, {executor}, into a {'live room' if live else 'file'}"
         if live and importlib.util.find_spec("jupyter_server_ydoc") is None:
-            rows.append(skipped(work, "jupyter-collaboration is not installed"))
+            yield skipped(work, "jupyter-collaboration is not installed")
             continue
         root = options.new_folder(f"{executor}-{'room' if live else 'file'}")
         async with desk(root, executor, live=live) as here, kernel_alone() as client:
-            rows += await flood(here, client, work, times, options.count(ROUNDS), live=live)
-    return rows
+            for row in await flood(here, client, work, times, options.count(ROUNDS), live=live):
+                yield row
 
 
 async def flood(

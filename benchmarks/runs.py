@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator
 
 import nbformat
 from contents import write
@@ -16,9 +17,8 @@ SAMPLES = 5
 SOURCES = [f"x = {n}\nx" for n in range(CELLS)]
 
 
-async def measure(options: Options) -> list[Row]:
+async def measure(options: Options) -> AsyncGenerator[Row]:
     """With both executors: the cells alone, and all from a kernel's start to the saved file."""
-    rows: list[Row] = []
     for executor in ("direct", "stack"):
         root = options.new_folder(executor)
         async with desk(root, executor) as here:
@@ -30,16 +30,13 @@ async def measure(options: Options) -> list[Row]:
                 write(root / f"ours-{number}.ipynb", SOURCES)
                 ours.append(await by_tool(here, f"ours-{number}.ipynb"))
         for at, what in enumerate(("with the kernel's start", "in a running kernel")):
-            rows.append(
-                timed(
-                    f"{CELLS} trivial cells {what}, {executor} (floor: nbclient)",
-                    [pair[at] for pair in ours[1:]],
-                    [pair[at] for pair in theirs[1:]],
-                    times=1,
-                    unit="s",
-                )
+            yield timed(
+                f"{CELLS} trivial cells {what}, {executor} (floor: nbclient)",
+                [pair[at] for pair in ours[1:]],
+                [pair[at] for pair in theirs[1:]],
+                times=1,
+                unit="s",
             )
-    return rows
 
 
 async def by_nbclient(path: str) -> tuple[float, float]:

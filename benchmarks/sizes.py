@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import AsyncGenerator
 
 from desk import desk
 from family import PROJECT, Options, main
@@ -12,7 +13,7 @@ from measure import Row, at_most
 NOTEBOOK = PROJECT / "tests" / "data" / "fifty_cells.ipynb"
 
 
-async def measure(options: Options) -> list[Row]:
+async def measure(options: Options) -> AsyncGenerator[Row]:
     """Both, in characters."""
     root = options.new_folder("sizes")
     shutil.copy(NOTEBOOK, root)
@@ -24,23 +25,21 @@ async def measure(options: Options) -> list[Row]:
         ]
     raw = NOTEBOOK.read_text(encoding="utf-8")
     schemas = sum(len(json.dumps(each, separators=(",", ":"))) for each in listed)
-    return [
-        at_most(
-            "a notebook of 50 cells in the reading view",
-            len(read["text"]),
-            12_499,
-            "characters",
-            cells=read["total_cells"],
-            json_characters=len(raw),
-        ),
-        at_most(
-            "names, descriptions and schemas of the default tools",
-            schemas,
-            19_999,
-            "characters",
-            tools=len(listed),
-        ),
-    ]
+    yield at_most(
+        "a notebook of 50 cells in the reading view",
+        len(read["text"]),
+        12_499,
+        "characters",
+        cells=read["total_cells"],
+        json_characters=len(raw),
+    )
+    yield at_most(
+        "names, descriptions and schemas of the default tools",
+        schemas,
+        19_999,
+        "characters",
+        tools=len(listed),
+    )
 
 
 if __name__ == "__main__":

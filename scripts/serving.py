@@ -99,7 +99,7 @@ async def started(
                 try:
                     info = json.loads(runtime_file.read_text(encoding="utf-8"))
                     _, writer = await asyncio.open_connection(info["hostname"], info["port"])
-                except (FileNotFoundError, json.JSONDecodeError, ConnectionRefusedError):
+                except (FileNotFoundError, json.JSONDecodeError, ConnectionError):
                     await asyncio.sleep(0.02)
                 else:
                     writer.close()
