@@ -55,6 +55,15 @@ def test_a_change_in_place_is_a_definition():
     assert values(snapshot, records) == ["fresh", "fresh", "stale"]
 
 
+def test_the_state_of_some_cells_is_what_it_is_among_all():
+    records = RunRecords()
+    run_all(records, notebook("a = 1", "b = a", "print(b)", "c = 3"))
+    edited = notebook("a = 2", "b = a", "print(b)", "c = 3")
+    every = states(edited, records.of("n.ipynb"))
+    for cell in edited.cells:
+        assert states(edited, records.of("n.ipynb"), cells=[cell]) == {cell.key: every[cell.key]}
+
+
 def test_failed_and_running_cells_say_so():
     records, snapshot = RunRecords(), notebook("a", "b = 1")
     records.ran(snapshot.path, "c0", snapshot.cells[0].hash, "k", ok=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -26,8 +27,10 @@ READ_BUDGET = 40_000
 """Characters of a notebook that one answer shows by default."""
 
 
-def cell_states(context: ToolContext, snapshot: Snapshot) -> dict[str, CellState]:
-    """The state of each code cell."""
+def cell_states(
+    context: ToolContext, snapshot: Snapshot, cells: Iterable[Cell] | None = None
+) -> dict[str, CellState]:
+    """The state of each code cell, or of those given."""
     workspace = context.workspace
     running = {
         step.cell
@@ -35,7 +38,7 @@ def cell_states(context: ToolContext, snapshot: Snapshot) -> dict[str, CellState
         for step in run.steps
         if step.cell and step.status in ("queued", "running")
     }
-    return states(snapshot, workspace.runs.of(snapshot.path), running)
+    return states(snapshot, workspace.runs.of(snapshot.path), running, cells=cells)
 
 
 class CellLine(BaseModel):
@@ -99,8 +102,8 @@ async def list_cells(
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="list_cells")
     snapshot = await workspace.read(document)
-    state = cell_states(context, snapshot)
     shown = snapshot.cells[start : start + limit]
+    state = cell_states(context, snapshot, shown)
     whole = [cell for cell in shown if _fits_a_line(cell)]
     editing.mark_seen(workspace, caller, snapshot, whole)
     return CellList(
@@ -184,7 +187,7 @@ async def read_cell(
         cell_type=found.type,
         source=found.source,
         execution_count=found.execution_count,
-        state=cell_states(context, snapshot).get(found.key),
+        state=cell_states(context, snapshot, [found]).get(found.key),
         output_count=found.outputs.count,
     )
     if outputs and found.outputs.count:
