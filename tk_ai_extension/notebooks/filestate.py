@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import (
@@ -26,7 +27,6 @@ from tk_ai_extension.notebooks.indexing import (
     IndexedFile,
     index_file,
     is_racy,
-    new_digest,
     read_steady,
 )
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
@@ -74,17 +74,20 @@ class NotebookFile:
 
     # --- reading
 
-    async def index(self, path: str, *, spans: bool = False) -> IndexedFile:
+    async def index(self, path: str, *, spans: bool = False, settled: bool = True) -> IndexedFile:
         """The file's index as it is now; a stat where nothing changed.
 
         Args:
             path: The notebook's path, for messages.
             spans: Where each cell stands has to be known.
+            settled: An index of a file that had just been written is compared with its content;
+                if not, `_opened` does it, in the thread that reads the file anyway.
 
         Raises:
             NotebookNotFound, NotANotebook, NotReadable, InvalidNotebook.
         """
-        if (known := self._fitting(path, spans)) is not None and known.digest is None:
+        known = self._fitting(path, spans)
+        if known is not None and (known.checksum is None or not settled):
             return known
         async with self._reading:
             known = self._fitting(path, spans)
@@ -106,15 +109,15 @@ class NotebookFile:
 
     async def _is_as_known(self, path: str, known: IndexedFile) -> bool:
         """Whether a file that had just been written when it was read has still that content."""
-        if known.digest is None:
+        if known.checksum is None:
             return True
         now = time.time_ns()
         with _read_errors(path):
             version, data = await asyncio.to_thread(read_steady, self.file)
-        if (version, new_digest(data).digest()) != (known.version, known.digest):
+        if (version, crc32(data)) != (known.version, known.checksum):
             return False
         if not is_racy(version, now):
-            self._known = replace(known, digest=None)
+            self._known = replace(known, checksum=None)
         return True
 
     async def _read(self, path: str, spans: bool) -> IndexedFile:
@@ -183,17 +186,17 @@ class NotebookFile:
             As `index`.
         """
         for _ in range(_TRIES):
-            indexed = await self.index(path, spans=True)
+            indexed = await self.index(path, spans=True, settled=False)
 
             def work(indexed: IndexedFile = indexed) -> T:
-                with self._opened(indexed.version) as fd:
+                with self._opened(indexed) as fd:
                     return look(indexed.index, lambda span: read_span(fd, span))
 
             try:
                 with _read_errors(path):
                     return await asyncio.to_thread(work)
             except FileChanged:
-                continue
+                self._known = None
         raise SaveFailed(f"{path} is written all the time by others.")
 
     # --- writing
@@ -215,7 +218,7 @@ class NotebookFile:
             As `index`, what ``make`` raises, ReadOnly, DiskFull, SaveFailed.
         """
         for _ in range(_TRIES):
-            indexed = await self.index(path, spans=True)
+            indexed = await self.index(path, spans=True, settled=False)
             try:
                 with typed_errors(path):
                     if self._hooks is not None and self._hooks.before:
@@ -223,6 +226,7 @@ class NotebookFile:
                     else:
                         written = await asyncio.to_thread(self._write, indexed, make)
             except FileChanged:
+                self._known = None
                 continue
             if written is not indexed:
                 self._known = written
@@ -234,12 +238,12 @@ class NotebookFile:
     def _write(
         self, indexed: IndexedFile, make: Callable[[NotebookIndex, Read], Splice | None]
     ) -> IndexedFile:
-        with self._opened(indexed.version) as fd:
+        with self._opened(indexed) as fd:
             splice = make(indexed.index, lambda span: read_span(fd, span))
             if splice is None:
                 return indexed
-            version, digest = replace_file(self.file, splice.pieces, fd, indexed.version)
-        return _indexed(version, splice.index, digest)
+            version, checksum = replace_file(self.file, splice.pieces, fd, indexed.version)
+        return _indexed(version, splice.index, checksum)
 
     async def _write_hooked(
         self,
@@ -249,7 +253,7 @@ class NotebookFile:
         hooks: SaveHooks,
     ) -> IndexedFile:
         def content() -> bytes | None:
-            with self._opened(indexed.version) as fd:
+            with self._opened(indexed) as fd:
                 splice = make(indexed.index, lambda span: read_span(fd, span))
                 if splice is None:
                     return None
@@ -264,29 +268,33 @@ class NotebookFile:
 
         def write() -> IndexedFile:
             index = read_notebook(hooked, path)
-            version, digest = replace_file(self.file, [hooked], None, indexed.version)
-            return _indexed(version, index, digest)
+            version, checksum = replace_file(self.file, [hooked], None, indexed.version)
+            return _indexed(version, index, checksum)
 
         return await asyncio.to_thread(write)
 
     @contextmanager
-    def _opened(self, version: FileVersion) -> Generator[int]:
-        """A descriptor of the file at this version.
+    def _opened(self, indexed: IndexedFile) -> Generator[int]:
+        """A descriptor of the file that the index describes.
 
         Raises:
-            FileChanged.
+            FileChanged: it describes it no more.
         """
         fd = os.open(self.file, os.O_RDONLY)
         try:
-            if FileVersion.of(os.fstat(fd)) != version:
+            if FileVersion.of(os.fstat(fd)) != indexed.version:
                 raise FileChanged
+            if indexed.checksum is not None:
+                data = read_span(fd, (0, indexed.version.size))
+                if crc32(data) != indexed.checksum:
+                    raise FileChanged
             yield fd
         finally:
             os.close(fd)
 
 
-def _indexed(version: FileVersion, index: NotebookIndex, digest: bytes) -> IndexedFile:
-    return IndexedFile(version, index, digest if is_racy(version, time.time_ns()) else None)
+def _indexed(version: FileVersion, index: NotebookIndex, checksum: int) -> IndexedFile:
+    return IndexedFile(version, index, checksum if is_racy(version, time.time_ns()) else None)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ import os
 import pickle
 import sys
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
@@ -57,18 +57,13 @@ class IndexedFile:
     Attributes:
         version: The version.
         index: The index.
-        digest: The content's digest, where the version was so fresh that another write could leave
+        checksum: The content's CRC-32, where the version was so fresh that another write could leave
             the same one behind; such an index is compared with the content before it is used.
     """
 
     version: FileVersion
     index: NotebookIndex
-    digest: bytes | None = None
-
-
-def new_digest(data: bytes = b"") -> blake2b:
-    """The digest by which contents are compared."""
-    return blake2b(data, digest_size=16)
+    checksum: int | None = None
 
 
 def is_racy(version: FileVersion, now_ns: int) -> bool:
@@ -105,9 +100,7 @@ def index_file(path: Path, name: str, now_ns: int, *, spans: bool) -> IndexedFil
     """
     version, data = read_steady(path)
     index = read_notebook(data, name, spans=spans)
-    return IndexedFile(
-        version, index, new_digest(data).digest() if is_racy(version, now_ns) else None
-    )
+    return IndexedFile(version, index, crc32(data) if is_racy(version, now_ns) else None)
 
 
 Answer = (

@@ -20,6 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zlib import crc32
 
 from tornado.web import HTTPError
 
@@ -33,7 +34,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
-from tk_ai_extension.notebooks.indexing import FileVersion, new_digest
+from tk_ai_extension.notebooks.indexing import FileVersion
 from tk_ai_extension.notebooks.jsonspans import Span
 from tk_ai_extension.notebooks.splicing import Piece
 
@@ -123,7 +124,7 @@ def _check_access(file: Path) -> None:
 
 def replace_file(
     target: Path, pieces: Sequence[Piece], source: int | None, expected: FileVersion
-) -> tuple[FileVersion, bytes]:
+) -> tuple[FileVersion, int]:
     """Replaces a file; mode, owner and extended attributes stay as they were.
 
     Args:
@@ -133,7 +134,7 @@ def replace_file(
         expected: The version on which the new content was made.
 
     Returns:
-        The new file's version, and the digest of its content.
+        The new file's version, and the CRC-32 of its content.
 
     Raises:
         FileChanged: the file is not at ``expected`` any more; it is left alone.
@@ -141,7 +142,7 @@ def replace_file(
     """
     _check_access(target)
     with _unnamed_file(target.parent, 0o600) as temporary:
-        digest = _write(temporary.fd, pieces, source)
+        checksum = _write(temporary.fd, pieces, source)
         _like(target, temporary.fd)
         os.fsync(temporary.fd)
         if FileVersion.of(target.stat()) != expected:
@@ -149,7 +150,7 @@ def replace_file(
         temporary.take_place_of(target.name, expected)
         version = FileVersion.of(os.fstat(temporary.fd))
         os.fsync(temporary.folder)
-    return version, digest
+    return version, checksum
 
 
 def create_file(target: Path, data: bytes, path: str) -> None:
@@ -284,20 +285,20 @@ def _open_temporary(folder: int, mode: int) -> _Temporary:
     return _Temporary(fd, folder, name)
 
 
-def _write(fd: int, pieces: Sequence[Piece], source: int | None) -> bytes:
-    digest = new_digest()
+def _write(fd: int, pieces: Sequence[Piece], source: int | None) -> int:
+    checksum = 0
     for piece in pieces:
         if isinstance(piece, bytes):
-            digest.update(piece)
+            checksum = crc32(piece, checksum)
             _write_all(fd, piece)
             continue
         assert source is not None
         at, end = piece
         while at < end and (part := os.pread(source, min(end - at, _CHUNK), at)):
-            digest.update(part)
+            checksum = crc32(part, checksum)
             _write_all(fd, part)
             at += len(part)
-    return digest.digest()
+    return checksum
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -170,6 +170,8 @@ def assemble(
         bodies: The cells that are written anew, by slot.
         read: Reads the old file.
     """
+    if order == list(range(len(index.cells))):
+        return _rewritten(index, bodies)
     assert index.spans is not None
     spans, form = index.spans, index.form
     opening = index.array[0] + 1
@@ -206,6 +208,38 @@ def assemble(
             _reordered(index, order, bodies),
             spans=tuple(new_spans),
             array=(index.array[0], closing),
+        ),
+    )
+
+
+def _rewritten(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
+    """As `assemble`, where the cells stay where they are: what is after one shifts, that is all."""
+    assert index.spans is not None
+    pieces: list[Piece] = []
+    spans: list[Span] = []
+    cells, faults = list(index.cells), dict(index.cell_faults)
+    at = done = shift = 0
+    for slot in sorted(bodies):
+        body, (start, end) = bodies[slot], index.spans[slot]
+        pieces += [(at, start), body.data]
+        spans += [(a + shift, b + shift) for a, b in index.spans[done:slot]]
+        spans.append((start + shift, start + shift + len(body.data)))
+        at, done, shift = end, slot + 1, shift + len(body.data) - (end - start)
+        old = index.cells[slot]
+        cells[slot] = read_cell(body.stored, slot, old.key, old.id)
+        faults.pop(slot, None)
+        if found := tuple(cell_faults(body.stored, index.nbformat)):
+            faults[slot] = found
+    spans += [(a + shift, b + shift) for a, b in index.spans[done:]]
+    pieces.append((at, END))
+    return Splice(
+        tuple(pieces),
+        replace(
+            index,
+            cells=tuple(cells),
+            cell_faults=faults,
+            spans=tuple(spans),
+            array=(index.array[0], index.array[1] + shift),
         ),
     )
 
