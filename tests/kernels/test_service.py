@@ -214,6 +214,27 @@ async def test_a_kernelspec_whose_program_is_missing_says_so(
         await kernels.start("missing")
 
 
+async def test_a_kernel_whose_port_was_taken_is_started_once_more(
+    kernels: JupyterKernels, specs: Path, tmp_path: Path
+) -> None:
+    mark = tmp_path / "tried"
+    code = (
+        "import pathlib, runpy, sys, time\n"
+        f"mark = pathlib.Path({str(mark)!r})\n"
+        "if not mark.exists():\n"
+        "    mark.touch()\n"
+        "    print('ZMQError: Address already in use', file=sys.stderr, flush=True)\n"
+        "    time.sleep(600)\n"
+        "sys.argv[1:] = ['-f', sys.argv[1]]\n"
+        "runpy.run_module('ipykernel_launcher', run_name='__main__')"
+    )
+    faults.write_broken_kernelspec(specs, "unlucky", code)
+    kernel_id = await kernels.start("unlucky")
+    assert mark.exists()
+    assert len(faults.processes_with(str(mark))) == 1
+    await kernels.shutdown(kernel_id)
+
+
 @pytest.mark.proves("fault:never-ready")
 async def test_a_start_that_is_cancelled_leaves_nothing(
     server: Server, kernels: JupyterKernels, specs: Path
@@ -381,6 +402,8 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
     await running.printed()
     await kernels.interrupt(found)
     assert (await running.outcome()).status == "interrupted"
+    with pytest.raises(KernelUnsupported, match="another process"):
+        await kernels.restart(found)
     running = submit(bench, faults.RUN_FOREVER)
     await running.printed()
     async with kernel_events(bench) as events:

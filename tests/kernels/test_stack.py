@@ -47,10 +47,8 @@ def stack(server: Server) -> Any:
 async def settled(stack: Any, kernel_id: str, uid: str) -> Any:
     """The result of a request that somebody else has put into the stack."""
     async with asyncio.timeout(DEADLINE):
-        # The stack's own way: to be asked again and again.
-        while (result := stack.get(kernel_id, uid)).get("pending"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    return result
+        await stack._ExecutionStack__tasks[kernel_id].join()
+    return stack.get(kernel_id, uid)
 
 
 @pytest.mark.proves("exec:stack")
@@ -65,6 +63,7 @@ async def test_auto_takes_the_stack_and_it_keeps_nothing_of_what_has_ended(
     await bench.kernels.interrupt(bench.kernel_id)
     assert (await running.outcome()).execution.backend == "stack"
     assert (await run(bench, "1")).status == "ok"
+    await stack._ExecutionStack__tasks[bench.kernel_id].join()
     assert stack._ExecutionStack__execution_results[bench.kernel_id] == {}
     assert stack._ExecutionStack__execution_metadata[bench.kernel_id] == {}
 
@@ -233,6 +232,7 @@ async def test_a_request_that_nobody_follows_is_finished_and_forgotten(
     await asyncio.wait({left.task})
     go.touch()
     assert (await run(bench, "1")).status == "ok"
+    await stack._ExecutionStack__tasks[bench.kernel_id].join()
     assert stack._ExecutionStack__execution_results[bench.kernel_id] == {}
 
 

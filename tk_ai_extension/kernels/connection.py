@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -12,19 +11,12 @@ from typing import Any, Literal, Protocol
 import zmq
 from jupyter_client.client import KernelClient
 from jupyter_client.session import Session
-from tornado.ioloop import IOLoop
-from zmq.utils.monitor import parse_monitor_message
 
 from tk_ai_extension.kernels.base import KernelState, Message
+from tk_ai_extension.kernels.sockets import Link, SocketReader
 from tk_ai_extension.kernels.tally import Tally
 
 log = logging.getLogger(__name__)
-
-TURN = 0.01
-"""Seconds for which one socket may hold the event loop before others get their turn."""
-
-RECONNECT_INTERVAL = 20
-"""Milliseconds between attempts to connect, so that a kernel that starts is met at once."""
 
 HANDSHAKE_INTERVAL = 0.2
 """Seconds after which an answered handshake is repeated whose echo on iopub was not heard."""
@@ -104,7 +96,7 @@ class KernelConnection:
 
     Args:
         info: As `KernelManager.get_connection_info` gives it.
-        context: A context whose sockets have ``RCVHWM`` and ``LINGER`` 0 (`client_context`).
+        context: A context whose sockets have ``RCVHWM`` and ``LINGER`` 0 (`sockets.client_context`).
         observer: Told of everything that is not for one listener.
     """
 
@@ -125,12 +117,12 @@ class KernelConnection:
         self._ending: Ending | None = None
         identity = self.session.bsession
         iopub = client.connect_iopub()
-        self._link = _Link(iopub, self._link_lost)
-        self._iopub = _Reader(iopub, self._read_iopub)
-        self._shell = _Reader(client.connect_shell(identity), self._read_reply)
-        self._control = _Reader(client.connect_control(identity), self._read_reply)
+        self._link = Link(iopub, self._link_lost)
+        self._iopub = SocketReader(iopub, self._read_iopub)
+        self._shell = SocketReader(client.connect_shell(identity), self._read_reply)
+        self._control = SocketReader(client.connect_control(identity), self._read_reply)
         # The kernel sends a question to the identity that asked it to run the code.
-        self._stdin = _Reader(client.connect_stdin(identity), self._read_stdin)
+        self._stdin = SocketReader(client.connect_stdin(identity), self._read_stdin)
 
     @property
     def ending(self) -> Ending | None:
@@ -233,7 +225,7 @@ class KernelConnection:
             raise ConnectionClosed(self._ending)
 
     def _send(
-        self, reader: _Reader, kind: str, content: Mapping[str, Any], listener: Listener
+        self, reader: SocketReader, kind: str, content: Mapping[str, Any], listener: Listener
     ) -> str:
         message = self.session.msg(kind, dict(content))
         msg_id = str(message["header"]["msg_id"])
@@ -321,84 +313,6 @@ class _Probe:
         """The kernel will not answer any more."""
         if not self.answer.done():
             self.answer.set_exception(ConnectionClosed(ending))
-
-
-class _Reader:
-    """Reads one socket: as fast as messages come, in turns that never hold the loop for long."""
-
-    def __init__(self, socket: zmq.Socket[bytes], deliver: Callable[[list[bytes]], None]) -> None:
-        self.socket = socket
-        self._deliver = deliver
-        self._loop: Any = IOLoop.current()
-        self._descriptor = socket.fileno()
-        self._due = False
-        # The descriptor tells of arrivals once: whoever is told reads until nothing is left.
-        self._loop.add_handler(self._descriptor, self._told, IOLoop.READ)
-        self.look()
-
-    def look(self) -> None:
-        """Has the socket read in the loop's next turn."""
-        if not self._due:
-            self._due = True
-            self._loop.add_callback(self._turn)
-
-    def read_turn(self) -> bool:
-        """Reads for `TURN` seconds at most; returns whether more may be there."""
-        until = time.perf_counter() + TURN
-        while not self.socket.closed:
-            try:
-                parts = self.socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return False
-            self._deliver(parts)
-            if time.perf_counter() > until:
-                return True
-        return False
-
-    def close(self) -> None:
-        if not self.socket.closed:
-            self._loop.remove_handler(self._descriptor)
-            self.socket.close(linger=0)
-
-    def _told(self, _descriptor: int, _events: int) -> None:
-        self.look()
-
-    def _turn(self) -> None:
-        self._due = False
-        more = True  # also where a listener raises: the rest of the messages is still to be read
-        try:
-            more = self.read_turn()
-        finally:
-            if more and not self.socket.closed:
-                self.look()
-
-
-class _Link:
-    """Notices when the other end of a socket goes away."""
-
-    def __init__(self, socket: zmq.Socket[bytes], on_lost: Callable[[], None]) -> None:
-        self.lost = asyncio.Event()
-        self._socket = socket
-        self._on_lost = on_lost
-        self._reader = _Reader(socket.get_monitor_socket(zmq.EVENT_DISCONNECTED), self._read)
-
-    def close(self) -> None:
-        self._socket.disable_monitor()
-        self._reader.close()
-
-    def _read(self, parts: list[bytes]) -> None:
-        if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
-            self.lost.set()
-            self._on_lost()
-
-
-def client_context() -> zmq.Context[Any]:
-    """A context for connections: nothing received is ever dropped, nothing unsent holds up closing."""
-    context = zmq.Context[Any]()
-    context.setsockopt(zmq.RCVHWM, 0)
-    context.setsockopt(zmq.LINGER, 0)
-    context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
-    return context
 
 
 def _bytes(key: str | bytes) -> bytes:

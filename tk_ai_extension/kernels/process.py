@@ -96,13 +96,13 @@ class UsageMeter:
     """Measures one process and its children; CPU is counted between two looks."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._processes: dict[int, psutil.Process] = {}
 
     def look(self) -> Usage | None:
         """The usage now; None where the process is gone."""
         try:
-            root = self._processes.get(self._pid) or psutil.Process(self._pid)
+            root = self._processes.get(self.pid) or psutil.Process(self.pid)
             family = [root, *root.children(recursive=True)]
             started = root.create_time()
         except psutil.NoSuchProcess:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
@@ -20,11 +19,7 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.connection import (
-    ConnectionClosed,
-    KernelConnection,
-    client_context,
-)
+from tk_ai_extension.kernels.connection import ConnectionClosed, KernelConnection
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.guard import GuardedClient
@@ -32,8 +27,9 @@ from tk_ai_extension.kernels.kernel import LiveKernel
 from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.process import Usage, UsageMeter, local_process
 from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import StackExecutor
-from tk_ai_extension.kernels.stderr import StderrTail
+from tk_ai_extension.kernels.starting import KernelStarter
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -89,16 +85,22 @@ class JupyterKernels:
     ) -> None:
         self._manager = manager
         self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
-        self._environment = environment or InheritedEnvironment()
         self._ready_timeout = ready_timeout
-        self._root = root
-        self._capture_stderr = capture_stderr and StderrTail.is_possible()
         self._context = client_context()
         self._kernels: dict[str, LiveKernel] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
-        self._tails: dict[str, StderrTail] = {}
-        self._meters: dict[int, UsageMeter] = {}
+        self._meters: dict[str, UsageMeter] = {}
         self._listeners: list[Callable[[KernelEvent], None]] = []
+        self._starter = KernelStarter(
+            manager,
+            self._specs,
+            environment or InheritedEnvironment(),
+            root=root,
+            capture_stderr=capture_stderr,
+            ready_timeout=ready_timeout,
+            connect=self._connect_first,
+            discard=self._discard,
+        )
         self._direct = DirectExecutor(self, patience=patience, max_output_bytes=max_output_bytes)
         self._guarded = self._guard(stack, backend)
         self._stack = self._guarded and StackExecutor(
@@ -133,7 +135,7 @@ class JupyterKernels:
         if state == "unknown" and kernel.ending is None:
             state = getattr(manager, "execution_state", None) or "unknown"
         process = local_process(manager)
-        usage = None if process is None else await self._usage(process.pid)
+        usage = None if process is None else await self._usage(kernel_id, process.pid)
         spec = getattr(manager, "kernel_spec", None)
         return KernelInfo(
             id=kernel_id,
@@ -147,8 +149,10 @@ class JupyterKernels:
             restarts=kernel.restarts,
         )
 
-    async def _usage(self, pid: int) -> Usage | None:
-        meter = self._meters.setdefault(pid, UsageMeter(pid))
+    async def _usage(self, kernel_id: str, pid: int) -> Usage | None:
+        meter = self._meters.get(kernel_id)
+        if meter is None or meter.pid != pid:
+            meter = self._meters[kernel_id] = UsageMeter(pid)
         # It looks at every child: off the loop.
         return await asyncio.to_thread(meter.look)
 
@@ -160,78 +164,10 @@ class JupyterKernels:
         if name not in {spec.name for spec in self.kernelspecs()}:
             known = ", ".join(spec.name for spec in self.kernelspecs()) or "none"
             raise KernelspecNotFound(f"No kernelspec `{name}` is installed (there are: {known}).")
-        tail = StderrTail() if self._capture_stderr and self._is_plain(name) else None
-        try:
-            kernel_id = await self._launch(name, path, tail)
-        except BaseException as error:
-            if tail is not None:
-                tail.close()
-            if isinstance(error, OSError | RuntimeError | ValueError):
-                raise KernelStartFailed(
-                    f"The kernel `{name}` could not be started: {error}"
-                ) from error
-            raise
-        if tail is not None:
-            self._tails[kernel_id] = tail
-            self._hand_over(kernel_id, tail)
-        try:
-            seconds = await self._first_answer(kernel_id, name)
-        except BaseException:
-            await asyncio.shield(self._discard(kernel_id))
-            raise
-        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
-        return kernel_id
+        return await self._starter.start(name, path)
 
-    async def _launch(self, name: str, path: str | None, tail: StderrTail | None) -> str:
-        arguments: dict[str, Any] = {} if tail is None else {"stderr": tail.descriptor}
-        environment = dict(self._environment.environment(name, path))
-        if hasattr(self._manager, "cwd_for_path"):
-            arguments["path"] = path
-            folder = self._manager.cwd_for_path(path) if path else None
-        else:
-            folder = (
-                str((self._root / (path or "")).parent if path else self._root)
-                if self._root
-                else None
-            )
-            arguments["cwd"] = folder
-        if path and folder:
-            # As Jupyter's session manager does: the notebook's name, for the code in the kernel.
-            environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
-        kernel_id = str(uuid4())
-        try:
-            return await self._manager.start_kernel(
-                kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
-            )
-        except BaseException:
-            # jupyter_client keeps it as one that is starting, and fails to stop it when all stop.
-            getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
-            raise
-
-    def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:
-        """Lets go of the pipe: a restarted kernel writes to our own stderr, as Jupyter has it."""
-        arguments: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", None)
-        if isinstance(arguments, dict) and "stderr" in arguments:
-            del arguments["stderr"]
-            tail.hand_over()
-
-    async def _first_answer(self, kernel_id: str, name: str) -> float:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            async with asyncio.timeout(self._ready_timeout):
-                await self._kernel(kernel_id).connect(first=True)
-        except ConnectionClosed as closed:
-            problem = closed.ending.message.removeprefix("The kernel ").rstrip(".")
-        except TimeoutError:
-            problem = f"did not answer within {self._ready_timeout:g} s"
-        else:
-            return clock() - began
-        tail = self._tails.get(kernel_id)
-        said = tail.text if tail is not None else ""
-        raise KernelStartFailed(
-            f"The kernel `{name}` {problem}." + (f" It wrote:\n{said}" if said else ""), stderr=said
-        )
+    async def _connect_first(self, kernel_id: str) -> None:
+        await self._kernel(kernel_id).connect(first=True)
 
     async def _discard(self, kernel_id: str) -> None:
         """Removes what is left of a kernel that did not start."""
@@ -242,11 +178,6 @@ class JupyterKernels:
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
-
-    def _is_plain(self, name: str) -> bool:
-        """Whether a kernelspec's kernels are processes that this one starts."""
-        provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
-        return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
 
     async def wait_ready(self, kernel_id: str) -> float:
         """Waits for a kernel_info reply; returns the seconds it took."""
@@ -325,8 +256,15 @@ class JupyterKernels:
 
     async def restart(self, kernel_id: str) -> None:
         """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
-        await self._kernel(kernel_id).settled()
-        await self._restart(kernel_id)
+        kernel = self._kernel(kernel_id)
+        if not kernel.is_ours:
+            raise KernelUnsupported(f"The kernel {kernel_id} is another process's to restart.")
+        await kernel.settled()
+        try:
+            await self._restart(kernel_id)
+        except (OSError, RuntimeError) as error:
+            message = f"The kernel {kernel_id} could not be started again: {error}"
+            raise KernelStartFailed(message) from error
         await self.wait_ready(kernel_id)
 
     async def _restart(self, kernel_id: str, *, now: bool = False) -> None:
@@ -359,8 +297,9 @@ class JupyterKernels:
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
-        if self._guarded is not None:
-            await self._guarded.close()
+        guarded, self._guarded = self._guarded, None
+        if guarded is not None:
+            await guarded.close()
         for watch in self._watches.values():
             watch.cancel()
         if self._watches:
@@ -402,10 +341,8 @@ class JupyterKernels:
         finally:
             await kernel.close()
             del self._kernels[kernel.id], self._watches[kernel.id]
-            self._meters.clear()
-            tail = self._tails.pop(kernel.id, None)
-            if tail is not None:
-                tail.close()
+            self._meters.pop(kernel.id, None)
+            self._starter.forget(kernel.id)
 
     async def _revive(self, kernel_id: str) -> None:
         log.warning("Kernel %s is started again; its variables are gone", kernel_id)

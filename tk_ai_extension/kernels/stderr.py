@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 
@@ -9,6 +10,8 @@ from tornado.ioloop import IOLoop
 
 KEPT = 4000
 """Bytes of the end that are kept."""
+
+_TAKEN = b"Address already in use"
 
 
 class StderrTail:
@@ -20,6 +23,8 @@ class StderrTail:
     def __init__(self) -> None:
         self._read_end, self.descriptor = os.pipe()
         os.set_blocking(self._read_end, False)
+        self.port_taken = asyncio.Event()
+        """Set where the process says that somebody else listens at its address."""
         self._tail = b""
         self._open = self._is_ours = True
         self._loop = IOLoop.current()
@@ -58,5 +63,7 @@ class StderrTail:
                 if not data:
                     self.close()
                 self._tail = (self._tail + data)[-KEPT:]
+                if _TAKEN in self._tail:
+                    self.port_taken.set()
                 with contextlib.suppress(OSError):
                     os.write(2, data)

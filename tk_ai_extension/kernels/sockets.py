@@ -1,0 +1,98 @@
+"""ZeroMQ sockets on the event loop: read in turns, and noticed when the other end goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+from tornado.ioloop import IOLoop
+from zmq.utils.monitor import parse_monitor_message
+
+TURN = 0.01
+"""Seconds for which one socket may hold the event loop before others get their turn."""
+
+RECONNECT_INTERVAL = 20
+"""Milliseconds between attempts to connect, so that a kernel that starts is met at once."""
+
+
+class SocketReader:
+    """Reads one socket: as fast as messages come, in turns that never hold the loop for long."""
+
+    def __init__(self, socket: zmq.Socket[bytes], deliver: Callable[[list[bytes]], None]) -> None:
+        self.socket = socket
+        self._deliver = deliver
+        self._loop: Any = IOLoop.current()
+        self._descriptor = socket.fileno()
+        self._due = False
+        # The descriptor tells of arrivals once: whoever is told reads until nothing is left.
+        self._loop.add_handler(self._descriptor, self._told, IOLoop.READ)
+        self.look()
+
+    def look(self) -> None:
+        """Has the socket read in the loop's next turn."""
+        if not self._due:
+            self._due = True
+            self._loop.add_callback(self._turn)
+
+    def read_turn(self) -> bool:
+        """Reads for `TURN` seconds at most; returns whether more may be there."""
+        until = time.perf_counter() + TURN
+        while not self.socket.closed:
+            try:
+                parts = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return False
+            self._deliver(parts)
+            if time.perf_counter() > until:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Closes the socket; what was not sent is dropped."""
+        if not self.socket.closed:
+            self._loop.remove_handler(self._descriptor)
+            self.socket.close(linger=0)
+
+    def _told(self, _descriptor: int, _events: int) -> None:
+        self.look()
+
+    def _turn(self) -> None:
+        self._due = False
+        more = True  # also where a listener raises: the rest of the messages is still to be read
+        try:
+            more = self.read_turn()
+        finally:
+            if more and not self.socket.closed:
+                self.look()
+
+
+class Link:
+    """Notices when the other end of a socket goes away."""
+
+    def __init__(self, socket: zmq.Socket[bytes], on_lost: Callable[[], None]) -> None:
+        self.lost = asyncio.Event()
+        self._socket = socket
+        self._on_lost = on_lost
+        self._reader = SocketReader(socket.get_monitor_socket(zmq.EVENT_DISCONNECTED), self._read)
+
+    def close(self) -> None:
+        """Stops watching; the socket stays."""
+        self._socket.disable_monitor()
+        self._reader.close()
+
+    def _read(self, parts: list[bytes]) -> None:
+        if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
+            self.lost.set()
+            self._on_lost()
+
+
+def client_context() -> zmq.Context[Any]:
+    """A context for connections: nothing received is ever dropped, nothing unsent holds up closing."""
+    context = zmq.Context[Any]()
+    context.setsockopt(zmq.RCVHWM, 0)
+    context.setsockopt(zmq.LINGER, 0)
+    context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
+    return context

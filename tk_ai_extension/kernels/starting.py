@@ -1,0 +1,170 @@
+"""How a kernel is started: in its folder, without secrets, and never left half alive."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tk_ai_extension.kernels.base import KernelEnvironment
+from tk_ai_extension.kernels.connection import ConnectionClosed, Ending
+from tk_ai_extension.kernels.stderr import StderrTail
+from tk_ai_extension.model.errors import KernelStartFailed
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+"""How often a kernel is started whose ports, free when they were chosen, were taken meanwhile."""
+
+
+class KernelStarter:
+    """Starts the kernels of a multi-kernel manager and waits for their first answer.
+
+    Args:
+        manager: The multi-kernel manager.
+        specs: The kernelspec manager.
+        environment: What a kernel's environment holds.
+        root: The folder that paths are relative to, for a manager that has no notion of it.
+        capture_stderr: Whether a kernel writes its stderr through a pipe of ours.
+        ready_timeout: Seconds in which a kernel must answer.
+        connect: Waits until a kernel answers; raises `ConnectionClosed` where it will not.
+        discard: Removes what is left of a kernel.
+    """
+
+    def __init__(
+        self,
+        manager: Any,
+        specs: Any,
+        environment: KernelEnvironment,
+        *,
+        root: Path | None,
+        capture_stderr: bool,
+        ready_timeout: float,
+        connect: Callable[[str], Awaitable[None]],
+        discard: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._manager = manager
+        self._specs = specs
+        self._environment = environment
+        self._root = root
+        self._capture_stderr = capture_stderr and StderrTail.is_possible()
+        self._ready_timeout = ready_timeout
+        self._connect = connect
+        self._discard = discard
+        self._tails: dict[str, StderrTail] = {}
+
+    async def start(self, name: str, path: str | None) -> str:
+        """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id.
+
+        Raises:
+            KernelStartFailed: and nothing is left of it.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._start(name, path)
+            except _PortTakenError:
+                log.warning("A port of the new kernel `%s` was taken: starting it once more", name)
+        return await self._start(name, path)
+
+    def forget(self, kernel_id: str) -> None:
+        """Lets go of what is kept for a kernel that is gone."""
+        tail = self._tails.pop(kernel_id, None)
+        if tail is not None:
+            tail.close()
+
+    async def _start(self, name: str, path: str | None) -> str:
+        tail = StderrTail() if self._capture_stderr and self._is_plain(name) else None
+        try:
+            kernel_id = await self._launch(name, path, tail)
+        except BaseException as error:
+            if tail is not None:
+                tail.close()
+            if isinstance(error, OSError | RuntimeError | ValueError):
+                message = f"The kernel `{name}` could not be started: {error}"
+                raise KernelStartFailed(message) from error
+            raise
+        if tail is not None:
+            self._tails[kernel_id] = tail
+            self._hand_over(kernel_id, tail)
+        try:
+            seconds = await self._first_answer(kernel_id, name)
+        except BaseException:
+            await asyncio.shield(self._discard(kernel_id))
+            raise
+        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
+        return kernel_id
+
+    async def _launch(self, name: str, path: str | None, tail: StderrTail | None) -> str:
+        arguments: dict[str, Any] = {} if tail is None else {"stderr": tail.descriptor}
+        folder: str | None
+        if hasattr(self._manager, "cwd_for_path"):
+            arguments["path"] = path
+            folder = self._manager.cwd_for_path(path) if path else None
+        else:
+            below = self._root and path and Path(self._root, path).parent
+            folder = str(below or self._root) if self._root else None
+            arguments["cwd"] = folder
+        environment = dict(self._environment.environment(name, path))
+        if path and folder:
+            # As Jupyter's session manager does: the notebook's name, for the code in the kernel.
+            environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
+        kernel_id = str(uuid4())
+        try:
+            return await self._manager.start_kernel(
+                kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
+            )
+        except BaseException:
+            # jupyter_client keeps it as one that is starting, and fails to stop it when all stop.
+            getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
+            raise
+
+    def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:
+        """Lets go of the pipe: a restarted kernel writes to our own stderr, as Jupyter has it."""
+        arguments: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", None)
+        if isinstance(arguments, dict) and "stderr" in arguments:
+            del arguments["stderr"]
+            tail.hand_over()
+
+    async def _first_answer(self, kernel_id: str, name: str) -> float:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        tail = self._tails.get(kernel_id)
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                await self._connect_unless(tail.port_taken if tail else asyncio.Event(), kernel_id)
+        except ConnectionClosed as closed:
+            problem = closed.ending.message.removeprefix("The kernel ").rstrip(".")
+        except TimeoutError:
+            problem = f"did not answer within {self._ready_timeout:g} s"
+        else:
+            return clock() - began
+        said = tail.text if tail is not None else ""
+        failure = _PortTakenError if tail and tail.port_taken.is_set() else KernelStartFailed
+        wrote = f" It wrote:\n{said}" if said else ""
+        raise failure(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
+
+    async def _connect_unless(self, port_taken: asyncio.Event, kernel_id: str) -> None:
+        """Connects to a new kernel; gives up at once where it has found its ports taken."""
+        connected = asyncio.ensure_future(self._connect(kernel_id))
+        taken = asyncio.ensure_future(port_taken.wait())
+        try:
+            await asyncio.wait({connected, taken}, return_when=asyncio.FIRST_COMPLETED)
+            if not connected.done():
+                raise ConnectionClosed(Ending("died", "The kernel found its ports taken."))
+            await connected
+        finally:
+            connected.cancel()
+            taken.cancel()
+            await asyncio.wait({connected, taken})
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether a kernelspec's kernels are processes that this one starts."""
+        provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
+        return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
+
+
+class _PortTakenError(KernelStartFailed):
+    """Another process has taken a port between its being chosen and the kernel's start."""
