@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -209,6 +211,33 @@ async def test_a_room_that_only_we_opened_is_let_go(bench: DocumentBench, app: S
     assert room_of(app, document.path) is None
     assert sources(json.loads((bench.root / document.path).read_bytes())["cells"]) == ["b"]
     assert sources((await document.read()).cells) == ["b"]
+
+
+async def test_a_mere_look_opens_no_room_and_sees_the_one_that_is_open(
+    bench: DocumentBench, app: ServerApp
+) -> None:
+    path = bench.put(notebook(code("a", "aaaa1111")))
+    document = await bench.store.open(path, only_look=True)
+    assert (document.backend, sources((await document.read()).cells)) == ("file", ["a"])
+    assert room_of(app, path) is None
+    await bench.person.type(path, 0, " typed")
+    document = await bench.store.open(path, only_look=True)
+    assert (document.backend, sources((await document.read()).cells)) == ("room", ["a typed"])
+
+
+async def test_nothing_is_kept_of_a_room_that_is_no_more(
+    bench: DocumentBench, app: ServerApp
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    await document.read()
+    collected = asyncio.Event()
+    weakref.finalize(room_of(app, document.path), collected.set)
+    await asyncio.wait_for(room_of(app, document.path).cleaner, DEADLINE)
+    async with asyncio.timeout(DEADLINE):
+        while not collected.is_set():  # Its own tasks end one after the other.
+            gc.collect()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(collected.wait(), 0.05)
 
 
 async def test_a_room_stays_while_a_cell_runs(bench: DocumentBench, app: ServerApp) -> None:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from tests.notebooks.forms import PLAIN
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import DiskFull, InvalidNotebook, ReadOnly, SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
-from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.changes import CONTENTS_EVENTS
 from tk_ai_extension.notebooks.filestate import NotebookFile
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -38,6 +40,7 @@ from tk_ai_extension.testing.document_bench import (
     written,
 )
 from tk_ai_extension.testing.document_faults import another_user
+from tk_ai_extension.workspace.paths import notebook_path
 
 KILLS = 100
 
@@ -391,6 +394,43 @@ async def test_a_save_is_announced_as_jupyters_own_is(
     event = await asyncio.wait_for(saved.get(), DEADLINE)
     assert event["path"] == document.path
     assert ran == [(document.path, str(hooked.root / document.path))]
+
+
+@pytest.mark.proves("kernel:shared-live")
+async def test_a_running_cell_follows_a_notebook_that_is_renamed(
+    tmp_path: Path, manager: HookedManager
+) -> None:
+    renamed = asyncio.Event()
+
+    async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        if data["action"] == "rename":
+            renamed.set()
+
+    (tmp_path / "old").mkdir()
+    store = ContentsNotebookStore(
+        tmp_path,
+        partial(notebook_path, tmp_path),
+        contents_manager=manager,
+        event_logger=manager.event_logger,
+    )
+    manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
+    (tmp_path / "old" / "n.ipynb").write_bytes(written(PLAIN))
+    document = await store.open("old/n.ipynb")
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("before "))])
+        await manager.rename("old", "new")
+        await asyncio.wait_for(renamed.wait(), DEADLINE)
+        await writer.write([StreamEdit(0, 7, "after")])
+        assert document.path == "new/n.ipynb"
+        assert await (await store.open("new/n.ipynb")).outputs("aaaa1111") == (
+            stream("before after"),
+        )
+        await writer.finish(7)
+    stored = json.loads((tmp_path / "new" / "n.ipynb").read_bytes())
+    assert "".join(stored["cells"][0]["outputs"][0]["text"]) == "before after"
+    assert not (tmp_path / "old").exists()
+    await store.close()
 
 
 async def test_the_files_of_a_store_do_not_pile_up(bench: DocumentBench) -> None:

@@ -99,8 +99,11 @@ class NotebookDocument(Protocol):
 class NotebookStore(Protocol):
     """Says which document holds a path, and makes new ones."""
 
-    async def open(self, path: str) -> NotebookDocument:
+    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
         """The document that holds this path now. Call it anew for each operation.
+
+        With ``only_look`` it is read and nothing else: no room is opened for it, so that listing or
+        searching many notebooks does not bring them all to life.
 
         Raises:
             PathRefused, NotANotebook, NotebookNotFound.

@@ -22,14 +22,19 @@ class Subscriptions:
 
     Args:
         event_logger: Jupyter's event logger, if there is one.
+        renamed: Called with the old and the new path of what a person renames.
         room_opened: Called with the path of a notebook with listeners when somebody opens its room.
     """
 
     def __init__(
-        self, event_logger: Any = None, room_opened: Callable[[str], None] | None = None
+        self,
+        event_logger: Any,
+        renamed: Callable[[str, str], None],
+        room_opened: Callable[[str], None],
     ) -> None:
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._event_logger = event_logger
+        self._renamed = renamed
         self._room_opened = room_opened
         if event_logger is not None:
             event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_contents_event)
@@ -66,11 +71,13 @@ class Subscriptions:
                     self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
 
     async def _on_contents_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+        if data.get("action") == "rename":
+            self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
         if data.get("action") in _CHANGING:
             for path in {data.get("path"), data.get("source_path")} - {None}:
                 self.notify(str(path).strip("/"))
 
     async def _on_room_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
         path = str(data.get("path", "")).strip("/")
-        if data.get("action") == "initialize" and path in self._listeners and self._room_opened:
+        if data.get("action") == "initialize" and path in self._listeners:
             self._room_opened(path)

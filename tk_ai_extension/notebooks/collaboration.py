@@ -13,7 +13,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
     OutOfBandChanges,
@@ -52,7 +51,7 @@ class Rooms:
     def __init__(self, settings: Mapping[str, Any], changed: Callable[[str], None]) -> None:
         self._settings = settings
         self._changed = changed
-        self._live: WeakKeyDictionary[Any, LiveRoom] = WeakKeyDictionary()
+        self._live: dict[str, LiveRoom] = {}
 
     @property
     def extension(self) -> Any:
@@ -96,24 +95,36 @@ class Rooms:
             raise manager_error(error, path) from error
 
     async def close(self) -> None:
-        """Saves what is unsaved."""
+        """Saves what is unsaved, and leaves the rooms to jupyter-collaboration."""
         for live in list(self._live.values()):
             if live.unsaved:
                 with suppress(ToolError, FileChanged):
                     await live.save()
+            live.leave()
+        self._live.clear()
 
     def _known(self, room: Any, file_id: str, path: str) -> LiveRoom:
-        live = self._live.get(room)
-        if live is None:
-            live = self._live[room] = LiveRoom(self.extension, room, file_id, self._changed)
+        live = self._live.get(room.room_id)
+        if live is None or live.room is not room:
+            self._forget_closed()
+            live = LiveRoom(self.extension, room, file_id, self._changed, self._forget_closed)
+            self._live[room.room_id] = live
         live.path = path
         return live
+
+    def _forget_closed(self) -> None:
+        """Lets go of rooms that are no more: nobody tells of their end."""
+        rooms = self.extension.ywebsocket_server.rooms
+        for room_id, live in list(self._live.items()):
+            if rooms.get(room_id) is not live.room:
+                self._live.pop(room_id).leave()
 
 
 class LiveRoom:
     """A room and what we know of it.
 
     Attributes:
+        room: The DocumentRoom.
         path: Where the notebook was when it was last asked for.
         notebook: The notebook in it.
         old_format: Whether its file was seen to be of an old format, which the room has converted.
@@ -121,12 +132,19 @@ class LiveRoom:
     """
 
     def __init__(
-        self, extension: Any, room: Any, file_id: str, changed: Callable[[str], None]
+        self,
+        extension: Any,
+        room: Any,
+        file_id: str,
+        changed: Callable[[str], None],
+        closed: Callable[[], None],
     ) -> None:
         self._extension = extension
-        self._room = ref(room)
+        self.room = room
         self._file_id = file_id
         self._tell = changed
+        self._closed = closed
+        self._cleaning: asyncio.Task[None] | None = None
         self.path = ""
         self.old_format: bool | None = None
         self.notebook = LiveNotebook(room._document, self._on_change)
@@ -138,17 +156,9 @@ class LiveRoom:
         self._due: asyncio.TimerHandle | None = None
 
     @property
-    def room(self) -> Any:
-        """The DocumentRoom; it lives as long as the room is pinned."""
-        room = self._room()
-        assert room is not None
-        return room
-
-    @property
     def unsaved(self) -> bool:
         """Whether a save of ours or of the room is still to come."""
-        room = self._room()
-        pending = room._saving_document if room is not None else None
+        pending = self.room._saving_document
         own = self._due is not None or self._next_save is not None
         return own or (pending is not None and not pending.done())
 
@@ -193,7 +203,13 @@ class LiveRoom:
         delay = self._extension.document_cleanup_delay
         if not room.clients and delay is not None:
             # In the room's own place for it: whoever opens the room cancels it there.
-            room.cleaner = asyncio.create_task(self._clean(room, delay))
+            self._cleaning = room.cleaner = asyncio.create_task(self._clean(room, delay))
+
+    def leave(self) -> None:
+        """Stops following the notebook; the room, if it is still there, goes on without us."""
+        self.notebook.close()
+        if self._cleaning is not None and self._cleaning is not asyncio.current_task():
+            self._cleaning.cancel()
 
     async def _clean(self, room: Any, delay: float) -> None:
         await asyncio.sleep(delay)
@@ -207,12 +223,12 @@ class LiveRoom:
             if self.unsaved:
                 with suppress(ToolError, FileChanged):
                     await self._save_now(room)
-            self.notebook.close()
             await self._extension.ywebsocket_server.delete_room(room=room)
             loader = self._extension.file_loaders[self._file_id]
             if loader.number_of_subscriptions == 0:
                 await self._extension.file_loaders.remove(self._file_id)
             locks.pop(room.room_id, None)
+        self._closed()
         _log.debug("Room %s deleted", room.room_id)
 
     # --- saving

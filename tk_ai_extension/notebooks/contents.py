@@ -251,6 +251,9 @@ class ContentsNotebooks:
     def check_writable(self, path: str) -> None:
         """What a save would run into cannot be known before."""
 
+    def renamed(self, old: str, new: str) -> None:
+        """A document goes by its path: who holds one under the old name finds nothing there."""
+
     async def close(self) -> None:
         """Nothing is held."""
 

@@ -39,15 +39,24 @@ class FileDocument:
     Args:
         path: The notebook's path, relative to the root.
         file: What the server knows of the file.
-        changed: Called after each change.
+        changed: Called with the path after each change.
     """
 
     backend = "file"
 
-    def __init__(self, path: str, file: NotebookFile, changed: Callable[[], None]) -> None:
-        self.path = path
+    def __init__(self, path: str, file: NotebookFile, changed: Callable[[str], None]) -> None:
+        self._path = path
         self._file = file
-        self._changed = changed
+        self._tell = changed
+        file.names.setdefault(path, path)
+
+    @property
+    def path(self) -> str:
+        """See `NotebookDocument.path`; it follows the file where a person renames it."""
+        return self._file.names[self._path]
+
+    def _changed(self) -> None:
+        self._tell(self.path)
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""

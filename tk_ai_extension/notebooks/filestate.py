@@ -53,14 +53,17 @@ class NotebookFile:
         hooks: The contents manager's, if there is one.
 
     Attributes:
+        file: Where it is now.
         lock: Held by who writes.
         running: The cells that run now.
+        names: Under which paths it was opened, and how those are called now.
     """
 
     def __init__(self, file: Path, indexer: Indexer, hooks: SaveHooks | None) -> None:
         self.file = file
         self.lock = asyncio.Lock()
         self.running: list[RunningOutputs] = []
+        self.names: dict[str, str] = {}
         self._indexer = indexer
         self._hooks = hooks
         self._reading = asyncio.Lock()

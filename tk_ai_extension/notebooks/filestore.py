@@ -56,7 +56,7 @@ class NotebookFiles:
         if known is None:
             known = self._files[file] = NotebookFile(file, self._indexer, self._hooks)
         self._remember(file, known)
-        return FileDocument(path, known, lambda: self._changed(path))
+        return FileDocument(path, known, self._changed)
 
     def check_writable(self, path: str) -> None:
         """See `saving.check_writable`."""
@@ -83,6 +83,19 @@ class NotebookFiles:
         if self._hooks is not None:
             await self._hooks.saved(path, target)
         self._changed(path)
+
+    def renamed(self, old: str, new: str) -> None:
+        """A person renamed a notebook, or a folder above some: what is known of them goes along."""
+        for file, known in list(self._files.items()):
+            for name, current in known.names.items():
+                if current != old and not current.startswith(f"{old}/"):
+                    continue
+                known.names[name] = new + current[len(old) :]
+                known.file = (self._root / known.names[name]).resolve()
+                if self._files.get(file) is known:
+                    del self._files[file]
+                self._recent.pop(file, None)
+                self._files[known.file] = known
 
     async def close(self) -> None:
         """Ends the process that reads large files."""

@@ -43,7 +43,7 @@ class ContentsNotebookStore:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._rooms: Rooms | None = None
-        self._subscriptions = Subscriptions(event_logger, self._follow_room)
+        self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
         self._kept: NotebookFiles | ContentsNotebooks
         changed = self._subscriptions.notify
         if contents_manager is None:
@@ -60,12 +60,14 @@ class ContentsNotebookStore:
             return "room"
         return "file" if isinstance(self._kept, NotebookFiles) else "contents"
 
-    async def open(self, path: str) -> NotebookDocument:
+    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
         document = await self._kept.open(path)
         rooms = self._live_rooms()
-        if rooms is None or not await self._can_be_live(rooms, document):
+        if rooms is None or (only_look and rooms.find(path) is None):
+            return document
+        if not await self._can_be_live(rooms, document):
             return document
         from tk_ai_extension.notebooks.rooms import RoomDocument
 
@@ -98,6 +100,9 @@ class ContentsNotebookStore:
         if room is not None:
             room.old_format = old
         return not old
+
+    def _on_rename(self, old: str, new: str) -> None:
+        self._kept.renamed(old, new)
 
     def _follow_room(self, path: str) -> None:
         """Somebody opened the room of a notebook that is listened to."""

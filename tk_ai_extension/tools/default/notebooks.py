@@ -72,7 +72,8 @@ async def list_notebooks(
     entries: list[NotebookEntry] = []
     for entry in found[:limit]:
         try:
-            cells = len((await (await workspace.store.open(entry.path)).read()).cells)
+            document = await workspace.store.open(entry.path, only_look=True)
+            cells = len((await document.read()).cells)
         except ToolError:
             cells = None
         entries.append(

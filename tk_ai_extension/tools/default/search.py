@@ -114,4 +114,8 @@ async def _searched(context: ToolContext, notebook: str | None) -> list[Notebook
     if managed is not None or notebook is None or notebook.endswith(".ipynb"):
         return [await workspace.open(caller, notebook, tool="search_cells")]
     entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
-    return [await workspace.store.open(entry.path) for entry in entries if entry.kind == "notebook"]
+    return [
+        await workspace.store.open(entry.path, only_look=True)
+        for entry in entries
+        if entry.kind == "notebook"
+    ]
