@@ -23,9 +23,10 @@ ENDS: Mapping[str, str] = {
 
 
 def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
-    """Every error below the root, in the order of their definitions."""
+    """Every error with a code of its own below the root, in the order of their definitions."""
     for kind in root.__subclasses__():
-        yield kind
+        if "code" in vars(kind):
+            yield kind
         yield from error_classes(kind)
 
 
