@@ -153,15 +153,19 @@ class Heartbeat:
 
     Attributes:
         stall: The longest time for which the loop was held, in seconds, to about `BEAT`.
+        stall_cpu: What the process computed in that time, in seconds: where it is far less, the
+            machine was busy with something else.
         peak: The most memory that the process came to have over what it had, in bytes.
     """
 
     def __init__(self) -> None:
         self.stall = 0.0
+        self.stall_cpu = 0.0
         self.peak = 0
         self._process = psutil.Process()
         self._before = 0
         self._due = 0.0
+        self._cpu = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -184,6 +188,7 @@ class Heartbeat:
 
     def _next(self) -> None:
         self._due = self._loop.time() + BEAT
+        self._cpu = time.process_time()
         self._timer = self._loop.call_later(BEAT, self._beat)
 
     def _beat(self) -> None:
@@ -191,5 +196,7 @@ class Heartbeat:
         self._next()
 
     def _look(self) -> None:
-        self.stall = max(self.stall, self._loop.time() - self._due)
+        late = self._loop.time() - self._due
+        if late > self.stall:
+            self.stall, self.stall_cpu = late, time.process_time() - self._cpu
         self.peak = max(self.peak, self._process.memory_info().rss - self._before)

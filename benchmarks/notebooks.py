@@ -126,12 +126,13 @@ async def stall(here: Desk, size: int, bound: float) -> Row:
     path = write_large(here.root / f"stall-{size}.ipynb", 500, size)
     middle = cell_id(250)
     worst: dict[str, float] = {}
+    cpu: dict[str, float] = {}
     took: dict[str, float] = {}
 
     async def watch(what: str, tool: str, **arguments: Any) -> None:
         async with Heartbeat() as beat:
             took[what] = await seconds(lambda: here.call(tool, notebook=path.name, **arguments))
-        worst[what] = beat.stall * 1_000
+        worst[what], cpu[what] = beat.stall * 1_000, beat.stall_cpu * 1_000
 
     await watch("list_cells, cold", "list_cells", limit=10)
     await watch("read_cell", "read_cell", cell=middle)
@@ -146,6 +147,7 @@ async def stall(here: Desk, size: int, bound: float) -> Row:
         bound,
         "ms",
         stalls_ms={what: round(value, 1) for what, value in worst.items()},
+        cpu_ms={what: round(value, 1) for what, value in cpu.items()},
         seconds={what: round(value, 3) for what, value in took.items()},
     )
 
