@@ -20,17 +20,24 @@ def has_ids(nbformat: tuple[int, int]) -> bool:
     return nbformat >= (4, 5)
 
 
+def text_of(value: Any) -> str | None:
+    """A multi-line string, stored as lines or as one string; None for anything else."""
+    if type(value) is list:
+        try:
+            text: str = "".join(value)  # pyright: ignore[reportUnknownArgumentType]
+        except TypeError:
+            return None
+        return text
+    return value if isinstance(value, str) else None
+
+
 def joined(value: Any) -> str:
-    """A multi-line string, stored as lines or as one string; anything else is left out."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        return ""
-    lines = cast("list[Any]", value)
-    try:
-        return "".join(lines)
-    except TypeError:
-        return "".join(line for line in lines if isinstance(line, str))
+    """As `text_of`; of anything else only what is text in it."""
+    text = text_of(value)
+    if text is not None:
+        return text
+    lines = cast("list[Any]", value) if isinstance(value, list) else []
+    return "".join(line for line in lines if isinstance(line, str))
 
 
 def split(text: str) -> list[str]:
@@ -55,8 +62,15 @@ def count_of(cell: Mapping[str, Any]) -> int | None:
 
 def id_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> str | None:
     """A stored cell's id, in a format that has ids."""
-    cell_id: Any = cell.get("id")
-    return cell_id if isinstance(cell_id, str) and has_ids(nbformat) else None
+    return ids_of([cell], nbformat)[0]
+
+
+def ids_of(cells: Sequence[Mapping[str, Any]], nbformat: tuple[int, int]) -> list[str | None]:
+    """The ids of stored cells, in a format that has ids."""
+    if not has_ids(nbformat):
+        return [None] * len(cells)
+    ids: list[Any] = [cell.get("id") for cell in cells]
+    return [cell_id if isinstance(cell_id, str) else None for cell_id in ids]
 
 
 # --- outputs

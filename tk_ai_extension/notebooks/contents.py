@@ -265,7 +265,7 @@ def _snapshot(path: str, notebook: Json) -> Snapshot:
     original: Any = notebook.get("metadata", {}).get("orig_nbformat", nbformat[0])
     if isinstance(original, int) and original < nbformat[0]:
         nbformat = (original, 0)
-    ids = [cellforms.id_of(cell, nbformat) for cell in stored]
+    ids = cellforms.ids_of(stored, nbformat)
     cells = tuple(
         read_cell(cell, index, key, ids[index])
         for index, (cell, key) in enumerate(zip(stored, cell_keys(ids), strict=True))

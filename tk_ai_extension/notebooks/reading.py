@@ -27,6 +27,8 @@ from tk_ai_extension.notebooks.jsonspans import (
 from tk_ai_extension.notebooks.schema import cell_faults, is_sound, notebook_faults
 
 MAX_WARNINGS = 20
+_SHOWN = 100
+"""So many cells show how the others are stored."""
 _NO_OUTPUTS = OutputsSummary()
 
 
@@ -194,11 +196,13 @@ def _index(notebook: Mapping[str, Member], form: JsonForm) -> NotebookIndex:
         _number(notebook.get("nbformat_minor")) or 0,
     )
     metadata: Any = notebook["metadata"].value if "metadata" in notebook else None
-    ids = [cellforms.id_of(cell, nbformat) for cell in stored]
-    keys = cell_keys(ids)
+    ids = cellforms.ids_of(stored, nbformat)
+    texts = [cellforms.text_of(cell.get("source")) for cell in stored]
+    with_ids = cellforms.has_ids(nbformat)
     return NotebookIndex(
         cells=tuple(
-            read_cell(cell, number, keys[number], ids[number]) for number, cell in enumerate(stored)
+            _cell(stored[number], number, key, ids[number], texts[number])
+            for number, key in enumerate(cell_keys(ids))
         ),
         metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=nbformat,
@@ -206,33 +210,39 @@ def _index(notebook: Mapping[str, Member], form: JsonForm) -> NotebookIndex:
         cell_faults={
             number: tuple(cell_faults(cell, nbformat))
             for number, cell in enumerate(stored)
-            if not is_sound(cell, nbformat)
+            if texts[number] is None or not is_sound(cell, ids=with_ids)
         },
         form=form,
-        as_lines=_as_lines(stored),
-        key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored)},
+        as_lines=_as_lines(stored[:_SHOWN]),
+        key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
     )
 
 
 def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
     """A stored cell as a `Cell`."""
-    get = stored.get
+    return _cell(stored, index, key, cell_id, cellforms.text_of(stored.get("source")))
+
+
+def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | None) -> Cell:
     kind = stored["cell_type"]
-    metadata: Any = get("metadata")
-    count: Any = get("execution_count") if kind == "code" else None
-    outputs: Any = get("outputs") if kind == "code" else None
+    metadata: Any = stored.get("metadata")
+    count = outputs = None
+    if kind == "code":
+        count, outputs = stored.get("execution_count"), stored.get("outputs")
     # A frozen dataclass sets its fields one by one through object.__setattr__; thousands of cells
     # are read twice as fast this way.
     cell = object.__new__(Cell)
     cell.__dict__.update(
-        index=index,
-        key=key,
-        type=kind,
-        source=cellforms.joined(get("source")),
-        id=cell_id,
-        metadata=metadata if metadata == {} else cellforms.metadata_of(stored),
-        execution_count=count if count is None else cellforms.count_of(stored),
-        outputs=summarise_stored(outputs) if outputs else _NO_OUTPUTS,
+        {
+            "index": index,
+            "key": key,
+            "type": kind,
+            "source": cellforms.joined(stored.get("source")) if text is None else text,
+            "id": cell_id,
+            "metadata": metadata if metadata == {} else cellforms.metadata_of(stored),
+            "execution_count": None if count is None else cellforms.count_of(stored),
+            "outputs": summarise_stored(outputs) if outputs else _NO_OUTPUTS,
+        }
     )
     return cell
 
@@ -280,5 +290,5 @@ def _byte_offsets(data: bytes, text: str, places: Sequence[int]) -> Sequence[int
 
 def _as_lines(stored: Sequence[Json]) -> bool:
     """Whether sources are stored as lines, going by most of the cells that show it."""
-    shown = [isinstance(cell.get("source"), list) for cell in stored if cell.get("source")]
+    shown = [isinstance(cell["source"], list) for cell in stored if cell.get("source")]
     return not shown or sum(shown) * 2 >= len(shown)
