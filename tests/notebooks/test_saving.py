@@ -11,7 +11,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,21 @@ from tornado.web import HTTPError
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.forms import PLAIN
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import DiskFull, InvalidNotebook, ReadOnly, SaveFailed
+from tk_ai_extension.model.errors import (
+    Conflict,
+    DiskFull,
+    InvalidNotebook,
+    NotebookExists,
+    NotebookNotFound,
+    ReadOnly,
+    SaveFailed,
+)
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks import saving
 from tk_ai_extension.notebooks.changes import CONTENTS_EVENTS
 from tk_ai_extension.notebooks.filestate import NotebookFile
+from tk_ai_extension.notebooks.indexing import FileVersion
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
@@ -211,28 +222,74 @@ async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
 # --- others write too
 
 
+@pytest.fixture(params=["all", "no exchange", "no unnamed files"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the system can do."""
+    if request.param == "no exchange":
+        monkeypatch.setattr(saving, "_renameat2", lambda: None)
+    elif request.param == "no unnamed files":
+        monkeypatch.delattr(os, "O_TMPFILE")
+    return request.param
+
+
+@pytest.mark.usefixtures("system")
+async def test_files_are_replaced_and_made_whatever_the_system_can_do(
+    bench: DocumentBench,
+) -> None:
+    path = await bench.store.create("made.ipynb", PLAIN)
+    with pytest.raises(NotebookExists):
+        await bench.store.create("made.ipynb", PLAIN)
+    await path.apply([Replace("bbbb2222", "new")])
+    assert (await bench.person.sources("made.ipynb"))[1] == "new"
+    assert names(bench.root) == ["made.ipynb"]
+
+
+def write_at(monkeypatch: pytest.MonkeyPatch, moment: str, write: Callable[[], None]) -> list[str]:
+    """Has another program write when a function of `os` is done for the first time."""
+    moments: list[str] = []
+    real = getattr(os, moment)
+
+    def function(*arguments: Any, **named: Any) -> Any:
+        result = real(*arguments, **named)
+        if not moments:
+            moments.append(moment)
+            write()
+        return result
+
+    monkeypatch.setattr(os, moment, function)
+    return moments
+
+
 @pytest.mark.proves("fault:concurrent-edit")
 async def test_a_write_between_reading_and_replacing_is_not_lost(
-    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
+    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     """Another program writes at the worst moment: after the new content was made from the old."""
     document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
     file = bench.root / document.path
-    moments: list[str] = []
-    check = os.fsync
 
-    def fsync(fd: int) -> None:
-        check(fd)
-        if not moments:
-            moments.append("written")
-            other = json.loads(file.read_bytes())
-            other["cells"][1]["source"] = ["theirs"]
-            file.write_bytes(written(other))
+    def write() -> None:
+        other = json.loads(file.read_bytes())
+        other["cells"][1]["source"] = ["theirs"]
+        file.write_bytes(written(other))
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    # When the new file has its name, nothing comes before the two change places.
+    moments = write_at(monkeypatch, "link" if system == "all" else "fsync", write)
     await document.apply([Replace("aaaa1111", "mine")])
     assert moments
     assert await bench.person.sources(document.path) == ["mine", "theirs"]
+    assert names(bench.root) == [document.path]
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_a_file_that_goes_in_the_last_moment_stays_gone(
+    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    write_at(monkeypatch, "link", (bench.root / document.path).unlink)
+    with pytest.raises(NotebookNotFound):
+        await document.apply([Replace("aaaa1111", "mine")])
+    assert names(bench.root) == []
 
 
 async def test_a_file_that_keeps_changing_is_said_so(
@@ -252,18 +309,29 @@ async def test_a_file_that_keeps_changing_is_said_so(
     assert await bench.person.sources(document.path) == ["a"]
 
 
+@pytest.fixture
+def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system whose clock does not move: two writes look alike but for their content."""
+    now = time.time_ns() + 60 * 10**9
+
+    def of(status: os.stat_result) -> FileVersion:
+        return FileVersion(status.st_dev, status.st_ino, status.st_size, now, now)
+
+    monkeypatch.setattr(FileVersion, "of", of)
+
+
+@pytest.mark.usefixtures("standing_clock")
 async def test_two_writes_in_one_tick_of_the_clock_are_told_apart(bench: DocumentBench) -> None:
-    document = await bench.open(notebook(code("a", "aaaa1111")))
+    document = await bench.open(notebook(code("a", "aaaa1111"), code("z", "bbbb2222")))
     file = bench.root / document.path
-    for letter in "bcdefgh":
-        await document.read()
-        status = file.stat()
-        data = written(notebook(code(letter, "aaaa1111")))
-        assert len(data) == status.st_size
+    for letter in "bcdef":
+        seen = (await document.read()).cells[0]
         with file.open("r+b") as opened:
-            opened.write(data)
-        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        assert sources((await document.read()).cells) == [letter]
+            opened.write(written(notebook(code(letter, "aaaa1111"), code("z", "bbbb2222"))))
+        with pytest.raises(Conflict):
+            await document.apply([Replace("aaaa1111", "x", expect=seen.hash)])
+        assert (await document.raw())["cells"][0]["source"] == [letter]
+        assert sources((await document.read()).cells) == [letter, "z"]
 
 
 async def test_a_reader_waits_for_a_writer_in_the_middle_of_the_file(bench: DocumentBench) -> None:
