@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import statistics
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -120,11 +118,8 @@ async def measured(work: str, sizes: tuple[int, ...], grown: Grown, count: int) 
 
 
 def notebook(here: Desk, name: str, cells: int) -> Path:
-    """A notebook that was written a while ago: what was just written is looked at twice."""
-    path = write_large(here.root / f"{name}.ipynb", cells, cells * CELL_SIZE)
-    now = time.time()
-    os.utime(path, (now, now - 10))
-    return path
+    """A notebook of so many cells."""
+    return write_large(here.root / f"{name}.ipynb", cells, cells * CELL_SIZE)
 
 
 async def first_look(here: Desk, cells: int) -> float:
