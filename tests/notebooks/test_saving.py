@@ -324,10 +324,16 @@ def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_two_writes_in_one_tick_of_the_clock_are_told_apart(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111"), code("z", "bbbb2222")))
     file = bench.root / document.path
-    for letter in "bcdef":
-        seen = (await document.read()).cells[0]
+
+    def write(letter: str) -> None:
         with file.open("r+b") as opened:
             opened.write(written(notebook(code(letter, "aaaa1111"), code("z", "bbbb2222"))))
+
+    for letter in "bcdef":
+        write(letter.upper())
+        seen = (await document.read()).cells[0]
+        assert seen.source == letter.upper()
+        write(letter)
         with pytest.raises(Conflict):
             await document.apply([Replace("aaaa1111", "x", expect=seen.hash)])
         assert (await document.raw())["cells"][0]["source"] == [letter]
