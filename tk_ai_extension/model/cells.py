@@ -18,7 +18,7 @@ CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
 
 Json = dict[str, Any]
 
-_NUMBERED = re.compile(r"cell-(\d+)\Z")
+_NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
 _VERSIONED = re.compile(r"(?P<cell>.+)\.(?P<version>[0-9a-f]{4,64})\Z")
 MIN_PREFIX = 4
 """The fewest characters of an id that count as a prefix."""

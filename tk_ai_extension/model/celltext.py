@@ -30,10 +30,10 @@ ESCAPED = MARK + "%"
 _HEADER = re.compile(
     r"# %% notebook: (?P<path>.*) rev:(?P<revision>\S+?)(?: cells:(?P<cells>\S*))?\s*\Z"
 )
-_MARKER = re.compile(r"# %% \[(?P<type>\w+)\](?:\s+(?P<ref>@\S+|cell:\d+))?\s*\Z")
+_MARKER = re.compile(r"# %% \[(?P<type>\w+)\](?:\s+(?P<ref>@\S+|cell:\d{1,9}))?\s*\Z")
 _PLAIN_ID = re.compile(r"[\w-]+\Z")
-_NUMBERED = re.compile(r"cell:(\d+)\Z")
-_RANGE = re.compile(r"(\d+)(-(\d*))?\Z")
+_NUMBERED = re.compile(r"cell:(\d{1,9})\Z")
+_RANGE = re.compile(r"(\d{1,9})(-(\d{0,9}))?\Z")
 
 
 @dataclass(frozen=True, slots=True)

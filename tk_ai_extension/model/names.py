@@ -22,15 +22,15 @@ def names_of(source: str) -> Names | None:
     """
     try:
         tree = ast.parse(_without_magics(source))
-    except (SyntaxError, ValueError, RecursionError):
+        visitor = _NameVisitor()
+        visitor.visit(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    visitor = _NameVisitor()
-    visitor.visit(tree)
     return Names(frozenset(visitor.defines), frozenset(visitor.uses))
 
 
-_MAGIC = re.compile(r"^(\s*)(?:[%!?]|\w+[\w.]*\?{1,2}\s*$)", re.MULTILINE)
-_SHELL_ASSIGN = re.compile(r"^(\s*[\w, ]+=\s*)[%!].*$", re.MULTILINE)
+_MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|\w+[\w.]*\?{1,2}\s*$)", re.MULTILINE)
+_SHELL_ASSIGN = re.compile(r"^([ \t]*\w[\w, ]*=[ \t]*)[%!].*$", re.MULTILINE)
 
 
 def _without_magics(source: str) -> str:

@@ -8,7 +8,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 from tk_ai_extension.model.operations import Insert
 
-_SPAN = re.compile(r"(\d+)?\s*(?:-|\.\.)\s*(\d+)?\Z")
+_SPAN = re.compile(r"(\d{1,9})?\s*(?:-|\.\.)\s*(\d{1,9})?\Z")
 
 
 def select(snapshot: Snapshot, ranges: str) -> list[Cell]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import digest, shorten
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.images import for_model
 from tk_ai_extension.tools.results import Image
@@ -45,7 +46,12 @@ async def present(
     whole = found.hidden or found.text
     if len(found.text) <= limit and found.hidden is None:
         return Presented(found.text, None, images, events, data)
-    artifact = await context.workspace.artifacts.write(context.caller.user, whole)
+    try:
+        artifact = await context.workspace.artifacts.write(context.caller.user, whole)
+    except ToolError as error:
+        # The code has run: its answer must not be lost because the whole of it is not kept.
+        short = shorten(found.text, limit, pointer=f"; the whole is not kept: {error.message}")
+        return Presented(short.text, None, images, events, data)
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
     if found.hidden is not None and not short.truncated:

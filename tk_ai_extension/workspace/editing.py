@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -138,6 +139,8 @@ async def apply(
     return Journalled(applied.snapshot, applied.changes, entry)
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 _DONE = {
     "insert": "inserted",
     "replace": "changed",
@@ -167,6 +170,10 @@ def _check_size(workspace: Workspace, operation: Operation) -> None:
         raise InvalidArguments(
             f"The source has {len(source):,} characters; a cell may have {limit:,}.",
             hint="Put data in a file and read it from there.",
+        )
+    if _SURROGATE.search(source):
+        raise InvalidArguments(
+            "The source has half a surrogate pair.", hint="Remove it; it is no character."
         )
     if "\0" in source:
         raise InvalidArguments(

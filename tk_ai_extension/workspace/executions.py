@@ -283,7 +283,7 @@ class Executions:
             for step in run.steps:
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     await self._step(run, step, open_document, timeout)
-                if step.status != "ok" and (stop_on_error or run.cancelled):
+                if run.cancelled or (step.status != "ok" and stop_on_error):
                     break
         except asyncio.CancelledError:
             run.current.status = "interrupted"

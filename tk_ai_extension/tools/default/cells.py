@@ -199,6 +199,8 @@ class CellsEdited(CellsChanged):
     status: str | None = None
     runs: list[CellRun] = Field(default_factory=list[CellRun])
     rolled_back: bool = False
+    left: list[str] = Field(default_factory=list[str])
+    """What could not be taken back after an error, and why."""
 
     @property
     def is_error(self) -> bool:
@@ -212,6 +214,10 @@ class CellsEdited(CellsChanged):
         ]
         if self.rolled_back:
             parts.append("A cell failed: all changes were taken back.")
+        elif self.left:
+            parts.append(
+                f"A cell failed: changes were taken back, but not all. {' '.join(self.left)}"
+            )
         elif self.status in ("queued", "running"):
             parts.append(
                 f'Still {self.status}: wait_execution("{self.execution_id}"); nothing is rolled back later.'
@@ -240,13 +246,10 @@ async def edit_cells(
         _plan(context, snapshot, operation, position)
         for position, operation in enumerate(operations)
     ]
-    applied = await editing.apply(
-        workspace,
-        caller,
-        document,
-        planned,
-        tool="edit_cells",
-    )
+    if run:
+        # Before anything is changed: a kernel that does not start would leave the edit behind.
+        await workspace.kernel_for(document)
+    applied = await editing.apply(workspace, caller, document, planned, tool="edit_cells")
     result = CellsEdited(
         notebook=document.path,
         total_cells=len(applied.snapshot.cells),
@@ -274,16 +277,17 @@ async def edit_cells(
     )
     result.with_images(execution.images)
     if result.is_error:
-        await _roll_back(context, path, applied)
-        result.rolled_back = True
+        result.left = await _roll_back(context, path, applied)
+        result.rolled_back = not result.left
         result.total_cells = len((await (await workspace.store.open(path)).read()).cells)
     return result
 
 
-async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> None:
+async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
+    """Takes the changes back; returns what stays, since somebody has worked on it, and why."""
     workspace = context.workspace
     document = await workspace.store.open(path)
-    operations, _ = inverse(applied.changes, await document.read())
+    operations, left = inverse(applied.changes, await document.read())
     back = await editing.apply(
         workspace,
         context.caller,
@@ -293,7 +297,9 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
         summary="rolled back after an error",
         kind="undo",
     )
-    await workspace.journal.undone([applied.entry], by=back.entry)
+    if not left:
+        await workspace.journal.undone([applied.entry], by=back.entry)
+    return left
 
 
 def _plan(

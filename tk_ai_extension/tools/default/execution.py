@@ -57,6 +57,8 @@ async def insert_and_execute_cell(
     timeout: Timeout = None,
 ) -> ExecutionResult:
     """Inserts a code cell (at the end unless placed) and runs it."""
+    if not source.strip():
+        raise InvalidArguments("There is no code to run.", hint="insert_cell makes an empty cell.")
     document = await _document(context, notebook, "insert_and_execute_cell")
     snapshot = await document.read()
     operation = insertion(
@@ -102,16 +104,13 @@ async def execute_cells(
     workspace = context.workspace
     document = await _document(context, notebook, "execute_cells")
     snapshot = await document.read()
-    kernel_id, started = await workspace.kernel_for(document)
-    if restart and not started:
-        await workspace.kernels.restart(kernel_id)
-        workspace.runs.forget_kernel(kernel_id)
     if cells is not None:
         chosen = select(snapshot, cells)
     elif which == "all":
         chosen = list(snapshot.cells)
     else:
-        state = states(snapshot, workspace.runs.of(document.path))
+        # After a restart nothing is fresh.
+        state = states(snapshot, {} if restart else workspace.runs.of(document.path))
         chosen = [
             cell for cell in snapshot.cells if cell.type == "code" and state[cell.key] != "fresh"
         ]
@@ -120,6 +119,10 @@ async def execute_cells(
         raise InvalidArguments(
             "None of these is a code cell to run.", hint="list_cells shows types and states."
         )
+    kernel_id, started = await workspace.kernel_for(document)
+    if restart and not started:
+        await workspace.kernels.restart(kernel_id)
+        workspace.runs.forget_kernel(kernel_id)
     return await _run_cells(
         context,
         document,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 from typing import Annotated
 
@@ -101,8 +102,7 @@ async def read_file(
     lines = list(enumerate(text.splitlines()))
     total = len(lines)
     if grep is not None:
-        wanted = Pattern(grep)
-        lines = [(number, line) for number, line in lines if wanted.found_in(line)]
+        lines = await asyncio.to_thread(_matching, lines, Pattern(grep))
     page = lines[offset : offset + limit]
     shown = [_cut(line) if grep is None else f"{number}: {_cut(line)}" for number, line in page]
     following = offset + limit
@@ -113,6 +113,10 @@ async def read_file(
         next_offset=following if following < len(lines) else None,
         total_lines=total if grep is None else len(lines),
     )
+
+
+def _matching(lines: list[tuple[int, str]], wanted: Pattern) -> list[tuple[int, str]]:
+    return [(number, line) for number, line in lines if wanted.found_in(line)]
 
 
 def _cut(line: str) -> str:

@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import KernelspecNotFound, NotebookNotFound, T
 from tk_ai_extension.notebooks.new import empty_notebook
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import Effect, tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.files import walk
 
@@ -82,7 +82,12 @@ async def list_notebooks(
                 size=entry.size,
                 cells=cells,
                 kernel=await workspace.kernel_of(entry.path),
-                open_by=sorted(workspace.notebooks.users_of(entry.path)),
+                open_by=sorted(
+                    {
+                        identity.split("\x1f")[0]
+                        for identity in workspace.notebooks.users_of(entry.path)
+                    }
+                ),
             )
         )
     return NotebookList(notebooks=entries, more=max(len(found) - limit, 0))
@@ -245,7 +250,11 @@ class NotebookLeft(Result):
         return f"Let go of {self.notebook}; kernel {self.kernel}.{now}"
 
 
-@tool("WRITE", idempotent=True)
+def _leaving_effect(arguments: BaseModel) -> Effect:
+    return "EXECUTE" if getattr(arguments, "shutdown_kernel", False) else "WRITE"
+
+
+@tool("WRITE", idempotent=True, effect_of=_leaving_effect)
 async def unuse_notebook(
     context: ToolContext, notebook: str | None = None, shutdown_kernel: bool = False
 ) -> NotebookLeft:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -73,7 +74,7 @@ async def search_cells(
                 text = cell.source
             else:
                 text = digest(await document.outputs(cell.key)).text if cell.outputs.count else ""
-            found = _matches(snapshot, cell, text, wanted, where)
+            found = await asyncio.to_thread(_matches, snapshot, cell, text, wanted, where)
             if (
                 where == "source"
                 and found
