@@ -14,7 +14,7 @@ import matplotlib as mpl
 from contents import cell_id, printing, write, write_large
 from desk import Desk, desk
 from family import Options, main
-from measure import Row, seconds
+from measure import WARM_UPS, Row, seconds
 
 from tk_ai_extension.model.callers import Caller
 
@@ -133,7 +133,8 @@ async def first_look(here: Desk, cells: int) -> float:
 async def later_look(here: Desk, cells: int) -> float:
     """The same again."""
     path = notebook(here, "later", cells)
-    await here.call("list_cells", notebook=path.name, limit=10)
+    for _ in range(WARM_UPS):
+        await here.call("list_cells", notebook=path.name, limit=10)
     taken = await seconds(lambda: here.call("list_cells", notebook=path.name, limit=10))
     path.unlink()
     return taken
