@@ -22,9 +22,16 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
         async with desk(root, executor) as here:
             write(root / "fresh.ipynb", [CODE])
             starts = Starts(here)
-            floor, first = await interleaved(
-                options.count(SAMPLES), starts.bare, starts.ours, between=starts.stop, warm_ups=1
-            )
+            try:
+                floor, first = await interleaved(
+                    options.count(SAMPLES),
+                    starts.bare,
+                    starts.ours,
+                    between=starts.stop,
+                    warm_ups=1,
+                )
+            finally:
+                await starts.stop()
         work = f"first 1+1 on a fresh kernel, {executor}"
         yield timed(work, first, floor, above=50)
 

@@ -20,13 +20,16 @@ DEADLINE = 60
 async def measure(options: Options) -> AsyncGenerator[Row]:
     """In turns, until the port answers."""
     starts = Starts(options.folder, options.new_folder("root"))
-    without, with_it = await interleaved(
-        options.count(SAMPLES),
-        lambda: starts.until_answered(extension=False),
-        lambda: starts.until_answered(extension=True),
-        between=starts.stop,
-        warm_ups=1,
-    )
+    try:
+        without, with_it = await interleaved(
+            options.count(SAMPLES),
+            lambda: starts.until_answered(extension=False),
+            lambda: starts.until_answered(extension=True),
+            between=starts.stop,
+            warm_ups=1,
+        )
+    finally:
+        await starts.stop()
     yield timed("jupyter server with the extension, until it answers", with_it, without, above=150)
 
 
