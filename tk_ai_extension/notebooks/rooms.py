@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -87,6 +88,10 @@ class RoomDocument:
                     except ToolError:
                         undo.undo()
                         raise
+                    finally:
+                        # Here and now: one that a traceback keeps and the garbage collector finds in
+                        # the middle of somebody's transaction breaks the document.
+                        del undo
                 snapshot = self._snapshot(room)
                 return Applied(snapshot, draft.changes(snapshot))
         raise SaveFailed(f"{self.path} is written all the time by other programs.")
@@ -112,9 +117,11 @@ class RoomDocument:
     def _carry_out(self, notebook: LiveNotebook, draft: Draft) -> UndoManager:
         """Does the draft's steps in one transaction; the undo manager takes back just them."""
         document = notebook.document
+        # An origin of its own: outputs and other edits meanwhile are not taken back with it.
+        origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
-        undo.include_origin(ORIGIN)
-        with document.ydoc.transaction(origin=ORIGIN):
+        undo.include_origin(origin)
+        with document.ydoc.transaction(origin=origin):
             for step in draft.steps:
                 _carry_out(document, step)
         return undo
