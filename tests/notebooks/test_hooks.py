@@ -1,0 +1,191 @@
+"""The contents manager's hooks and events, for files that we write ourselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from tornado.web import HTTPError
+
+from tests.notebooks.conftest import file_bench
+from tests.notebooks.forms import PLAIN
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
+from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.notebooks.changes import CONTENTS_EVENTS
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    code,
+    notebook,
+    sources,
+    stream,
+    written,
+)
+from tk_ai_extension.workspace.paths import notebook_path
+
+
+class HookedManager(AsyncLargeFileManager):
+    """A contents manager with hooks that a test sets."""
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> HookedManager:
+    return HookedManager(root_dir=str(tmp_path))
+
+
+@pytest.fixture
+async def hooked(tmp_path: Path, manager: HookedManager) -> AsyncIterator[DocumentBench]:
+    async with file_bench(tmp_path, manager) as made:
+        yield made
+
+
+async def test_a_hook_sees_what_is_saved_and_its_changes_are_saved(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    seen: list[Any] = []
+
+    def scrub(model: Any, path: str, contents_manager: Any) -> None:
+        seen.append((path, contents_manager, [c["source"] for c in model["content"]["cells"]]))
+        for cell in model["content"]["cells"]:
+            if cell["cell_type"] == "code":
+                cell["outputs"] = []
+                cell["execution_count"] = None
+        model["content"]["metadata"]["scrubbed"] = True
+        model["content"]["cells"].append(code("from the hook", "hook0000"))
+
+    document = await hooked.open(PLAIN)
+    before = json.loads((hooked.root / document.path).read_bytes())
+    manager.pre_save_hook = scrub
+    applied = await document.apply([Replace("bbbb2222", "new\nprose")])
+    assert seen == [(document.path, manager, ["import os\nprint('ü')\n", "new\nprose", "", "raw"])]
+    stored = json.loads((hooked.root / document.path).read_bytes())
+    assert stored["metadata"] == {**before["metadata"], "scrubbed": True}
+    assert stored["cells"][0] == {**before["cells"][0], "outputs": [], "execution_count": None}
+    assert stored["cells"][1] == {**before["cells"][1], "source": ["new\n", "prose"]}
+    assert stored["cells"][2:4] == before["cells"][2:]
+    assert stored["cells"][4]["source"] == ["from the hook"]
+    assert sources(applied.snapshot.cells)[-1] == "from the hook"
+    assert sources((await document.read()).cells) == sources(stored["cells"])
+
+
+async def test_a_hook_that_changes_nothing_leaves_the_bytes(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    manager.register_pre_save_hook(lambda **_: None)
+    document = await hooked.open(PLAIN)
+    before = (hooked.root / document.path).read_bytes()
+    await document.apply([Move("dddd4444", 0)])
+    await document.apply([Move("dddd4444", 3)])
+    assert (hooked.root / document.path).read_bytes() == before
+
+
+async def test_a_hook_can_refuse(hooked: DocumentBench, manager: HookedManager) -> None:
+    def refuse(**_: Any) -> None:
+        raise HTTPError(400, "secrets found")
+
+    document = await hooked.open(PLAIN)
+    before = (hooked.root / document.path).read_bytes()
+    manager.pre_save_hook = refuse
+    with pytest.raises(SaveFailed, match="secrets found"):
+        await document.apply([Delete("bbbb2222")])
+    assert (hooked.root / document.path).read_bytes() == before
+    with pytest.raises(SaveFailed):
+        await hooked.store.create("refused.ipynb", notebook())
+    assert not (hooked.root / "refused.ipynb").exists()
+
+
+async def test_a_hook_that_fails_does_not_stop_the_save(
+    hooked: DocumentBench, manager: HookedManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(**_: Any) -> None:
+        raise RuntimeError("the hook's own fault")
+
+    manager.pre_save_hook = fail
+    manager.post_save_hook = fail
+    document = await hooked.open(PLAIN)
+    await document.apply([Replace("bbbb2222", "saved")])
+    assert (await hooked.person.sources(document.path))[1] == "saved"
+    assert "post-save hook failed" in caplog.text
+
+
+async def test_running_outputs_go_through_the_hooks_too(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    def scrub(model: Any, **_: Any) -> None:
+        for cell in model["content"]["cells"]:
+            if cell["cell_type"] == "code":
+                cell["outputs"] = []
+
+    manager.pre_save_hook = scrub
+    document = await hooked.open(PLAIN)
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("secret"))])
+        await writer.finish(3)
+    stored = json.loads((hooked.root / document.path).read_bytes())
+    assert (stored["cells"][0]["outputs"], stored["cells"][0]["execution_count"]) == ([], 3)
+
+
+async def test_a_save_is_announced_as_jupyters_own_is(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    saved: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    ran: list[tuple[str, str]] = []
+
+    async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        if data["action"] == "save":
+            saved.put_nowait(data)
+
+    manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
+    manager.post_save_hook = lambda model, os_path, **_: ran.append((model["path"], os_path))
+    document = await hooked.open(PLAIN)
+    await document.apply([Insert(CellContent("code", "x"))])
+    event = await asyncio.wait_for(saved.get(), DEADLINE)
+    assert event["path"] == document.path
+    assert ran == [(document.path, str(hooked.root / document.path))]
+
+
+@pytest.mark.proves("kernel:shared-live")
+async def test_a_running_cell_follows_a_notebook_that_is_renamed(
+    tmp_path: Path, manager: HookedManager
+) -> None:
+    renamed = asyncio.Event()
+
+    async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        if data["action"] == "rename":
+            renamed.set()
+
+    (tmp_path / "old").mkdir()
+    store = ContentsNotebookStore(
+        tmp_path,
+        partial(notebook_path, tmp_path),
+        contents_manager=manager,
+        event_logger=manager.event_logger,
+    )
+    manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
+    (tmp_path / "old" / "n.ipynb").write_bytes(written(PLAIN))
+    document = await store.open("old/n.ipynb")
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("before "))])
+        await manager.rename("old", "new")
+        await asyncio.wait_for(renamed.wait(), DEADLINE)
+        await writer.write([StreamEdit(0, 7, "after")])
+        assert document.path == "new/n.ipynb"
+        assert await (await store.open("new/n.ipynb")).outputs("aaaa1111") == (
+            stream("before after"),
+        )
+        await writer.finish(7)
+    stored = json.loads((tmp_path / "new" / "n.ipynb").read_bytes())
+    assert "".join(stored["cells"][0]["outputs"][0]["text"]) == "before after"
+    assert not (tmp_path / "old").exists()
+    await store.close()
