@@ -72,8 +72,7 @@ def mark_seen(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell]
 ) -> None:
     """Notes that the caller has been shown the whole source of these cells."""
-    for cell in cells:
-        workspace.seen.mark(caller, snapshot.path, cell.key, cell.hash)
+    workspace.seen.mark_cells(caller, snapshot.path, cells)
 
 
 async def apply(

@@ -40,8 +40,16 @@ async def execute_cell(
     found, _ = snapshot.find(cell)
     if found.type != "code":
         raise InvalidArguments(f"Cell @{found.key} is {found.type}; only code cells run.")
+    kernel_id, _ = await context.workspace.kernel_for(document)
     return await _run_cells(
-        context, document, snapshot, [found], wait=wait, timeout=timeout, tool="execute_cell"
+        context,
+        document,
+        snapshot,
+        [found],
+        kernel_id,
+        wait=wait,
+        timeout=timeout,
+        tool="execute_cell",
     )
 
 
@@ -65,7 +73,7 @@ async def insert_and_execute_cell(
         snapshot, CellContent("code", source), index=index, after=after, before=before
     )
     # The kernel is started first: a notebook without one would be changed in vain.
-    await context.workspace.kernel_for(document)
+    kernel_id, _ = await context.workspace.kernel_for(document)
     applied = await editing.apply(
         context.workspace,
         context.caller,
@@ -79,6 +87,7 @@ async def insert_and_execute_cell(
         document,
         applied.snapshot,
         [new],
+        kernel_id,
         wait=wait,
         timeout=timeout,
         tool="insert_and_execute_cell",
@@ -128,6 +137,7 @@ async def execute_cells(
         document,
         snapshot,
         chosen,
+        kernel_id,
         wait=wait,
         timeout=timeout,
         stop_on_error=stop_on_error,
@@ -189,6 +199,7 @@ async def _run_cells(
     document: NotebookDocument,
     snapshot: Snapshot,
     cells: list[Cell],
+    kernel_id: str,
     *,
     wait: float,
     timeout: float | None,
@@ -196,7 +207,6 @@ async def _run_cells(
     stop_on_error: bool = True,
 ) -> ExecutionResult:
     workspace = context.workspace
-    kernel_id, _ = await workspace.kernel_for(document)
     path = document.path
     run = workspace.executions.start(
         context.caller,
