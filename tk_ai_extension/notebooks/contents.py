@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import replace
 from inspect import signature
 from typing import Any, cast
@@ -35,6 +35,8 @@ from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, unbroke
 from tk_ai_extension.notebooks.saving import manager_error
 
 _TRIES = 5
+_RENAMING = 2.0
+"""Seconds between a manager's rename and its telling of it, at most."""
 
 
 def is_on_files(contents_manager: Any) -> bool:
@@ -50,9 +52,11 @@ def is_on_files(contents_manager: Any) -> bool:
 
 
 class _Kept:
-    """What one server knows of one notebook."""
+    """What one server knows of one notebook, and where it is now."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.renamed = asyncio.Event()
         self.lock = asyncio.Lock()
         self.running: list[RunningOutputs] = []
         self.modified: Any = None
@@ -64,19 +68,25 @@ class ContentsDocument:
     """A notebook behind a contents manager.
 
     Args:
-        path: The notebook's path.
         manager: The contents manager.
         kept: What the server knows of the notebook.
-        changed: Called after each change.
+        changed: Called with the path after each change.
     """
 
     backend = "contents"
 
-    def __init__(self, path: str, manager: Any, kept: _Kept, changed: Callable[[], None]) -> None:
-        self.path = path
+    def __init__(self, manager: Any, kept: _Kept, changed: Callable[[str], None]) -> None:
         self._manager = manager
         self._kept = kept
-        self._changed = changed
+        self._tell = changed
+
+    @property
+    def path(self) -> str:
+        """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
+        return self._kept.path
+
+    def _changed(self) -> None:
+        self._tell(self.path)
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
@@ -125,6 +135,16 @@ class ContentsDocument:
         return writing(self, cell, self._kept.running, self._save_outputs, self._changed)
 
     async def _save_outputs(self, running: RunningOutputs, execution_count: int | None) -> None:
+        self._kept.renamed.clear()
+        try:
+            await self._save_once(running, execution_count)
+        except NotebookNotFound:
+            # A manager renames first and tells of it afterwards.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._kept.renamed.wait(), _RENAMING)
+            await self._save_once(running, execution_count)
+
+    async def _save_once(self, running: RunningOutputs, execution_count: int | None) -> None:
         async with self._kept.lock:
             for _ in range(_TRIES):
                 cell = running.find(await self._load())
@@ -226,8 +246,8 @@ class ContentsNotebooks:
             raise NotebookNotFound(f"There is no notebook {path}.")
         kept = self._kept.get(path)
         if kept is None:
-            kept = self._kept[path] = _Kept()
-        return ContentsDocument(path, self._manager, kept, lambda: self._changed(path))
+            kept = self._kept[path] = _Kept(path)
+        return ContentsDocument(self._manager, kept, self._changed)
 
     async def exists(self, path: str) -> bool:
         """Whether something is at that path."""
@@ -252,7 +272,13 @@ class ContentsNotebooks:
         """What a save would run into cannot be known before."""
 
     def renamed(self, old: str, new: str) -> None:
-        """A document goes by its path: who holds one under the old name finds nothing there."""
+        """A person renamed a notebook, or a folder above some: what is known of them goes along."""
+        for path, kept in list(self._kept.items()):
+            if path == old or path.startswith(f"{old}/"):
+                del self._kept[path]
+                kept.path, kept.snapshot = new + path[len(old) :], None
+                self._kept[kept.path] = kept
+                kept.renamed.set()
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import NotReadable
@@ -126,9 +126,13 @@ class FileDocument:
             self._changed()
         return Applied(snapshot, changes)
 
-    def writing(self, cell: str) -> AbstractAsyncContextManager[SavingOutputWriter]:
+    @asynccontextmanager
+    async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:
         """See `NotebookDocument.writing`."""
-        return writing(self, cell, self._file.running, self._save, self._changed)
+        with self._file.held():
+            runs = self._file.running
+            async with writing(self, cell, runs, self._save, self._changed) as writer:
+                yield writer
 
     async def _save(self, running: RunningOutputs, execution_count: int | None) -> None:
         """Writes the outputs of a running cell into the file."""

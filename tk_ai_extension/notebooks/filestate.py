@@ -20,6 +20,7 @@ from tk_ai_extension.model.errors import (
     NotReadable,
     SaveFailed,
 )
+from tk_ai_extension.notebooks.anchors import Anchor
 from tk_ai_extension.notebooks.hooks import SaveHooks
 from tk_ai_extension.notebooks.indexer import Indexer
 from tk_ai_extension.notebooks.indexing import (
@@ -51,6 +52,8 @@ class NotebookFile:
         file: The file, no link.
         indexer: Reads it where it is large.
         hooks: The contents manager's, if there is one.
+        moved: Called with this and where the file is now when others have moved it on disk while
+            cells run; whether it may be followed there.
 
     Attributes:
         file: Where it is now.
@@ -59,13 +62,22 @@ class NotebookFile:
         names: Under which paths it was opened, and how those are called now.
     """
 
-    def __init__(self, file: Path, indexer: Indexer, hooks: SaveHooks | None) -> None:
+    def __init__(
+        self,
+        file: Path,
+        indexer: Indexer,
+        hooks: SaveHooks | None,
+        moved: Callable[[NotebookFile, Path], bool],
+    ) -> None:
         self.file = file
         self.lock = asyncio.Lock()
         self.running: list[RunningOutputs] = []
         self.names: dict[str, str] = {}
         self._indexer = indexer
         self._hooks = hooks
+        self._moved = moved
+        self._anchor = Anchor()
+        self._holders = 0
         self._reading = asyncio.Lock()
         self._known: IndexedFile | None = None
         self._shown: tuple[NotebookIndex, Snapshot] | None = None
@@ -95,8 +107,15 @@ class NotebookFile:
         async with self._reading:
             known = self._fitting(path, spans)
             if known is None or not await self._is_as_known(path, known):
-                known = self._known = await self._read(path, spans)
+                known = await self._read(path, spans)
+                self._know(known)
             return known
+
+    def _know(self, indexed: IndexedFile) -> None:
+        known, self._known = self._known, indexed
+        replaced = known is None or known.version.inode != indexed.version.inode
+        if self._holders and replaced:
+            self._anchor.hold(self.file)
 
     def _fitting(self, path: str, spans: bool) -> IndexedFile | None:
         """What is known, if the file's version is still the same."""
@@ -108,7 +127,12 @@ class NotebookFile:
 
     def _version(self, path: str) -> FileVersion:
         with _read_errors(path):
-            return FileVersion.of(self.file.stat())
+            try:
+                return FileVersion.of(self.file.stat())
+            except FileNotFoundError:
+                if not self._followed():
+                    raise
+                return FileVersion.of(self.file.stat())
 
     async def _is_as_known(self, path: str, known: IndexedFile) -> bool:
         """Whether a file that had just been written when it was read has still that content."""
@@ -147,6 +171,25 @@ class NotebookFile:
             return copy.exists() or time.time() - self.file.stat().st_mtime < 1.0
         except FileNotFoundError:
             return True
+
+    # --- where it is
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Inside, the file is followed where others move it on disk; for a cell that runs."""
+        self._holders += 1
+        self._anchor.hold(self.file)
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._anchor.release()
+
+    def _followed(self) -> bool:
+        """Whether the file is not where it was, and was found where others moved it."""
+        place = self._anchor.place()
+        return place is not None and place != self.file and self._moved(self, place)
 
     # --- what it looks like with the cells that run
 
@@ -200,6 +243,9 @@ class NotebookFile:
                     return await asyncio.to_thread(work)
             except FileChanged:
                 self._known = None
+            except NotebookNotFound:
+                if not self._followed():
+                    raise
         raise SaveFailed(f"{path} is written all the time by others.")
 
     # --- writing
@@ -231,8 +277,12 @@ class NotebookFile:
             except FileChanged:
                 self._known = None
                 continue
+            except NotebookNotFound:
+                if not self._followed():
+                    raise
+                continue
             if written is not indexed:
-                self._known = written
+                self._know(written)
                 if self._hooks is not None:
                     await self._hooks.saved(path, self.file)
             return written.index

@@ -54,7 +54,9 @@ class NotebookFiles:
             raise NotANotebook(f"{path} is not a file.")
         known = self._files.get(file)
         if known is None:
-            known = self._files[file] = NotebookFile(file, self._indexer, self._hooks)
+            known = self._files[file] = NotebookFile(
+                file, self._indexer, self._hooks, self._moved_on_disk
+            )
         self._remember(file, known)
         return FileDocument(path, known, self._changed)
 
@@ -86,16 +88,39 @@ class NotebookFiles:
 
     def renamed(self, old: str, new: str) -> None:
         """A person renamed a notebook, or a folder above some: what is known of them goes along."""
-        for file, known in list(self._files.items()):
-            for name, current in known.names.items():
-                if current != old and not current.startswith(f"{old}/"):
-                    continue
-                known.names[name] = new + current[len(old) :]
-                known.file = (self._root / known.names[name]).resolve()
-                if self._files.get(file) is known:
-                    del self._files[file]
-                self._recent.pop(file, None)
-                self._files[known.file] = known
+        for known in list(self._files.values()):
+            names = {
+                name: new + current[len(old) :]
+                for name, current in known.names.items()
+                if current == old or current.startswith(f"{old}/")
+            }
+            if names:
+                known.names |= names
+                self._place(known, (self._root / next(iter(names.values()))).resolve())
+
+    def _moved_on_disk(self, known: NotebookFile, place: Path) -> bool:
+        """Whether a notebook that somebody moved on disk is still one of these; it is followed."""
+        root = self._root.resolve()
+        if place.suffix != ".ipynb" or not place.is_relative_to(root):
+            return False
+        path = place.relative_to(root)
+        if any(part.startswith(".") for part in path.parts):
+            return False
+        old = set(known.names.values())
+        known.names = dict.fromkeys(known.names, path.as_posix())
+        self._place(known, place)
+        if self._hooks is not None:
+            for name in old:
+                self._hooks.moved(name, path.as_posix())
+        return True
+
+    def _place(self, known: NotebookFile, file: Path) -> None:
+        """Keeps the state of a file under the place where it is now."""
+        if self._files.get(known.file) is known:
+            del self._files[known.file]
+        self._recent.pop(known.file, None)
+        known.file = file
+        self._files[file] = known
 
     async def close(self) -> None:
         """Ends the process that reads large files."""

@@ -71,6 +71,10 @@ class SaveHooks:
                 _log.error("A post-save hook failed on %s: %s", path, error)
         manager.emit(data={"action": "save", "path": path})
 
+    def moved(self, old: str, new: str) -> None:
+        """Tells the listeners of a move that the manager did not make: all that goes by paths follows."""
+        self._manager.emit(data={"action": "rename", "path": new, "source_path": old})
+
 
 def _model_content(notebook: Json) -> Json:
     """The notebook as hooks see it: multi-line texts as single strings."""

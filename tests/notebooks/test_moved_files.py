@@ -1,0 +1,181 @@
+"""A notebook that gets another path while a cell of it runs keeps the outputs of that cell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk, backend, desk, documents, jp_server_config
+from tests.notebooks.conftest import file_bench
+from tests.notebooks.test_contents import PairedManager
+from tests.notebooks.test_saving import write_at
+from tk_ai_extension.model.errors import NotebookNotFound
+from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    code,
+    notebook,
+    stream,
+    written,
+)
+from tk_ai_extension.workspace.paths import notebook_path
+
+__all__ = ["backend", "desk", "documents", "jp_server_config"]
+
+
+def printed(stored: Any) -> str:
+    """What the first cell printed, of a notebook as JSON."""
+    return "".join("".join(output["text"]) for output in stored["cells"][0]["outputs"])
+
+
+# --- with a server and a kernel
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """What a cell reads to wait: it goes on when the other end is opened and closed."""
+    fifo = tmp_path / "gate"
+    os.mkfifo(fifo)
+    return fifo
+
+
+def waiting_cell(gate: Path) -> str:
+    return f"print('before', flush=True)\nopen({str(gate)!r}).read()\nprint('after')"
+
+
+async def rename_by_jupyter(desk: Desk, old: str, new: str) -> None:
+    await desk.app.contents_manager.rename(old, new)
+
+
+async def rename_on_disk(desk: Desk, old: str, new: str) -> None:
+    (desk.root / old).rename(desk.root / new)
+
+
+@pytest.mark.proves("kernel:shared-live", "exec:saved")
+@pytest.mark.parametrize(
+    ("documents", "rename"),
+    [("file", rename_by_jupyter), ("file", rename_on_disk), ("room", rename_by_jupyter)],
+    ids=["file", "file-on-disk", "room"],
+)
+async def test_outputs_of_a_running_cell_land_where_its_notebook_was_moved(
+    desk: Desk, gate: Path, rename: Callable[..., Any]
+) -> None:
+    desk.write("old.ipynb", waiting_cell(gate), "print('next')")
+    (desk.root / "folder").mkdir()
+    await desk.call("use_notebook", notebook="old.ipynb")
+    running = await desk.call("execute_cells", which="all", wait=0)
+    await desk.saved("old.ipynb", lambda stored: "before" in printed(stored), within=DEADLINE)
+    await rename(desk, "old.ipynb", "folder/new.ipynb")
+    await asyncio.to_thread(gate.write_text, "go")
+    ended = await desk.call("wait_execution", execution_id=running.execution_id, wait=DEADLINE)
+    assert ended.status == "ok"
+    stored = await desk.saved(
+        "folder/new.ipynb", lambda stored: stored.cells[1].execution_count == 2, within=DEADLINE
+    )
+    assert printed(stored) == "before\nafter\n"
+    assert not (desk.root / "old.ipynb").exists()
+    edited = await desk.call("read_cell", notebook="folder/new.ipynb", cell=0)
+    assert "after" in edited.full_text()
+
+
+# --- at the worst moments
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[DocumentBench]:
+    root = tmp_path / "notebooks"
+    (root / "folder").mkdir(parents=True)
+    async with file_bench(root) as made:
+        yield made
+
+
+@pytest.mark.parametrize("moment", ["fsync", "link"])
+async def test_a_save_on_its_way_lands_where_the_file_was_moved_meanwhile(
+    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    old, new = bench.root / document.path, bench.root / "folder" / "new.ipynb"
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("printed"))])
+        moments = write_at(monkeypatch, moment, lambda: old.rename(new))
+        await writer.finish(1)
+    assert moments
+    assert document.path == "folder/new.ipynb"
+    assert printed(json.loads(new.read_bytes())) == "printed"
+    assert not old.exists()
+
+
+async def test_an_edit_while_a_cell_runs_follows_its_file(bench: DocumentBench) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+    new = bench.root / "folder" / "new.ipynb"
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        for name in ("first.ipynb", "folder/new.ipynb"):
+            (bench.root / document.path).rename(bench.root / name)
+            await document.apply([Replace("bbbb2222", name)])
+        opened = await bench.store.open("folder/new.ipynb")
+        await opened.apply([Replace("bbbb2222", "by the new name")])
+        await writer.write([Append(stream("printed"))])
+    stored = json.loads(new.read_bytes())
+    assert (printed(stored), stored["cells"][1]["source"]) == ("printed", ["by the new name"])
+    assert [path.name for path in bench.root.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("place", [None, "../outside.ipynb", ".hidden.ipynb", "backup.ipynb~"])
+async def test_a_file_that_is_deleted_or_taken_away_is_not_made_anew(
+    bench: DocumentBench, place: str | None
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    file = bench.root / document.path
+    before = file.read_bytes()
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("printed"))])
+        if place is None:
+            file.unlink()
+        else:
+            file.rename(bench.root / place)
+        with pytest.raises(NotebookNotFound):
+            await writer.finish(1)
+    assert not file.exists()
+    assert place is None or (bench.root / place).read_bytes() == before
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bool) -> None:
+    """Also where the cell ends after the manager's rename and before the manager tells of it."""
+    manager = PairedManager(root_dir=str(tmp_path))
+    store = ContentsNotebookStore(
+        tmp_path,
+        partial(notebook_path, tmp_path),
+        contents_manager=manager,
+        event_logger=manager.event_logger,
+    )
+    (tmp_path / "old.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
+    document = await store.open("old.ipynb")
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("printed"))])
+        if late:
+            await manager.rename_file("old.ipynb", "new.ipynb")
+            ending = asyncio.create_task(writer.finish(1))
+            moved = {"action": "rename", "path": "new.ipynb", "source_path": "old.ipynb"}
+            manager.emit(data=moved)
+            await asyncio.wait_for(ending, DEADLINE)
+        else:
+            await manager.rename("old.ipynb", "new.ipynb")
+    assert document.path == "new.ipynb"
+    assert printed(json.loads((tmp_path / "new.ipynb").read_bytes())) == "printed"
+    assert not (tmp_path / "old.ipynb").exists()
+    await store.close()
