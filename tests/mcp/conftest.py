@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -63,16 +63,22 @@ def address(extension: Any, jp_base_url: str, jp_http_port: int) -> str:
 
 @pytest.fixture
 def connect(address: str, jp_auth_header: dict[str, str], era: str, probe: Probe) -> Connect:
-    """Connects the official client; keywords are the client's, ``query`` is the address's."""
+    """Connects the official client; keywords are the client's, ``query`` is the address's.
+
+    ``http`` has options for the HTTP client below it.
+    """
 
     @asynccontextmanager
     async def connected(
-        query: str = "", headers: dict[str, str] | None = None, **options: Any
+        query: str = "",
+        headers: dict[str, str] | None = None,
+        http: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> AsyncIterator[Client]:
         async with httpx2.AsyncClient(
-            headers={**jp_auth_header, **(headers or {})}, timeout=30
-        ) as http:
-            transport = streamable_http_client(f"{address}{query}", http_client=http)
+            headers={**jp_auth_header, **(headers or {})}, timeout=30, **(http or {})
+        ) as http_client:
+            transport = streamable_http_client(f"{address}{query}", http_client=http_client)
             options.setdefault("mode", era)
             async with Client(transport, **options) as client:
                 assert client.protocol_version == ("2025-11-25" if era == LEGACY else "2026-07-28")

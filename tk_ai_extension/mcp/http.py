@@ -12,6 +12,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
+from tk_ai_extension.mcp.answers import LoneAnswer
 from tk_ai_extension.mcp.callers import http_caller
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import build_server
@@ -81,6 +82,8 @@ class McpHttp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request; the scope's ``user`` is the name of the user."""
         user = AuthenticatedUser(AccessToken(token="", client_id=scope["user"], scopes=[]))
+        if scope["method"] == "POST":
+            send = LoneAnswer(send)
         await self._manager.asgi_app({**scope, "user": user}, receive, send)
 
     async def _run(self, ready: asyncio.Event) -> None:

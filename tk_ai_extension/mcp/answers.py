@@ -1,0 +1,69 @@
+"""Answers that come alone, as plain JSON.
+
+A request of the protocol with sessions may be answered by a stream or by JSON. The SDK streams: it
+cannot know whether a tool is going to report progress, to log or to ask something first. Most calls
+say nothing but their answer, and JSON is the cheaper form of that: one piece instead of three, and
+the client keeps its connection, which it closes where a stream has brought what it waited for. In
+the protocol without sessions the SDK itself does the same.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic_core import from_json
+from starlette.datastructures import MutableHeaders
+from starlette.types import Message, Send
+
+STREAM = "text/event-stream"
+
+
+class LoneAnswer:
+    """Passes on what an ASGI application sends; an answer that is all there is goes as JSON.
+
+    The head of a stream waits for the first piece. The answer makes it JSON; anything else (a
+    notification, a question to the client, a comment that keeps the line open) makes it a stream.
+
+    Args:
+        send: Takes what is to be sent.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._head: Message | None = None
+        self._answered = False
+
+    async def __call__(self, message: Message) -> None:
+        """Takes a message of the application."""
+        if message["type"] == "http.response.start" and _is_stream(message):
+            self._head = message
+        elif not self._answered:
+            await self._pass_on(message)
+
+    async def _pass_on(self, message: Message) -> None:
+        head, self._head = self._head, None
+        if head is not None:
+            answer = _lone_answer(message.get("body", b""))
+            if answer is not None:
+                self._answered = True
+                headers = MutableHeaders(scope=head)
+                headers["content-type"] = "application/json"
+                headers["content-length"] = str(len(answer))
+                message = {"type": "http.response.body", "body": answer, "more_body": False}
+            await self._send(head)
+        await self._send(message)
+
+
+def _is_stream(head: Message) -> bool:
+    return MutableHeaders(scope=head).get("content-type", "").startswith(STREAM)
+
+
+def _lone_answer(piece: bytes) -> bytes | None:
+    """The JSON-RPC response that is all of a piece of a stream; None where it is anything else."""
+    fields = [line.partition(b": ") for line in piece.split(b"\r\n") if line]
+    if [name for name, _, _ in fields] != [b"event", b"data"]:
+        return None
+    data = fields[1][2]
+    message = from_json(data)
+    alone = isinstance(message, dict) and "method" not in cast("dict[str, object]", message)
+    return data if alone else None
