@@ -12,6 +12,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     NotReadable,
     PathRefused,
+    ToolError,
 )
 
 
@@ -164,3 +165,35 @@ async def test_files_are_listed_and_read_page_by_page(desk):
         await desk.call("read_file", path="nothing.txt")
     with pytest.raises(PathRefused):
         await desk.call("read_file", path="../../etc/passwd")
+
+
+@pytest.mark.proves("text:delete", "doc:atomic-write")
+@pytest.mark.parametrize(
+    "text",
+    ["# %% [code] @nowhere\na = 1", "no marker", "# %% [code]\na\0b"],
+)
+async def test_a_text_that_is_refused_makes_no_notebook(desk, text):
+    with pytest.raises(ToolError):
+        await desk.call("write_notebook", notebook="new.ipynb", text=text)
+    assert list(desk.root.iterdir()) == []
+
+
+@pytest.mark.proves("edit:history")
+async def test_a_notebook_made_from_text_is_journalled_and_can_be_taken_back(desk):
+    text = "# %% [markdown]\n# Title\n# %% [code]\na = 1"
+    written = await desk.call("write_notebook", notebook="new.ipynb", text=text)
+    assert [change.cell_type for change in written.changes] == ["markdown", "code"]
+    history = (await desk.call("notebook_history", notebook="new.ipynb")).entries
+    assert [entry.tool for entry in history] == ["write_notebook"]
+    await desk.call("overwrite_cell", notebook="new.ipynb", cell=1, source="a = 2")  # own, so seen
+    await desk.call("undo", notebook="new.ipynb", steps=2)
+    assert desk.sources("new.ipynb") == []
+
+
+@pytest.mark.proves("ext:use-notebook")
+@pytest.mark.parametrize("wrong", [{"name": "a/b"}, {"kernel_id": "none"}])
+async def test_a_use_that_is_refused_starts_and_makes_nothing(desk, wrong):
+    with pytest.raises(ToolError):
+        await desk.call("use_notebook", notebook="new.ipynb", mode="create", **wrong)
+    assert list(desk.root.iterdir()) == []
+    assert desk.app.kernel_manager.list_kernel_ids() == []

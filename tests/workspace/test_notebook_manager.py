@@ -34,12 +34,11 @@ def test_a_connected_notebook_is_found_by_name_and_path_and_is_the_current_one()
 def test_several_notebooks_at_once_and_one_of_them_is_current() -> None:
     manager = NotebookManager()
     for number in (1, 2, 3):
-        manager.add(A, None, f"n{number}.ipynb", f"kernel-{number}")
+        manager.add(A, f"n{number}", f"n{number}.ipynb", f"kernel-{number}")
     assert [(n.name, n.current) for n in manager.list(A)] == [
         ("n1", False), ("n2", False), ("n3", True),
     ]  # fmt: skip
-    assert manager.set_current(A, "n1").current
-    assert manager.set_current(A, "n2.ipynb").name == "n2"
+    assert manager.add(A, None, "n2.ipynb", "kernel-2").name == "n2"
     current = manager.current(A)
     assert current is not None
     assert current.path == "n2.ipynb"
@@ -92,10 +91,20 @@ def test_a_name_that_is_taken_or_reads_like_a_path_is_refused() -> None:
     assert manager.add(A, "b.ipynb", "b.ipynb", "kernel-2").name == "b.ipynb"
 
 
-def test_where_the_files_name_is_taken_the_path_is_the_name() -> None:
+def test_a_notebook_that_is_given_no_name_is_called_by_its_path() -> None:
     manager = NotebookManager()
-    manager.add(A, None, "x/n.ipynb", "kernel-1")
-    assert manager.add(A, None, "y/n.ipynb", "kernel-2").name == "y/n.ipynb"
+    assert manager.add(A, None, "x/n.ipynb", "kernel-1").name == "x/n.ipynb"
+
+
+def test_a_name_can_be_checked_before_anything_is_done_for_it() -> None:
+    manager = NotebookManager(max_notebooks=1)
+    assert manager.checked_name(A, "n", "a.ipynb") == "n"
+    assert manager.list(A) == []
+    manager.add(A, "n", "a.ipynb", "kernel-1")
+    with pytest.raises(InvalidArguments):
+        manager.checked_name(A, "n", "b.ipynb")
+    with pytest.raises(LimitReached):
+        manager.checked_name(A, None, "b.ipynb")
 
 
 @pytest.mark.proves("ext:notebook-manager")
@@ -106,7 +115,6 @@ def test_a_caller_without_a_key_has_no_current_notebook_and_no_names_but_paths()
     assert manager.current(NO_KEY) is None
     assert manager.resolve(NO_KEY, None) is None
     assert manager.resolve(NO_KEY, "n") is None
-    assert not manager.set_current(NO_KEY, "a.ipynb").current
     # Another client of the same user, who means another notebook by that name.
     manager.add(NO_KEY, "n", "b.ipynb", "kernel-2")
     assert names(manager, NO_KEY) == ["a.ipynb", "b.ipynb"]
@@ -125,7 +133,7 @@ def test_letting_go_of_the_current_notebook_leaves_none_current() -> None:
         manager.remove(A, "two")
     assert error.value.hint == "Connected: one."
     with pytest.raises(NotebookNotFound):
-        manager.set_current(B, "one")
+        manager.remove(B, "one")
 
 
 @pytest.mark.proves("kernel:shared-live")
@@ -208,9 +216,9 @@ def test_at_the_bound_a_caller_connects_no_more_until_it_lets_go() -> None:
     with pytest.raises(LimitReached, match="2 notebooks"):
         manager.add(A, None, "c.ipynb", None)
     manager.add(A, None, "a.ipynb", None)
-    manager.remove(A, "a")
+    manager.remove(A, "a.ipynb")
     manager.add(A, None, "c.ipynb", None)
-    assert names(manager, A) == ["b", "c"]
+    assert names(manager, A) == ["b.ipynb", "c.ipynb"]
 
 
 @pytest.mark.proves("threat:exhaustion")

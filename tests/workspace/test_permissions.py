@@ -112,7 +112,7 @@ async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect)
     decision = TABLE[mode, effect]
     assert decide(mode, effect) is decision
     policy, caller = PermissionPolicy(), Caller("ada", "k", mode=mode)
-    assert policy.concerns(caller, effect) == (decision is not Decision.RUN)
+    assert policy.decision(caller, effect, "n.ipynb") is decision
     match decision:
         case Decision.RUN:
             await check(policy, caller, effect=effect)

@@ -73,3 +73,16 @@ def insertion(
     if before is not None:
         return Insert(content, before=snapshot.find(before)[0].key)
     return Insert(content)
+
+
+def position(snapshot: Snapshot, to: int) -> int:
+    """The index that ``to`` means, which may count from the end.
+
+    Raises:
+        InvalidArguments: it is out of range.
+    """
+    count = len(snapshot.cells)
+    at = to + count if to < 0 else to
+    if not 0 <= at < count:
+        raise InvalidArguments(f"`to` {to} is out of range: {snapshot.path} has {count} cells.")
+    return at

@@ -1,4 +1,4 @@
-"""Changes to cells as answers tell them."""
+"""Changing cells as planned, and telling what came of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.operations import Change
+from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.operations import Change, Operation
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 
@@ -69,3 +73,63 @@ def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
         if change.action == "delete" and change.before
         else None,
     )
+
+
+def cells_changed(applied: editing.Journalled) -> CellsChanged:
+    """What operations did, as an answer."""
+    snapshot = applied.snapshot
+    return CellsChanged(
+        notebook=snapshot.path,
+        total_cells=len(snapshot.cells),
+        changes=[changed_cell(snapshot, change) for change in applied.changes],
+    )
+
+
+def plan_edit(
+    context: ToolContext,
+    document: NotebookDocument,
+    snapshot: Snapshot,
+    *operations: Operation,
+    run: bool = False,
+    wait: float = 30.0,
+    timeout: float | None = None,
+) -> Edit:
+    """The plan of operations on a notebook.
+
+    Raises:
+        InvalidArguments: a source that no cell may have.
+    """
+    editing.check_sources(context.workspace, operations)
+    return Edit(document, snapshot, operations, run, wait, timeout)
+
+
+async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChanged:
+    """Carries out an edit of cells."""
+    return cells_changed(
+        await editing.apply(
+            context.workspace, context.caller, edit.document, edit.operations, tool=tool
+        )
+    )
+
+
+def replaced(cell: Cell, old: str, new: str, *, replace_all: bool) -> str:
+    """The cell's source with ``old`` replaced.
+
+    Raises:
+        InvalidArguments: ``old`` is empty, not there, or there more than once.
+    """
+    count = cell.source.count(old) if old else 0
+    if not old:
+        raise InvalidArguments(
+            "`old` is empty.", hint="Give the text to replace, or use overwrite_cell."
+        )
+    if count == 0:
+        raise InvalidArguments(
+            f"`old` is not in cell @{cell.key}.", hint="Read the cell: the text must match exactly."
+        )
+    if count > 1 and not replace_all:
+        raise InvalidArguments(
+            f"`old` occurs {count} times in cell @{cell.key}.",
+            hint="Give more of the text around it, or replace_all.",
+        )
+    return cell.source.replace(old, new)

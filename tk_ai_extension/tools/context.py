@@ -29,6 +29,8 @@ class ToolContext:
         approver: Asks a person within the call; None where nobody can be asked.
         gone: Set when nobody waits for the answer any more (the client's connection closed). The call
             goes on; what it answers then has not been seen.
+        as_shown: A person was shown just this call and allowed it: code that is changed before its
+            turn comes is not run.
     """
 
     workspace: Workspace
@@ -36,6 +38,7 @@ class ToolContext:
     progress: ProgressSink = _no_progress
     approver: Approver | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    as_shown: bool = False
 
     def current_path(self, notebook: str | None) -> str | None:
         """The path of the notebook meant, without checking that it exists; None where none is.

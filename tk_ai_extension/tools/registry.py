@@ -12,32 +12,34 @@ import logging
 import pkgutil
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tk_ai_extension.model.errors import (
     InternalError,
     InvalidArguments,
-    PermissionDenied,
-    PermissionRequired,
     ToolError,
     UnknownTool,
 )
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.permitting import Leave, concerned_notebook
+from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.schemas import compact_schema
+from tk_ai_extension.workspace.permissions import Decision, Effect
 
 logger = logging.getLogger(__name__)
 
-Effect = Literal["READ", "WRITE", "EXECUTE"]
-"""What a tool can do: read only, change notebooks, or run code and manage kernels."""
-
-ToolFunction = Callable[..., Awaitable[Result]]
-Preview = Callable[[ToolContext, BaseModel], Awaitable[str]]
-"""What a person is shown before they allow a call: the diff or the code."""
+ToolFunction = Callable[..., Awaitable[Any]]
+"""Answers with a `Result`, or with the `Plan` of one."""
+CarryOut = Callable[[ToolContext, Any, str], Awaitable[Result]]
+"""Does what a plan says, by the tool of that name."""
+Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
+"""The path of the one notebook that a call concerns, or None."""
 
 TOOLSETS: Mapping[str, str] = {"default": "tk_ai_extension.tools.default"}
 """The toolsets by name, each a package whose modules define the tools."""
@@ -53,6 +55,9 @@ class Tool:
         effect: What it can do.
         destructive: Whether it can remove what it does not give back (MCP's ``destructiveHint``).
         idempotent: Whether calling it twice changes nothing more.
+        function: Does it; or, with ``carry_out``, works out a `Plan` and changes nothing.
+        carry_out: Does what was planned; None where the arguments say all that a call would do.
+        concerns: Which notebook a call is about: what approvals for a notebook go by.
         effect_of: What a call with these arguments can do, where that depends on them.
         arguments: The pydantic model of its arguments.
         result: The class of its answer.
@@ -66,7 +71,8 @@ class Tool:
     result: type[Result]
     destructive: bool = False
     idempotent: bool = False
-    preview: Preview | None = None
+    carry_out: CarryOut | None = None
+    concerns: Concerns = concerned_notebook
     effect_of: Callable[[BaseModel], Effect] | None = None
 
     @cached_property
@@ -92,13 +98,16 @@ def tool(
     *,
     destructive: bool = False,
     idempotent: bool = False,
-    preview: Preview | None = None,
+    carry_out: CarryOut | None = None,
+    concerns: Concerns = concerned_notebook,
     effect_of: Callable[[BaseModel], Effect] | None = None,
 ) -> Callable[[ToolFunction], Tool]:
     """Makes a tool of an async function ``(context, *arguments) -> Result``.
 
     The function's name is the tool's, its docstring the description, its annotated parameters the
-    arguments, its return annotation the answer.
+    arguments, its return annotation the answer. With ``carry_out`` the function only plans: it
+    changes nothing and returns a `Plan`, which a person may be shown, and ``carry_out`` does it and
+    answers.
     """
 
     def define(function: ToolFunction) -> Tool:
@@ -117,10 +126,11 @@ def tool(
             effect=effect,
             function=function,
             arguments=arguments,
-            result=result,
+            result=typing.get_type_hints(carry_out)["return"] if carry_out else result,
             destructive=destructive,
             idempotent=idempotent or effect == "READ",
-            preview=preview,
+            carry_out=carry_out,
+            concerns=concerns,
             effect_of=effect_of,
         )
 
@@ -201,10 +211,7 @@ class Registry:
         tool = self.get(name)
         parsed = self.validate(tool, arguments)
         try:
-            await self._permit(tool, parsed, context)
-            result = await tool.function(
-                context, **{key: getattr(parsed, key) for key in tool.parameters}
-            )
+            result = await _perform(tool, parsed, context)
         except ToolError:
             raise
         except Exception as error:
@@ -213,68 +220,33 @@ class Registry:
         result.notices += context.workspace.notices.take(context.caller)
         return result
 
-    async def _permit(self, tool: Tool, parsed: BaseModel, context: ToolContext) -> None:
-        policy, caller = context.workspace.policy, context.caller
-        effect = tool.effect_of(parsed) if tool.effect_of else tool.effect
-        if effect == "READ" or not policy.concerns(caller, effect):
-            return
-        arguments = parsed.model_dump(mode="json", exclude_defaults=True)
-        preview = (
-            await tool.preview(context, parsed) if tool.preview else _default_preview(arguments)
-        )
-        notebook: Any = arguments.get("notebook")
-        path = context.current_path(notebook if isinstance(notebook, str) else None)
-        try:
-            await policy.check(
-                caller,
-                tool.name,
-                effect,
-                arguments=arguments,
-                notebook=path,
-                preview=preview,
-                approver=context.approver,
-            )
-        except (PermissionDenied, PermissionRequired) as refusal:
-            journal = context.workspace.journal
-            entry = await journal.intend(
-                caller, path or "", tool.name, f"refused: {refusal.message}", kind="refused"
-            )
-            await journal.failed(entry, refusal.code)
-            raise
+
+async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Result:
+    """Runs a call, where the mode asks just as a person was shown it."""
+    given = {key: getattr(parsed, key) for key in tool.parameters}
+    leave = await _leave(tool, parsed, context)
+    if leave is not None:
+        await leave.refuse()
+    if tool.carry_out is None:
+        if leave is not None and leave.needed:
+            await leave.ask()
+        return await tool.function(context, **given)
+    plan: Plan = await tool.function(context, **given)
+    if leave is None or not leave.needed:
+        return await tool.carry_out(context, plan, tool.name)
+    while True:
+        shown = plan.preview()
+        await leave.ask(shown)
+        # A person takes their time: what was changed meanwhile would be something else.
+        plan = await tool.function(context, **given)
+        if plan.preview() == shown:
+            return await tool.carry_out(replace(context, as_shown=True), plan, tool.name)
 
 
-def _default_preview(arguments: Mapping[str, Any]) -> str:
-    """The arguments as lines, code and text whole."""
-    return "\n".join(
-        f"{name}:\n{value}" if isinstance(value, str) and "\n" in value else f"{name}: {value}"
-        for name, value in arguments.items()
-    )
-
-
-def compact_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON schema without what tells a reader nothing: titles, null alternatives, null defaults."""
-    return typing.cast("dict[str, Any]", _compact(schema, property_names=False))
-
-
-def _compact(node: Any, *, property_names: bool) -> Any:
-    if isinstance(node, list):
-        return [_compact(item, property_names=False) for item in node]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(node, Mapping):
-        return node
-    items = typing.cast("Mapping[str, Any]", node)
-    if property_names:
-        return {name: _compact(value, property_names=False) for name, value in items.items()}
-    compacted: dict[str, Any] = {}
-    for key, value in items.items():
-        if key == "title" or (key == "default" and value is None):
-            continue
-        if key == "anyOf":
-            choices = [choice for choice in value if choice != {"type": "null"}]
-            if len(choices) < len(value) and len(choices) == 1:
-                compacted |= _compact(choices[0], property_names=False)
-                continue
-            if all(set(choice) == {"type"} for choice in choices):
-                compacted["type"] = [choice["type"] for choice in choices]
-                continue
-        compacted[key] = _compact(value, property_names=key in ("properties", "$defs"))
-    return compacted
+async def _leave(tool: Tool, parsed: BaseModel, context: ToolContext) -> Leave | None:
+    """The leave that a call needs; None where its effect runs for this caller without."""
+    effect = tool.effect_of(parsed) if tool.effect_of else tool.effect
+    if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:
+        return None
+    path = await tool.concerns(context, parsed)
+    return Leave(context, tool.name, effect, parsed, path)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.new import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
 
 WITHOUT_KEY = (
@@ -102,8 +103,7 @@ async def apply(
         Conflict: with the present source, which counts as seen.
         ToolError: whatever the document refuses; nothing was changed.
     """
-    for operation in operations:
-        _check_size(workspace, operation)
+    check_sources(workspace, operations)
     if not operations:
         return Journalled(await document.read(), (), 0)
     intent = summary or f"{tool}: {len(operations)} operations"
@@ -125,10 +125,7 @@ async def apply(
             )
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
-    try:
-        await workspace.journal.done(entry, applied.changes, summary or describe(applied.changes))
-    except ToolError as error:
-        workspace.notices.add(caller, f"{error.message} {error.hint}")
+    await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
     written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
     by_key = applied.snapshot.by_key
     mark_seen(
@@ -136,6 +133,51 @@ async def apply(
     )
     workspace.revisions.remember(applied.snapshot)
     return Journalled(applied.snapshot, applied.changes, entry)
+
+
+async def create(
+    workspace: Workspace,
+    caller: Caller,
+    path: str,
+    cells: Sequence[tuple[CellType, str]] = (),
+    *,
+    tool: str,
+    kernelspec: dict[str, str] | None = None,
+) -> Journalled:
+    """Makes a notebook with these cells, all at once; they count as seen, and can be taken back.
+
+    Raises:
+        NotebookExists, ToolError: whatever the store refuses; nothing was made.
+        InvalidArguments: a source that no cell may have.
+    """
+    for _, source in cells:
+        check_source(workspace, source)
+    said = f"created {path}"
+    entry = await workspace.journal.intend(caller, path, tool, said)
+    try:
+        document = await workspace.store.create(path, empty_notebook(cells, kernelspec=kernelspec))
+    except ToolError as error:
+        await workspace.journal.failed(entry, error.message)
+        raise
+    snapshot = await document.read()
+    changes = tuple(
+        Change("insert", cell.key, cell.index, after=CellContent(cell.type, cell.source, cell.id))
+        for cell in snapshot.cells
+    )
+    await _done(workspace, caller, entry, changes, said)
+    mark_seen(workspace, caller, snapshot, snapshot.cells)
+    workspace.revisions.remember(snapshot)
+    return Journalled(snapshot, changes, entry)
+
+
+async def _done(
+    workspace: Workspace, caller: Caller, entry: int, changes: Sequence[Change], summary: str
+) -> None:
+    """Journals a change that was made; where that fails the caller is told, the change stands."""
+    try:
+        await workspace.journal.done(entry, changes, summary)
+    except ToolError as error:
+        workspace.notices.add(caller, f"{error.message} {error.hint}")
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -156,14 +198,24 @@ def describe(changes: Sequence[Change]) -> str:
     return ", ".join(said) + more
 
 
-def _check_size(workspace: Workspace, operation: Operation) -> None:
-    match operation:
-        case Insert(content):
-            source = content.source
-        case Replace(source=source):
-            pass
-        case _:
-            return
+def check_sources(workspace: Workspace, operations: Sequence[Operation]) -> None:
+    """Refuses what no cell may hold.
+
+    Raises:
+        InvalidArguments: a source that is too long, or has a character that cannot be stored.
+    """
+    for operation in operations:
+        match operation:
+            case Insert(content):
+                check_source(workspace, content.source)
+            case Replace(source=source):
+                check_source(workspace, source)
+            case _:
+                pass
+
+
+def check_source(workspace: Workspace, source: str) -> None:
+    """Refuses a source that no cell may hold; see `check_sources`."""
     limit = workspace.limits.max_source
     if len(source) > limit:
         raise InvalidArguments(

@@ -15,7 +15,13 @@ from typing import Any, Literal
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, Json
-from tk_ai_extension.model.errors import CellNotFound, ExecutionNotFound, LimitReached, ToolError
+from tk_ai_extension.model.errors import (
+    CellNotFound,
+    Conflict,
+    ExecutionNotFound,
+    LimitReached,
+    ToolError,
+)
 from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
@@ -80,12 +86,22 @@ class Run:
     It goes on whoever listens; `wait` returns when it has ended or when time is up.
     """
 
-    def __init__(self, caller: Caller, kernel_id: str, path: str | None, steps: list[Step]) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        kernel_id: str,
+        path: str | None,
+        steps: list[Step],
+        *,
+        as_shown: bool = False,
+    ) -> None:
         self.id = secrets.token_hex(5)
         self.caller = caller
         self.kernel_id = kernel_id
         self.path = path
         self.steps = steps
+        self.as_shown = as_shown
+        """Whether cells run only with the source that their steps have."""
         self.error: ToolError | None = None
         """Why it could not be carried out at all, where that happened."""
         self.created = time.time()
@@ -198,19 +214,21 @@ class Executions:
         path: str | None = None,
         timeout: float | None = None,
         stop_on_error: bool = True,
+        as_shown: bool = False,
         tool: str = "",
     ) -> Run:
         """Queues steps for a kernel and returns at once.
 
         Steps that name a cell run its source as it is when their turn comes, with outputs streamed
-        into the document that ``open_document`` gives.
+        into the document that ``open_document`` gives; with ``as_shown`` only if it is still the
+        step's, since a person allowed just that.
 
         Raises:
             LimitReached: too many are under way.
         """
         if self._under_way >= MAX_ACTIVE:
             raise LimitReached(f"{MAX_ACTIVE} executions are under way.")
-        run = Run(caller, kernel_id, path, list(steps))
+        run = Run(caller, kernel_id, path, list(steps), as_shown=as_shown)
         self._runs[run.id] = run
         self._under_way += 1
         self._forget_old()
@@ -312,6 +330,11 @@ class Executions:
         cell = (await document.read()).by_key.get(step.cell)
         if cell is None:
             raise CellNotFound(f"Cell @{step.cell} was deleted before its turn came.")
+        if run.as_shown and cell.source != step.code:
+            raise Conflict(
+                f"Cell @{step.cell} was changed after it was allowed to run; it did not run.",
+                hint="Read it, and ask again.",
+            )
         step.code, step.index = cell.source, cell.index
         if cell.type != "code" or not cell.source.strip():
             step.status = "ok"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
@@ -71,8 +70,7 @@ class NotebookManager:
 
         Args:
             caller: Whose notebook.
-            name: What the caller calls it from now on; None for the name it has, else the file's
-                name without ``.ipynb``, else (where that is taken) the path.
+            name: What the caller calls it from now on; None for the name it has, else the path.
             path: Relative to the root.
             kernel_id: The kernel it runs on, from now on for every caller.
 
@@ -80,20 +78,9 @@ class NotebookManager:
             InvalidArguments: the name is taken by another notebook, or reads like a path.
             LimitReached: the caller holds too many notebooks.
         """
+        name = self.checked_name(caller, name, path)
         desk = self._desks.get(caller.identity) or _Desk(caller.identity)
         known = next((n for n, p in desk.paths.items() if p == path), None)
-        name = path if caller.key is None else name or known or self._free_name(desk, path)
-        if name != path and ("/" in name or name.endswith(".ipynb")):
-            raise InvalidArguments(f"`{name}` reads like a path and cannot be the name of {path}.")
-        if desk.paths.get(name, path) != path:
-            raise InvalidArguments(
-                f"`{name}` is the name of {desk.paths[name]} already.", hint="Choose another name."
-            )
-        if known is None and len(desk.paths) >= self._max_notebooks:
-            raise LimitReached(
-                f"You hold {len(desk.paths)} notebooks already.",
-                hint="Let go of some (unuse_notebook).",
-            )
         if known is not None and known != name:
             desk.paths = {name if n == known else n: p for n, p in desk.paths.items()}
         desk.paths[name] = path
@@ -107,21 +94,32 @@ class NotebookManager:
             self._let_go(gone.paths.values())
         return self._managed(desk, name)
 
+    def checked_name(self, caller: Caller, name: str | None, path: str) -> str:
+        """The name under which `add` would connect a notebook; changes nothing.
+
+        Raises:
+            InvalidArguments, LimitReached: as `add` says.
+        """
+        desk = self._desks.get(caller.identity) or _Desk(caller.identity)
+        known = next((n for n, p in desk.paths.items() if p == path), None)
+        name = path if caller.key is None else name or known or path
+        if name != path and ("/" in name or name.endswith(".ipynb")):
+            raise InvalidArguments(f"`{name}` reads like a path and cannot be the name of {path}.")
+        if desk.paths.get(name, path) != path:
+            raise InvalidArguments(
+                f"`{name}` is the name of {desk.paths[name]} already.", hint="Choose another name."
+            )
+        if known is None and len(desk.paths) >= self._max_notebooks:
+            raise LimitReached(
+                f"You hold {len(desk.paths)} notebooks already.",
+                hint="Let go of some (unuse_notebook).",
+            )
+        return name
+
     def current(self, caller: Caller) -> ManagedNotebook | None:
         """The caller's current notebook, or None."""
         desk = self._desk(caller)
         return None if desk is None or desk.current is None else self._managed(desk, desk.current)
-
-    def set_current(self, caller: Caller, notebook: str) -> ManagedNotebook:
-        """Makes a connected notebook, by name or path, the caller's current one.
-
-        Raises:
-            NotebookNotFound: the caller has not connected it.
-        """
-        desk, name = self._find(caller, notebook)
-        if caller.key is not None:
-            desk.current = name
-        return self._managed(desk, name)
 
     def remove(self, caller: Caller, notebook: str) -> ManagedNotebook:
         """Lets go of a notebook, by name or path; if it was the current one, there is none then.
@@ -235,11 +233,6 @@ class NotebookManager:
         held = {path for desk in self._desks.values() for path in desk.paths.values()}
         for path in set(paths) - held:
             self._kernels.pop(path, None)
-
-    @staticmethod
-    def _free_name(desk: _Desk, path: str) -> str:
-        stem = PurePosixPath(path).stem
-        return path if stem in desk.paths else stem
 
 
 def _name_of(desk: _Desk, notebook: str) -> str | None:

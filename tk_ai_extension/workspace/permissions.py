@@ -160,9 +160,11 @@ class PermissionPolicy:
         """The mode that holds for a caller: their own under the administrator's cap."""
         return capped(caller.mode, self._cap)
 
-    def concerns(self, caller: Caller, effect: Effect) -> bool:
-        """Whether `check` has anything to decide, for whom a preview is dear to make."""
-        return decide(self.mode(caller), effect) is not Decision.RUN
+    def decision(self, caller: Caller, effect: Effect, notebook: str | None) -> Decision:
+        """What becomes of a call, standing approvals counted in; only ASK needs `check` to ask."""
+        decision = decide(self.mode(caller), effect)
+        asks = decision is Decision.ASK and not self._stands(caller, effect, notebook)
+        return decision if asks or decision is Decision.REFUSE else Decision.RUN
 
     async def check(
         self,
@@ -194,7 +196,7 @@ class PermissionPolicy:
             LimitReached: too many requests of this user are unanswered.
         """
         mode = self.mode(caller)
-        decision = decide(mode, effect)
+        decision = self.decision(caller, effect, notebook)
         if decision is Decision.RUN:
             return
         if decision is Decision.REFUSE:
@@ -203,8 +205,6 @@ class PermissionPolicy:
                 hint="Describe what you would do, or ask the user to leave this mode.",
                 mode=mode,
             )
-        if self._stands(caller, effect, notebook):
-            return
         digest = _arguments_hash(tool, effect, arguments, notebook, preview)
         answer = self._once.pop((caller.identity, digest), None)
         if answer is None:

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import insertion, select
+from tk_ai_extension.tools.changes import plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import (
@@ -20,40 +21,30 @@ from tk_ai_extension.tools.parameters import (
     Timeout,
     Wait,
 )
+from tk_ai_extension.tools.plans import Edit, Running
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.executions import Step
+from tk_ai_extension.tools.running import edit_and_run, run
 from tk_ai_extension.workspace.staleness import states
 
 
-@tool("EXECUTE")
+@tool("EXECUTE", carry_out=run)
 async def execute_cell(
     context: ToolContext,
     cell: Address,
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> ExecutionResult:
+) -> Running:
     """Runs a cell; its outputs go into the notebook and into the answer."""
     document = await _document(context, notebook, "execute_cell")
     snapshot = await document.read()
     found, _ = snapshot.find(cell)
     if found.type != "code":
         raise InvalidArguments(f"Cell @{found.key} is {found.type}; only code cells run.")
-    kernel_id, _ = await context.workspace.kernel_for(document)
-    return await _run_cells(
-        context,
-        document,
-        snapshot,
-        [found],
-        kernel_id,
-        wait=wait,
-        timeout=timeout,
-        tool="execute_cell",
-    )
+    return Running(document, snapshot, (found,), wait=wait, timeout=timeout)
 
 
-@tool("EXECUTE")
+@tool("EXECUTE", carry_out=edit_and_run)
 async def insert_and_execute_cell(
     context: ToolContext,
     source: str,
@@ -63,7 +54,7 @@ async def insert_and_execute_cell(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> ExecutionResult:
+) -> Edit:
     """Inserts a code cell (at the end unless placed) and runs it."""
     if not source.strip():
         raise InvalidArguments("There is no code to run.", hint="insert_cell makes an empty cell.")
@@ -72,29 +63,10 @@ async def insert_and_execute_cell(
     operation = insertion(
         snapshot, CellContent("code", source), index=index, after=after, before=before
     )
-    # The kernel is started first: a notebook without one would be changed in vain.
-    kernel_id, _ = await context.workspace.kernel_for(document)
-    applied = await editing.apply(
-        context.workspace,
-        context.caller,
-        document,
-        [operation],
-        tool="insert_and_execute_cell",
-    )
-    new = applied.snapshot.by_key[applied.changes[0].cell]
-    return await _run_cells(
-        context,
-        document,
-        applied.snapshot,
-        [new],
-        kernel_id,
-        wait=wait,
-        timeout=timeout,
-        tool="insert_and_execute_cell",
-    )
+    return plan_edit(context, document, snapshot, operation, run=True, wait=wait, timeout=timeout)
 
 
-@tool("EXECUTE")
+@tool("EXECUTE", carry_out=run)
 async def execute_cells(
     context: ToolContext,
     cells: MaybeRanges = None,
@@ -106,7 +78,7 @@ async def execute_cells(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Annotated[float | None, Field(gt=0, description="for each cell")] = None,
-) -> ExecutionResult:
+) -> Running:
     """Runs several cells in order."""
     if (cells is None) == (which is None):
         raise InvalidArguments("Give either `cells` or `which`.")
@@ -128,47 +100,32 @@ async def execute_cells(
         raise InvalidArguments(
             "None of these is a code cell to run.", hint="list_cells shows types and states."
         )
-    kernel_id, started = await workspace.kernel_for(document)
-    if restart and not started:
-        await workspace.kernels.restart(kernel_id)
-        workspace.runs.forget_kernel(kernel_id)
-    return await _run_cells(
-        context,
+    return Running(
         document,
         snapshot,
-        chosen,
-        kernel_id,
+        tuple(chosen),
+        restart=restart,
+        stop_on_error=stop_on_error,
         wait=wait,
         timeout=timeout,
-        stop_on_error=stop_on_error,
-        tool="execute_cells",
     )
 
 
-@tool("EXECUTE")
+@tool("EXECUTE", carry_out=run)
 async def execute_ipython(
     context: ToolContext,
     code: str,
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> ExecutionResult:
+) -> Running:
     """Runs code in the notebook's kernel and leaves the notebook alone."""
     if not code.strip():
         raise InvalidArguments("There is no code to run.")
     if "\0" in code:
         raise InvalidArguments("The code has a NUL character.")
     document = await _document(context, notebook, "execute_ipython")
-    kernel_id, _ = await context.workspace.kernel_for(document)
-    run = context.workspace.executions.start(
-        context.caller,
-        kernel_id,
-        [Step(code=code)],
-        path=document.path,
-        timeout=timeout,
-        tool="execute_ipython",
-    )
-    return await follow(context, run, wait)
+    return Running(document, code=code, wait=wait, timeout=timeout)
 
 
 @tool("READ")
@@ -192,30 +149,3 @@ async def _document(context: ToolContext, notebook: str | None, tool: str) -> No
             f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}."
         )
     return await context.workspace.open(context.caller, notebook, tool=tool)
-
-
-async def _run_cells(
-    context: ToolContext,
-    document: NotebookDocument,
-    snapshot: Snapshot,
-    cells: list[Cell],
-    kernel_id: str,
-    *,
-    wait: float,
-    timeout: float | None,
-    tool: str,
-    stop_on_error: bool = True,
-) -> ExecutionResult:
-    workspace = context.workspace
-    path = document.path
-    run = workspace.executions.start(
-        context.caller,
-        kernel_id,
-        [Step(cell.key, cell.index, cell.source) for cell in cells],
-        open_document=workspace.store.open,
-        path=path,
-        timeout=timeout,
-        stop_on_error=stop_on_error,
-        tool=tool,
-    )
-    return await follow(context, run, wait, total_cells=len(snapshot.cells))

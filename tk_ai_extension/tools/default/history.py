@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,9 +12,11 @@ from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.tools.changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import plan as undo_plan
 
 
@@ -35,7 +38,47 @@ class Undone(Result):
         return "\n".join(lines)
 
 
-@tool("WRITE")
+@dataclass(frozen=True)
+class _Undoing(Edit):
+    """The edit that takes entries back.
+
+    Attributes:
+        entries: What is taken back, at least in part, newest first.
+        left: Sentences about what stays, and why.
+    """
+
+    entries: tuple[JournalEntry, ...] = ()
+    left: tuple[str, ...] = ()
+
+    def preview(self) -> str:
+        """What comes back."""
+        lines = [f"Take back {entry.id}: {entry.summary}." for entry in self.entries]
+        return "\n".join([*lines, super().preview()])
+
+
+async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
+    """Applies the edit, and marks the entries."""
+    workspace, count = context.workspace, len(plan.entries)
+    applied = await editing.apply(
+        workspace,
+        context.caller,
+        plan.document,
+        plan.operations,
+        tool=tool,
+        summary=f"took back {count} change{'' if count == 1 else 's'}",
+        kind="undo",
+    )
+    await workspace.journal.undone([entry.id for entry in plan.entries], by=applied.entry)
+    return Undone(
+        notebook=plan.document.path,
+        undone=[entry.summary for entry in plan.entries],
+        refused=list(plan.left),
+        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
+        total_cells=len(applied.snapshot.cells),
+    )
+
+
+@tool("WRITE", carry_out=_take_back)
 async def undo(
     context: ToolContext,
     steps: Annotated[int, Field(ge=1, le=1000)] = 1,
@@ -43,7 +86,7 @@ async def undo(
         int | None, Field(description="instead of steps: all after this history number")
     ] = None,
     notebook: Notebook = None,
-) -> Undone:
+) -> _Undoing:
     """Takes back your own changes, newest first; cells that somebody worked on since stay."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="undo")
@@ -56,28 +99,19 @@ async def undo(
             if caller.key
             else "Your connection has no session, so none of the changes are known to be yours."
         )
-    plan = undo_plan(entries, await document.read())
+    snapshot = await document.read()
+    plan = undo_plan(entries, snapshot)
     if not plan.operations and plan.left:
         raise Conflict(
             f"Nothing was taken back: {' '.join(plan.left)}",
             hint="Change the cells themselves instead.",
         )
-    applied = await editing.apply(
-        workspace,
-        caller,
+    return _Undoing(
         document,
+        snapshot,
         plan.operations,
-        tool="undo",
-        summary=f"took back {len(plan.entries)} changes",
-        kind="undo",
-    )
-    await workspace.journal.undone(plan.entries, by=applied.entry)
-    return Undone(
-        notebook=document.path,
-        undone=[entry.summary for entry in entries if entry.id in plan.entries],
-        refused=list(plan.left),
-        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
-        total_cells=len(applied.snapshot.cells),
+        entries=tuple(entry for entry in entries if entry.id in plan.entries),
+        left=plan.left,
     )
 
 

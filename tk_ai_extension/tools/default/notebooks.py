@@ -9,13 +9,20 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.errors import KernelspecNotFound, NotebookNotFound, ToolError
-from tk_ai_extension.notebooks.new import empty_notebook
+from tk_ai_extension.model.errors import (
+    KernelNotFound,
+    KernelspecNotFound,
+    NotebookNotFound,
+    ToolError,
+)
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
-from tk_ai_extension.tools.registry import Effect, tool
+from tk_ai_extension.tools.plans import Creation
+from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import walk
+from tk_ai_extension.workspace.permissions import Effect
 
 logger = logging.getLogger(__name__)
 
@@ -110,47 +117,56 @@ class NotebookCreated(Result):
         return f"Created {self.notebook} with {self.total_cells} cells."
 
 
-@tool("WRITE")
+async def _create(context: ToolContext, plan: Creation, tool: str) -> NotebookCreated:
+    """Makes the notebook."""
+    made = await editing.create(
+        context.workspace,
+        context.caller,
+        plan.path,
+        plan.cells,
+        tool=tool,
+        kernelspec=plan.kernelspec,
+    )
+    return NotebookCreated(notebook=plan.path, total_cells=len(made.snapshot.cells))
+
+
+@tool("WRITE", carry_out=_create)
 async def create_notebook(
     context: ToolContext,
     notebook: str,
     kernel_name: str | None = None,
     cells: list[NewCell] | None = None,
-) -> NotebookCreated:
+) -> Creation:
     """Creates a notebook; refuses to overwrite one."""
-    path = await _create(context, notebook, kernel_name, cells or [])
-    snapshot = await (await context.workspace.store.open(path)).read()
-    return NotebookCreated(notebook=path, total_cells=len(snapshot.cells))
+    new: tuple[tuple[CellKind, str], ...] = tuple(
+        (cell.cell_type, cell.source) for cell in cells or []
+    )
+    return _creation(context, context.workspace.contain(notebook), kernel_name, new)
 
 
-async def _create(
-    context: ToolContext, notebook: str, kernel_name: str | None, cells: list[NewCell]
-) -> str:
-    workspace = context.workspace
-    path = workspace.contain(notebook)
-    specs = {spec.name: spec for spec in workspace.kernels.kernelspecs()}
+def _creation(
+    context: ToolContext,
+    path: str,
+    kernel_name: str | None,
+    cells: tuple[tuple[CellKind, str], ...] = (),
+) -> Creation:
+    """The plan of a notebook on a kernelspec; the default one where none is named.
+
+    Raises:
+        KernelspecNotFound.
+    """
+    specs = {spec.name: spec for spec in context.workspace.kernels.kernelspecs()}
     if kernel_name is not None and kernel_name not in specs:
         raise _no_kernelspec(kernel_name, list(specs))
     spec = (
-        specs.get(kernel_name)
-        if kernel_name
-        else next((s for s in specs.values() if s.default), None)
+        specs[kernel_name] if kernel_name else next((s for s in specs.values() if s.default), None)
     )
-    new = empty_notebook(
-        [(cell.cell_type, cell.source) for cell in cells],
-        kernelspec=spec
-        and {"name": spec.name, "display_name": spec.display_name, "language": spec.language},
-    )
-    entry = await workspace.journal.intend(
-        context.caller, path, "create_notebook", f"created {path}"
-    )
-    try:
-        await workspace.store.create(path, new)
-    except ToolError as error:
-        await workspace.journal.failed(entry, error.message)
-        raise
-    await workspace.journal.done(entry, ())
-    return path
+    kernelspec = spec and {
+        "name": spec.name,
+        "display_name": spec.display_name,
+        "language": spec.language,
+    }
+    return Creation(path, cells, kernelspec)
 
 
 def _no_kernelspec(name: str, known: list[str]) -> KernelspecNotFound:
@@ -201,13 +217,18 @@ async def use_notebook(
     specs = [spec.name for spec in workspace.kernels.kernelspecs()]
     if kernel_name is not None and kernel_name not in specs:
         raise _no_kernelspec(kernel_name, specs)
+    if kernel_id is not None and kernel_id not in workspace.kernels.ids():
+        raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
+    chosen = workspace.notebooks.checked_name(
+        caller, name or (managed.name if managed else path), path
+    )
     if not await workspace.store.exists(path):
         if mode != "create":
             raise NotebookNotFound(
                 f"There is no notebook {path}.",
                 hint="mode `create` makes it; list_notebooks shows those that exist.",
             )
-        await _create(context, path, kernel_name, [])
+        await _create(context, _creation(context, path, kernel_name), "use_notebook")
     document = await workspace.store.open(path)
     snapshot = await workspace.read(document)
     began = time.monotonic()
@@ -223,7 +244,6 @@ async def use_notebook(
     ready_after = time.monotonic() - began
     logger.info("Kernel '%s' is ready (took %.1fs)", found, ready_after)
     info = await workspace.kernels.info(found)
-    chosen = name or (managed.name if managed else path)
     workspace.notebooks.add(caller, chosen, path, found)
     return NotebookUsed(
         notebook=path,

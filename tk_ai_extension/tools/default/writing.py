@@ -4,35 +4,54 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import InvalidArguments, UnsupportedFormat
 from tk_ai_extension.model.merging import merge
-from tk_ai_extension.notebooks.new import empty_notebook
-from tk_ai_extension.tools.changes import CellsChanged, changed_cell
+from tk_ai_extension.tools.changes import CellsChanged, apply_edit, cells_changed, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.plans import Creation, Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 
 
-@tool("WRITE", destructive=True)
+async def _write(context: ToolContext, plan: Edit | Creation, tool: str) -> CellsChanged:
+    """Makes the edit, or the whole notebook at once."""
+    if isinstance(plan, Edit):
+        return await apply_edit(context, plan, tool)
+    return cells_changed(
+        await editing.create(context.workspace, context.caller, plan.path, plan.cells, tool=tool)
+    )
+
+
+async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
+    """The notebook that is named, else the one in the text's header."""
+    notebook: str | None = getattr(arguments, "notebook", None)
+    text: str = getattr(arguments, "text", "")
+    return context.current_path(notebook or celltext.parse(text).path)
+
+
+@tool("WRITE", destructive=True, carry_out=_write, concerns=_concerns)
 async def write_notebook(
     context: ToolContext,
     text: Annotated[str, Field(description="as read_notebook gave it, edited")],
     notebook: Notebook = None,
     base: Annotated[str | None, Field(description="revision, where the text has no header")] = None,
-) -> CellsChanged:
+) -> Edit | Creation:
     """Writes the cell-marked text back, merged by cell with what others changed since. A missing
     marker deletes its cell; a marker without id makes a new one. A missing notebook is created.
     """
-    workspace, caller = context.workspace, context.caller
+    workspace = context.workspace
     parsed = celltext.parse(text)
-    path = workspace.path(caller, notebook or parsed.path, tool="write_notebook")
+    path = workspace.path(context.caller, notebook or parsed.path, tool="write_notebook")
     if not await workspace.store.exists(path):
-        await workspace.store.create(path, empty_notebook())
+        # Merged with nothing: a marker that names a cell is refused before there is a notebook.
+        nothing = Snapshot(path, ())
+        merge(_base(context, nothing, base or parsed.revision, new=True), nothing, parsed)
+        return Creation(path, tuple((cell.type, cell.source) for cell in parsed.cells))
     document = await workspace.store.open(path)
     current = await document.read()
     if current.nbformat[0] < 4:
@@ -42,18 +61,7 @@ async def write_notebook(
     operations = merge(
         _base(context, current, base or parsed.revision, new=not current.cells), current, parsed
     )
-    applied = await editing.apply(
-        workspace,
-        caller,
-        document,
-        operations,
-        tool="write_notebook",
-    )
-    return CellsChanged(
-        notebook=path,
-        total_cells=len(applied.snapshot.cells),
-        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
-    )
+    return plan_edit(context, document, current, *operations)
 
 
 def _base(context: ToolContext, current: Snapshot, revision: str | None, *, new: bool) -> Snapshot:

@@ -1,0 +1,173 @@
+"""A person allows just what they were shown: the code, the diff, in one notebook."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.desk import ALICE
+from tk_ai_extension.model.errors import Conflict, PermissionDenied, PermissionRequired
+from tk_ai_extension.tools.context import ToolContext
+
+ASK = replace(ALICE, mode="ask")
+
+
+class Person:
+    """Answers within the call; may do something before."""
+
+    def __init__(self, answer="once", before=None):
+        self.answer, self.before, self.shown = answer, before, []
+
+    async def ask(self, request):
+        self.shown.append(request.preview)
+        if self.before is not None:
+            await self.before(len(self.shown))
+        return self.answer
+
+
+@pytest.fixture
+def notebook(desk):
+    desk.write("n.ipynb", "a = 1", "b = 2\nprint(b)")
+    return "n.ipynb"
+
+
+async def shown(desk, tool, **arguments):
+    """What a person is shown of a call that nobody has allowed yet."""
+    with pytest.raises(PermissionRequired) as raised:
+        await desk.call(tool, caller=ASK, **arguments)
+    (request,) = (
+        request
+        for request in desk.workspace.policy.pending("alice")
+        if request.id == raised.value.details["permission_id"]
+    )
+    return request
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "seen"),
+    [
+        ("execute_cell", {"cell": 1}, ["b = 2", "print(b)"]),
+        ("execute_cells", {"which": "all", "restart": True}, ["a = 1", "print(b)", "Restart"]),
+        ("execute_ipython", {"code": "import os"}, ["import os"]),
+        ("insert_and_execute_cell", {"source": "c = 3"}, ["+c = 3", "Then run:\nc = 3"]),
+        ("insert_cell", {"source": "c = 3", "index": 0}, ["code cell at 0", "+c = 3"]),
+        ("overwrite_cell", {"cell": 0, "source": "a = 9"}, ["-a = 1", "+a = 9"]),
+        ("edit_cell", {"cell": 1, "old": "2", "new": "5"}, ["-b = 2", "+b = 5"]),
+        ("delete_cell", {"cell": 1}, ["Delete", "-print(b)"]),
+        ("move_cell", {"cell": 0, "to": 1}, ["Move code cell 0", "to 1"]),
+        ("write_notebook", {"text": "# %% [code]\nz = 0", "notebook": "new.ipynb"}, ["+z = 0"]),
+        (
+            "edit_cells",
+            {"operations": [{"action": "overwrite", "cell": 0, "source": "a = 7"}], "run": True},
+            ["-a = 1", "Then run:\na = 7"],
+        ),
+        ("create_notebook", {"notebook": "made.ipynb", "cells": [{"source": "q = 1"}]}, ["+q = 1"]),
+    ],
+)
+async def test_a_request_shows_the_code_or_the_diff_and_nothing_has_happened(
+    desk, notebook, tool, arguments, seen
+):
+    await desk.call("read_notebook", caller=ASK, notebook=notebook)
+    before = (desk.root / notebook).read_bytes()
+    request = await shown(desk, tool, **{"notebook": notebook, **arguments})
+    for text in seen:
+        assert text in request.preview
+    assert (desk.root / notebook).read_bytes() == before
+    assert sorted(path.name for path in desk.root.glob("*.ipynb")) == [notebook]
+    assert desk.app.kernel_manager.list_kernel_ids() == []
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+async def test_undo_shows_what_comes_back(desk, notebook):
+    await desk.call("insert_cell", notebook=notebook, source="c = 3")
+    request = await shown(desk, "undo", notebook=notebook)
+    assert "inserted" in request.preview
+    assert "-c = 3" in request.preview
+
+
+@pytest.mark.proves("perm:approvals", "mcp:permission-required")
+async def test_a_cell_that_changed_since_it_was_shown_is_asked_for_again(desk, notebook):
+    call = {"notebook": notebook, "cell": 1}
+    first = await shown(desk, "execute_cell", **call)
+    desk.workspace.policy.answer("alice", first.id, "once")
+    desk.write(notebook, "a = 1", "wipe_everything()")
+    second = await shown(desk, "execute_cell", **call)
+    assert second.id != first.id
+    assert "wipe_everything()" in second.preview
+    assert desk.app.kernel_manager.list_kernel_ids() == []
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+async def test_a_cell_that_changes_while_the_person_reads_is_asked_for_again(desk, notebook):
+    async def before(time):
+        if time == 1:
+            desk.write(notebook, "a = 1", "c = 'later'")
+
+    person = Person(before=before)
+    context = ToolContext(desk.workspace, ASK, approver=person)
+    result = await desk.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
+    assert ["c = 'later'" in text for text in person.shown] == [False, True]
+    assert result.status == "ok"
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(desk, notebook):
+    blocking = await desk.call(
+        "execute_ipython", notebook=notebook, code="import time\ntime.sleep(60)", wait=0
+    )
+    context = ToolContext(desk.workspace, ASK, approver=Person())
+    call = {"cell": 1, "notebook": notebook, "wait": 0}
+    waiting = await desk.registry.call("execute_cell", call, context)
+    assert waiting.status == "queued"
+    desk.write(notebook, "a = 1", "wipe_everything()")
+    await desk.call("interrupt_kernel", execution_id=blocking.execution_id)
+    with pytest.raises(Conflict, match="allowed"):
+        await desk.call("wait_execution", caller=ASK, execution_id=waiting.execution_id)
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+async def test_leave_for_a_notebook_holds_however_a_call_names_it_and_for_no_other(desk, notebook):
+    desk.write("other.ipynb", "x = 1")
+    text = (await desk.call("read_notebook", caller=ASK, notebook=notebook)).text
+    request = await shown(desk, "insert_cell", notebook=notebook, source="c")
+    desk.workspace.policy.answer("alice", request.id, "notebook")
+    # By the header of the text, without the argument.
+    await desk.call("write_notebook", caller=ASK, text=text.replace("a = 1", "a = 2"))
+    assert desk.sources(notebook)[0] == "a = 2"
+    theirs = (await desk.call("read_notebook", caller=ASK, notebook="other.ipynb")).text
+    request = await shown(desk, "write_notebook", text=theirs.replace("x = 1", "x = 2"))
+    assert request.notebook == "other.ipynb"
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+async def test_a_kernel_or_an_execution_concerns_the_notebook_it_is_of(desk, notebook):
+    used = await desk.call("use_notebook", notebook=notebook)
+    by_kernel = await shown(desk, "restart_kernel", kernel_id=used.kernel_id)
+    assert by_kernel.notebook == notebook
+    running = await desk.call(
+        "execute_ipython", notebook=notebook, code="import time\ntime.sleep(60)", wait=0
+    )
+    by_run = await shown(desk, "interrupt_kernel", execution_id=running.execution_id)
+    assert by_run.notebook == notebook
+    desk.workspace.policy.answer("alice", by_run.id, "notebook")
+    await desk.call("interrupt_kernel", caller=ASK, execution_id=running.execution_id)
+    await desk.call("restart_kernel", caller=ASK, kernel_id=used.kernel_id)
+
+
+@pytest.mark.proves("perm:approvals", "perm:ask")
+async def test_leave_for_one_notebook_does_not_reach_the_kernel_of_another(desk, notebook):
+    desk.write("other.ipynb", "x = 1")
+    used = await desk.call("use_notebook", notebook="other.ipynb")
+    request = await shown(desk, "execute_cell", notebook=notebook, cell=0)
+    desk.workspace.policy.answer("alice", request.id, "notebook")
+    request = await shown(desk, "use_notebook", notebook=notebook, kernel_id=used.kernel_id)
+    assert request.notebook is None
+    request = await shown(desk, "shutdown_kernel", notebook=notebook, kernel_id=used.kernel_id)
+    assert request.notebook is None
+
+
+async def test_a_refused_call_is_told_in_plan_mode_before_anything_is_read(desk):
+    with pytest.raises(PermissionDenied):
+        await desk.call(
+            "execute_cell", caller=replace(ALICE, mode="plan"), notebook="no.ipynb", cell=0
+        )

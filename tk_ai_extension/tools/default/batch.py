@@ -1,0 +1,164 @@
+"""Several changes in one call, and running what they touched."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.cells import CellContent, Snapshot
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
+from tk_ai_extension.tools.addressing import insertion, position
+from tk_ai_extension.tools.changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.following import CellRun, follow
+from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
+from tk_ai_extension.tools.plans import Edit
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.running import start_cells, touched_code
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.undo import inverse
+
+
+class CellOperation(BaseModel, extra="forbid"):
+    """One operation of `edit_cells`."""
+
+    action: Literal["insert", "overwrite", "edit", "delete", "move"]
+    cell: MaybeAddress = None
+    source: str | None = None
+    cell_type: CellKind | None = None
+    index: int | None = None
+    after: MaybeAddress = None
+    before: MaybeAddress = None
+    old: str | None = None
+    new: str | None = None
+    to: int | None = None
+
+
+class CellsEdited(CellsChanged):
+    """Several operations, and the runs if they were asked for."""
+
+    execution_id: str | None = None
+    status: str | None = None
+    runs: list[CellRun] = Field(default_factory=list[CellRun])
+    rolled_back: bool = False
+    left: list[str] = Field(default_factory=list[str])
+    """What could not be taken back after an error, and why."""
+
+    @property
+    def is_error(self) -> bool:
+        return self.status not in (None, "ok", "queued", "running")
+
+    def as_text(self) -> str:
+        parts = [super().as_text()]
+        parts += [
+            f"Ran @{run.cell}: {run.status}" + (f"\n{run.output}" if run.output else "")
+            for run in self.runs
+        ]
+        if self.rolled_back:
+            parts.append("A cell failed: all changes were taken back.")
+        elif self.left:
+            parts.append(
+                f"A cell failed: changes were taken back, but not all. {' '.join(self.left)}"
+            )
+        elif self.status in ("queued", "running"):
+            parts.append(
+                f'Still {self.status}: wait_execution("{self.execution_id}"); nothing is rolled back later.'
+            )
+        return "\n".join(parts)
+
+
+def _edits_effect(arguments: BaseModel) -> Literal["WRITE", "EXECUTE"]:
+    return "EXECUTE" if getattr(arguments, "run", False) else "WRITE"
+
+
+async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited:
+    """Makes the edit; runs what it touched if asked to, and takes all back if that fails."""
+    workspace, path = context.workspace, edit.document.path
+    # Before anything is changed: a kernel that does not start would leave the edit behind.
+    kernel_id = (await workspace.kernel_for(edit.document))[0] if edit.run else None
+    applied = await editing.apply(
+        workspace, context.caller, edit.document, edit.operations, tool=tool
+    )
+    result = CellsEdited(**dict(cells_changed(applied)))
+    cells = touched_code(applied)
+    if kernel_id is None or not cells:
+        return result
+    begun = start_cells(context, path, kernel_id, cells, tool=tool)
+    execution = await follow(context, begun, edit.wait)
+    result.execution_id, result.status = execution.execution_id, execution.status
+    result.runs = execution.runs
+    result.with_images(execution.images)
+    if result.is_error:
+        result.left = await _roll_back(context, path, applied)
+        result.rolled_back = not result.left
+        result.total_cells = len((await (await workspace.store.open(path)).read()).cells)
+    return result
+
+
+@tool("WRITE", destructive=True, effect_of=_edits_effect, carry_out=_carry_out)
+async def edit_cells(
+    context: ToolContext,
+    operations: Annotated[list[CellOperation], Field(min_length=1, max_length=200)],
+    run: Annotated[
+        bool, Field(description="run changed cells; take all back if one fails")
+    ] = False,
+    notebook: Notebook = None,
+) -> Edit:
+    """Applies several operations in order, all or none. Addresses are those before the call."""
+    document = await context.workspace.open(context.caller, notebook, tool="edit_cells")
+    snapshot = await document.read()
+    planned = [
+        _plan(context, snapshot, operation, number) for number, operation in enumerate(operations)
+    ]
+    return plan_edit(context, document, snapshot, *planned, run=run)
+
+
+async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
+    """Takes the changes back; returns what stays, since somebody has worked on it, and why."""
+    workspace = context.workspace
+    document = await workspace.store.open(path)
+    operations, left = inverse(applied.changes, await document.read())
+    back = await editing.apply(
+        workspace,
+        context.caller,
+        document,
+        operations,
+        tool="edit_cells",
+        summary="rolled back after an error",
+        kind="undo",
+    )
+    if not left:
+        await workspace.journal.undone([applied.entry], by=back.entry)
+    return left
+
+
+def _plan(
+    context: ToolContext, snapshot: Snapshot, operation: CellOperation, number: int
+) -> Operation:
+    def need(name: str) -> str:
+        value = getattr(operation, name)
+        if value is None:
+            raise InvalidArguments(f"Operation {number} ({operation.action}) needs `{name}`.")
+        return value
+
+    if operation.action == "insert":
+        content = CellContent(operation.cell_type or "code", need("source"))
+        return insertion(
+            snapshot, content, index=operation.index, after=operation.after, before=operation.before
+        )
+    cell, version = snapshot.find(need("cell"))
+    if operation.action == "move":
+        if operation.to is None:
+            raise InvalidArguments(f"Operation {number} (move) needs `to`.")
+        return Move(cell.key, position(snapshot, operation.to))
+    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    match operation.action:
+        case "overwrite":
+            return Replace(cell.key, need("source"), operation.cell_type, expect=expect)
+        case "edit":
+            source = replaced(cell, need("old"), need("new"), replace_all=False)
+            return Replace(cell.key, source, operation.cell_type, expect=expect)
+        case "delete":
+            return Delete(cell.key, expect)

@@ -1,0 +1,91 @@
+"""Running cells and code as planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.following import ExecutionResult, follow
+from tk_ai_extension.tools.plans import Edit, Running
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.executions import Run, Step
+
+
+async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult:
+    """Runs what was planned in the notebook's kernel, which is joined or started."""
+    workspace = context.workspace
+    kernel_id, started = await workspace.kernel_for(plan.document)
+    if plan.restart and not started:
+        await workspace.kernels.restart(kernel_id)
+        workspace.runs.forget_kernel(kernel_id)
+    path = plan.document.path
+    if plan.snapshot is None:
+        scratch = workspace.executions.start(
+            context.caller,
+            kernel_id,
+            [Step(code=plan.code)],
+            path=path,
+            timeout=plan.timeout,
+            tool=tool,
+        )
+        return await follow(context, scratch, plan.wait)
+    begun = start_cells(
+        context,
+        path,
+        kernel_id,
+        plan.cells,
+        tool=tool,
+        timeout=plan.timeout,
+        stop_on_error=plan.stop_on_error,
+    )
+    return await follow(context, begun, plan.wait, total_cells=len(plan.snapshot.cells))
+
+
+async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
+    """Makes the edit, and runs the code cells that it touched."""
+    # The kernel is started first: a notebook without one would be changed in vain.
+    kernel_id, _ = await context.workspace.kernel_for(edit.document)
+    applied = await editing.apply(
+        context.workspace, context.caller, edit.document, edit.operations, tool=tool
+    )
+    begun = start_cells(
+        context,
+        edit.document.path,
+        kernel_id,
+        touched_code(applied),
+        tool=tool,
+        timeout=edit.timeout,
+    )
+    return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
+
+
+def touched_code(applied: editing.Journalled) -> list[Cell]:
+    """The code cells that were inserted or replaced, in the notebook's order."""
+    touched = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
+    return [cell for cell in applied.snapshot.cells if cell.key in touched and cell.type == "code"]
+
+
+def start_cells(
+    context: ToolContext,
+    path: str,
+    kernel_id: str,
+    cells: Sequence[Cell],
+    *,
+    tool: str,
+    timeout: float | None = None,
+    stop_on_error: bool = True,
+) -> Run:
+    """Queues cells for a kernel, outputs going into the notebook."""
+    workspace = context.workspace
+    return workspace.executions.start(
+        context.caller,
+        kernel_id,
+        [Step(cell.key, cell.index, cell.source) for cell in cells],
+        open_document=workspace.store.open,
+        path=path,
+        timeout=timeout,
+        stop_on_error=stop_on_error,
+        as_shown=context.as_shown,
+        tool=tool,
+    )
