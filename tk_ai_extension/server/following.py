@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.outputs import stream_text
-from tk_ai_extension.workspace.executions import Run, RunEvent
+from tk_ai_extension.workspace.executions import Run, RunEvent, Step
 
-_ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?")
+_ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?", re.ASCII)
 
 
 @dataclass
@@ -31,21 +31,29 @@ class Position:
     characters: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Position:
-        """The position that an event's id stands for.
+    def parse(cls, text: str, run: Run) -> Position:
+        """The position in a run that an event's id stands for.
 
         Raises:
-            InvalidArguments: it is no id that a stream gave.
+            InvalidArguments: it is no id that a stream of this run gave.
         """
         found = _ID.fullmatch(text)
-        if found is None:
+        position = cls(*(int(part or 0) for part in found.groups())) if found else None
+        if position is None or not position.is_reached(run):
             raise InvalidArguments(
-                f"`{text[:50]}` is no event's id.", hint="Leave Last-Event-ID out."
+                f"`{text[:50]}` is no event's id of this execution.",
+                hint="Leave Last-Event-ID out to be told everything.",
             )
-        return cls(*(int(part or 0) for part in found.groups()))
+        return position
 
     def __str__(self) -> str:
         return f"{self.event}-{self.step}-{self.output}-{self.characters}"
+
+    def is_reached(self, run: Run) -> bool:
+        """Whether the run has come this far. What was there may have been written over since."""
+        if self.event > run.version or self.step >= len(run.steps):
+            return False
+        return self.step == 0 or _has_begun(run.steps[self.step])
 
     def follow(self, run: Run, event: RunEvent) -> Iterator[tuple[str, Json]]:
         """What an event means from here: kind and data of each message, moving on with each.
@@ -62,6 +70,10 @@ class Position:
             if place < (self.output, self.characters):
                 self.output, self.characters = place
                 yield "output", {"cell": event.data["cell"], **self._cut()}
+        if event.kind == "reset" and (self.output or self.characters):
+            # What was written over meanwhile is not known any more.
+            self.output = self.characters = 0
+            yield "output", {"cell": run.steps[self.step].cell, **self._cut()}
         if event.kind in ("outputs", "ended", "reset", "done"):
             for delta in self._deltas(run):
                 yield "output", delta
@@ -77,7 +89,7 @@ class Position:
             for delta in self._step_deltas(step.outputs):
                 yield {"cell": step.cell, **delta}
             following = self.step + 1
-            if following == len(run.steps) or run.steps[following].status in ("queued", "skipped"):
+            if following == len(run.steps) or not _has_begun(run.steps[following]):
                 return
             self.step, self.output, self.characters = following, 0, 0
 
@@ -101,3 +113,7 @@ class Position:
                 yield {"index": index, **piece}
             if grows:
                 return
+
+
+def _has_begun(step: Step) -> bool:
+    return step.status not in ("queued", "skipped")

@@ -115,7 +115,7 @@ class ExecutionHandler(TkAIHandler):
     async def get(self, execution_id: str) -> None:
         """Streams its events (server-sent events) from the first, or from after ``Last-Event-ID``."""
         run = self.services.workspace.executions.get(self.caller, execution_id)
-        position = Position.parse(self.request.headers.get("Last-Event-ID") or "0")
+        position = Position.parse(self.request.headers.get("Last-Event-ID") or "0", run)
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache, no-transform")
         self.set_header("X-Accel-Buffering", "no")
