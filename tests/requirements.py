@@ -180,6 +180,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result"),
     Requirement("rest:executions", "project", "`GET /api/tk-ai/executions/{id}` streams server-sent events and resumes after `Last-Event-ID`"),
     Requirement("rest:artifacts", "project", "`GET /api/tk-ai/artifacts/{id}` gives an artifact to its own user"),
+    Requirement("rest:permissions", "project", "`GET /api/tk-ai/permissions` lists what waits for the user's leave, with the diff or the code; `POST …/{id}` answers it"),
     Requirement("rest:openapi", "project", "an OpenAPI 3.1 description is served, and the routes do what it says"),
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),

@@ -71,6 +71,61 @@ _TOOLS: dict[str, Any] = {
     },
 }
 
+_ANSWERS = {"enum": ["once", "chat", "notebook", "deny"]}
+
+_PERMISSIONS: dict[str, Any] = {
+    "type": "object",
+    "required": ["permissions"],
+    "properties": {
+        "permissions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": [
+                    "id",
+                    "author",
+                    "face",
+                    "tool",
+                    "effect",
+                    "notebook",
+                    "preview",
+                    "answers",
+                    "created",
+                ],
+                "properties": {
+                    "id": {"type": "string"},
+                    "author": {"type": "string", "description": "Who wants to act"},
+                    "face": {"type": "string", "description": "The way in by which the call came"},
+                    "tool": {"type": "string"},
+                    "effect": {"enum": ["READ", "WRITE", "EXECUTE"]},
+                    "notebook": {"type": ["string", "null"]},
+                    "preview": {
+                        "type": "string",
+                        "description": "What will happen: the diff or the code",
+                    },
+                    "answers": {"type": "array", "items": _ANSWERS},
+                    "created": {"type": "number", "description": "Seconds since the epoch"},
+                },
+                "additionalProperties": False,
+            },
+        }
+    },
+}
+
+_PERMISSION_ANSWER: dict[str, Any] = {
+    "type": "object",
+    "required": ["answer"],
+    "properties": {"answer": _ANSWERS},
+    "additionalProperties": False,
+}
+
+_PERMISSION_ANSWERED: dict[str, Any] = {
+    "type": "object",
+    "required": ["id", "answer"],
+    "properties": {"id": {"type": "string"}, "answer": _ANSWERS},
+    "additionalProperties": False,
+}
+
 _CALLER = {
     "name": "caller",
     "in": "query",
@@ -113,6 +168,12 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
             **{f"{PREFIX}/tools/{tool.name}": {"post": _call(tool, schemas)} for tool in registry},
             f"{PREFIX}/executions/{{id}}": {"get": _execution()},
             f"{PREFIX}/artifacts/{{id}}": {"get": _artifact()},
+            f"{PREFIX}/permissions": {
+                "get": _operation(
+                    "list_permissions", "The requests for permission that wait", _PERMISSIONS
+                )
+            },
+            f"{PREFIX}/permissions/{{id}}": {"post": _answer()},
             f"{PREFIX}/openapi.json": {
                 "get": _operation("openapi", "This description", {"type": "object"})
             },
@@ -203,6 +264,15 @@ def _artifact() -> dict[str, Any]:
         "description": "The whole of it, with its own content type",
         "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
     }
+    return operation
+
+
+def _answer() -> dict[str, Any]:
+    operation = _operation(
+        "answer_permission", "A person's answer to a request for permission", _PERMISSION_ANSWERED
+    )
+    operation["parameters"] = [_id("A request's id")]
+    operation["requestBody"] = {"required": True, "content": _json(_PERMISSION_ANSWER)}
     return operation
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
+from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
 from tk_ai_extension.server.handlers.rest import (
     ArtifactHandler,
     ExecutionHandler,
@@ -20,6 +21,8 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),
     (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
+    (r"api/tk-ai/permissions", PermissionsHandler),
+    (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),
     (r"api/tk-ai(?:/.*)?", NotFoundHandler),
 )

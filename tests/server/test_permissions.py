@@ -1,0 +1,85 @@
+"""Requests for permission are shown and answered over REST, by the user whom they wait for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from traitlets.config import Config
+
+from tests.server.conftest import Ask, Call
+
+PATH = "api/tk-ai/permissions"
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.TkAIExtensionApp.mode_cap = "ask"
+    return jp_server_config
+
+
+async def waiting(ask: Ask, headers: dict[str, str]) -> Any:
+    response = await ask("GET", PATH, **headers)
+    assert response.code == 200
+    described = json.loads((await ask("GET", "api/tk-ai/openapi.json", **headers)).body)
+    answer = described["paths"][f"/{PATH}"]["get"]["responses"]["200"]
+    found = json.loads(response.body)
+    jsonschema.validate(found, answer["content"]["application/json"]["schema"])
+    return found["permissions"]
+
+
+@pytest.mark.proves("rest:permissions", "perm:approvals", "mcp:permission-required")
+async def test_a_request_shows_the_code_and_its_answer_lets_just_that_run(
+    ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
+) -> None:
+    arguments = {"notebook": notebook, "cell": "prints00"}
+    status, refused = await call("execute_cell", **arguments)
+    assert (status, refused["error"]["code"]) == (403, "permission_required")
+    (request,) = await waiting(ask, jp_auth_header)
+    assert request["id"] == refused["error"]["details"]["permission_id"]
+    assert "6 * 7" in request["preview"]
+    assert request["notebook"] == notebook
+    answered = await ask("POST", f"{PATH}/{request['id']}", {"answer": "once"}, **jp_auth_header)
+    assert json.loads(answered.body) == {"id": request["id"], "answer": "once"}
+    assert await waiting(ask, jp_auth_header) == []
+    assert (await call("execute_cell", **arguments))[0] == 200
+    assert (await call("execute_cell", **arguments))[0] == 403
+
+
+@pytest.mark.proves("rest:permissions", "perm:approvals")
+async def test_a_person_may_refuse_and_the_call_is_told_so(
+    ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
+) -> None:
+    await call("insert_cell", notebook=notebook, source="x")
+    (request,) = await waiting(ask, jp_auth_header)
+    await ask("POST", f"{PATH}/{request['id']}", {"answer": "deny"}, **jp_auth_header)
+    status, refused = await call("insert_cell", notebook=notebook, source="x")
+    assert (status, refused["error"]["code"]) == (403, "permission_denied")
+
+
+@pytest.mark.proves("rest:permissions", "rest:errors")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("nothing", {"answer": "once"}, 404),
+        (None, {"answer": "yes"}, 400),
+        (None, {"answer": ["once"]}, 400),
+        (None, {"answer": "once", "more": 1}, 400),
+        (None, {}, 400),
+    ],
+)
+async def test_what_is_no_answer_or_answers_nothing_is_refused_and_the_request_waits_on(
+    ask: Ask,
+    call: Call,
+    notebook: str,
+    jp_auth_header: dict[str, str],
+    wrong: tuple[str | None, dict[str, Any], int],
+) -> None:
+    name, body, status = wrong
+    await call("insert_cell", notebook=notebook, source="x")
+    (request,) = await waiting(ask, jp_auth_header)
+    response = await ask("POST", f"{PATH}/{name or request['id']}", body, **jp_auth_header)
+    assert response.code == status
+    assert await waiting(ask, jp_auth_header) == [request]
