@@ -1,0 +1,65 @@
+"""Files below a plain folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused
+from tk_ai_extension.workspace.folder_files import FolderFiles
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FolderFiles:
+    root = tmp_path / "root"
+    (root / "data" / "deep").mkdir(parents=True)
+    (root / "data" / "a.csv").write_text("x,y\n1,ä\n", encoding="utf-8")
+    (root / "data" / ".hidden").write_text("secret")
+    (root / "plan.ipynb").write_text("{}")
+    (root / "picture.bin").write_bytes(b"\x89PNG\0\xff")
+    (tmp_path / "outside.txt").write_text("secret")
+    (root / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (root / "nowhere").symlink_to(root / "gone")
+    return FolderFiles(root, max_bytes=20)
+
+
+async def test_a_folder_lists_what_is_in_it_but_hidden_files(files: FolderFiles) -> None:
+    assert [(entry.path, entry.kind) for entry in await files.list("")] == [
+        ("data", "directory"),
+        ("link.txt", "file"),
+        ("nowhere", "file"),
+        ("picture.bin", "file"),
+        ("plan.ipynb", "notebook"),
+    ]
+    inner = await files.list("data")
+    assert [entry.path for entry in inner] == ["data/a.csv", "data/deep"]
+    assert inner[0].size == 9
+    assert inner[0].modified is not None
+
+
+async def test_a_text_file_is_read_whole(files: FolderFiles) -> None:
+    assert await files.read_text("data/a.csv") == "x,y\n1,ä\n"
+
+
+@pytest.mark.proves("threat:path")
+@pytest.mark.parametrize(
+    "path", ["../outside.txt", "link.txt", "data/.hidden", "/etc/passwd", "a\0b"]
+)
+async def test_what_is_outside_or_hidden_is_refused(files: FolderFiles, path: str) -> None:
+    with pytest.raises(PathRefused):
+        await files.read_text(path)
+
+
+async def test_what_is_no_text_is_refused(files: FolderFiles, tmp_path: Path) -> None:
+    (tmp_path / "root" / "long.txt").write_text("a" * 21)
+    for path, error in {
+        "missing.txt": FileMissing,
+        "data": NotReadable,
+        "picture.bin": NotReadable,
+        "long.txt": NotReadable,
+    }.items():
+        with pytest.raises(error):
+            await files.read_text(path)
+    with pytest.raises(FileMissing):
+        await files.list("plan.ipynb")
