@@ -74,7 +74,7 @@ async def test_an_intent_becomes_what_happened(journal: Journal) -> None:
     await journal.done(entry_id, [change("y")], "edited @318a")
     (done,) = await journal.history("n.ipynb", 10, "ada")
     assert (done.state, done.summary, done.note) == ("done", "edited @318a", "")
-    assert (done.user, done.caller_key, done.author) == ("ada", "session-a", "claude-code 2.1")
+    assert (done.user, done.caller_key, done.author) == ("ada", A.session, "claude-code 2.1")
     assert (done.tool, done.turn, done.path) == ("edit_cell", "turn-1", "n.ipynb")
     assert done.time == intended.time
     (undoable,) = await journal.undoable(A, "n.ipynb")
@@ -113,7 +113,7 @@ async def test_the_session_keys_of_other_users_are_not_shown(journal: Journal) -
     for caller in (A, BOB):
         await made(journal, caller)
     keys = [entry.caller_key for entry in await journal.history("n.ipynb", 10, "ada")]
-    assert keys == [None, "session-a"]
+    assert keys == [None, A.session]
 
 
 async def test_only_the_callers_own_standing_changes_can_be_undone(journal: Journal) -> None:

@@ -24,7 +24,8 @@ class Caller:
     Attributes:
         user: Jupyter's user name.
         key: The MCP session id, ``?caller=``, ``X-TK-Caller``, the chat id or the nb project; None
-            where two calls of one user cannot be told to be of one session.
+            where two calls of one user cannot be told to be of one session. It counts for its face
+            alone.
         face: The way in.
         mode: The permission mode.
         name: What people see as the author of a change, for example ``claude-code 2.1``.
@@ -42,9 +43,17 @@ class Caller:
         return self.name or self.user
 
     @property
+    def session(self) -> str | None:
+        """The name of the session: the key, of one face; None where there is no key.
+
+        Keys are chosen freely, so the same one by another way in is another session.
+        """
+        return None if self.key is None else f"{self.face}:{self.key}"
+
+    @property
     def identity(self) -> str:
-        """One string for the pair of user and key; equal for calls of one session only."""
-        return f"{self.user}\x1f{self.key or ''}"
+        """One string for user, face and key; equal for calls of one session only."""
+        return f"{self.user}\x1f{self.session or self.face}"
 
 
 MAX_KEY = 200

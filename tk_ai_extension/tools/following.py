@@ -133,8 +133,9 @@ def _last_lines(outputs: list[Json]) -> list[str]:
 
 
 async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
-    identity = context.caller.identity
-    first, skip, characters = run.cursors.get(identity, (0, 0, 0))
+    # Callers without a key cannot be told apart: each is shown all, or one would take the other's.
+    session = context.caller.identity if context.caller.key is not None else None
+    first, skip, characters = run.cursors.get(session or "", (0, 0, 0))
     budget = context.workspace.limits.answer_budget
     # One look at what there is: more may come while this answer is made.
     current = run.steps.index(run.current)
@@ -171,8 +172,8 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 events=[{"mime": event.mime, "data": event.data} for event in step.statuses],
             )
         )
-    if not context.gone.is_set():
-        run.cursors[identity] = _cursor(current, outputs[current])
+    if session is not None and not context.gone.is_set():
+        run.cursors[session] = _cursor(current, outputs[current])
     result = ExecutionResult(
         execution_id=run.id,
         notebook=run.path,

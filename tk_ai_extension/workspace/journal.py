@@ -96,8 +96,8 @@ class JournalEntry:
         time: Seconds since the epoch.
         path: The notebook's path now; empty where it concerns none.
         user: Jupyter's user name.
-        caller_key: The key of the caller's session; None where it has none, or to others than its
-            user.
+        caller_key: The caller's session (`Caller.session`); None where it has none, or to others
+            than its user.
         author: The name that people see.
         tool: The tool's name.
         turn: The chat's turn, where it belongs to one.
@@ -169,7 +169,7 @@ class Journal:
             await self.prune()
         self._intents += 1
         author, said = _storable(caller.author), _storable(summary)
-        row = (time.time(), path, caller.user, caller.key, author, tool, turn, kind, said)
+        row = (time.time(), path, caller.user, caller.session, author, tool, turn, kind, said)
 
         def insert(db: sqlite3.Connection) -> int:
             inserted = db.execute(
@@ -266,7 +266,7 @@ class Journal:
             return []
         wanted = {
             "user": caller.user,
-            "key": caller.key,
+            "key": caller.session,
             "path": path,
             "since": since,
             "turn": turn,

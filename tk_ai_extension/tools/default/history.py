@@ -165,8 +165,8 @@ async def notebook_history(
                 kind=entry.kind,
                 state=entry.state,
                 summary=entry.summary,
-                yours=caller.key is not None
-                and (entry.user, entry.caller_key) == (caller.user, caller.key),
+                yours=caller.session is not None
+                and (entry.user, entry.caller_key) == (caller.user, caller.session),
             )
             for entry in entries
         ],
