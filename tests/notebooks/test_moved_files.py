@@ -54,7 +54,8 @@ def waiting_cell(gate: Path) -> str:
 
 
 async def rename_by_jupyter(desk: Desk, old: str, new: str) -> None:
-    await desk.app.contents_manager.rename(old, new)
+    manager: Any = desk.app.contents_manager
+    await manager.rename(old, new)
 
 
 async def rename_on_disk(desk: Desk, old: str, new: str) -> None:

@@ -220,7 +220,9 @@ async def test_files_are_replaced_and_made_whatever_the_system_can_do(
     assert names(bench.root) == ["made.ipynb"]
 
 
-def write_at(monkeypatch: pytest.MonkeyPatch, moment: str, write: Callable[[], None]) -> list[str]:
+def write_at(
+    monkeypatch: pytest.MonkeyPatch, moment: str, write: Callable[[], object]
+) -> list[str]:
     """Has another program write when a function of `os` is done for the first time."""
     moments: list[str] = []
     real = getattr(os, moment)

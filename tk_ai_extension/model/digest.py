@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html.parser
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
 
 IMAGE_MIMES = ("image/png", "image/jpeg")
 STATUS_MIME = re.compile(r"application/x-[\w.+-]*status\Z")
@@ -18,6 +19,8 @@ STATUS_MIME = re.compile(r"application/x-[\w.+-]*status\Z")
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
 )
+MAX_DEPTH = 100
+"""Levels of a JSON output that a program is given as such: its own reader has a bound, too."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff]")
 
 
@@ -38,7 +41,7 @@ class Digest:
     Attributes:
         text: All texts in order, whole.
         images: (MIME type, base64 data) of each picture.
-        data: Each ``application/json`` value.
+        data: Each ``application/json`` value, as every JSON reader takes it.
         events: (MIME type, value) of each status display.
         hidden: The whole of what `text` has shortened (a traceback's frames), or None.
     """
@@ -80,18 +83,18 @@ def digest(outputs: Iterable[Json]) -> Digest:
 
 
 def _display(output: Json, result: Digest) -> str:
-    data: dict[str, Any] = output.get("data") or {}
+    data = bundle_of(output)
     image = next((mime for mime in IMAGE_MIMES if mime in data), None)
     if image is not None:
         result.images.append((image, "".join(_joined(data[image]).split())))
     text: str | None = None
     for mime, value in data.items():
         if STATUS_MIME.match(mime):
-            result.events.append((mime, value))
+            result.events.append((mime, _portable(value)))
             return ""
         if mime == "application/json":
-            result.data.append(value)
-            text = json.dumps(value, ensure_ascii=False)
+            result.data.append(_portable(value))
+            text = sanitise(_json_text(value))
     if "text/markdown" in data:
         return sanitise(_joined(data["text/markdown"]))
     if image is not None:
@@ -108,12 +111,39 @@ def _display(output: Json, result: Digest) -> str:
 def _joined(value: Any) -> str:
     if isinstance(value, list):
         return "".join(str(part) for part in cast("list[Any]", value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else _json_text(value)
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "[JSON that is nested too deeply]"
+
+
+def _portable(value: Any, depth: int = 0) -> Any:
+    """A JSON value as every JSON reader takes it.
+
+    NaN and infinity, which JSON does not have, become null; half surrogate pairs, which UTF-8 does
+    not have, a replacement; and what is nested deeper than `MAX_DEPTH` its text.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if not isinstance(value, dict | list):
+        return value
+    if depth == MAX_DEPTH:
+        return _portable(_json_text(value))
+    below = depth + 1
+    if isinstance(value, list):
+        return [_portable(item, below) for item in cast("list[Any]", value)]
+    return {_portable(key): _portable(item, below) for key, item in cast("Json", value).items()}
 
 
 def error_text(output: Json) -> str:
     """An error output's whole traceback, else its name and value."""
-    lines = [sanitise(str(line)) for line in output.get("traceback") or ()]
+    lines = [sanitise(line) for line in traceback_of(output)]
     return "\n".join(lines) if lines else _error_line(output)
 
 
@@ -130,7 +160,7 @@ CONTEXT = 2
 
 def short_traceback(output: Json) -> str:
     """A traceback shortened to the frames of cells plus the last one, with the error at the end."""
-    entries = [sanitise(str(line)) for line in output.get("traceback") or ()]
+    entries = [sanitise(line) for line in traceback_of(output)]
     if len(entries) < 3:
         return error_text(output)
     frames = [

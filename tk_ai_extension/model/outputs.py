@@ -9,6 +9,8 @@ from tk_ai_extension.model.cells import Json, OutputsSummary
 
 _SAMPLE = 32
 """Of a long array in an output, about so many elements are measured."""
+_DEPTH = 30
+"""So many levels of an output are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,23 @@ OutputChange = Append | StreamEdit | ReplaceOutput | ClearOutputs
 
 
 def stream_text(output: Json) -> str:
-    """The text of a stream output, stored as one string or as lines."""
+    """The text of a stream output, stored as one string or as lines; of what is no text, its value."""
     text: Any = output.get("text", "")
-    return "".join(text) if isinstance(text, list) else str(text)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(text, str):
+        return text
+    return "".join(map(str, cast("list[Any]", text))) if isinstance(text, list) else str(text)
+
+
+def traceback_of(output: Json) -> list[str]:
+    """The entries of an error's traceback; none where there is no list of them."""
+    entries: Any = output.get("traceback")
+    return list(map(str, cast("list[Any]", entries))) if isinstance(entries, list) else []
+
+
+def bundle_of(output: Json) -> Json:
+    """The values of a display by their MIME types; none where there is no such object."""
+    data: Any = output.get("data")
+    return cast("Json", data) if isinstance(data, dict) else {}
 
 
 def apply_change(outputs: list[Json], change: OutputChange) -> None:
@@ -93,25 +109,30 @@ def summarise(outputs: list[Json] | tuple[Json, ...]) -> OutputsSummary:
                 size += len(stream_text(output))
             case "error":
                 mimes["error"] = None
-                traceback = cast("list[Any]", output.get("traceback") or [])
-                size += sum(len(str(line)) for line in traceback)
+                size += sum(map(len, traceback_of(output)))
             case _:
-                data: Any = output.get("data")
-                if isinstance(data, dict):
-                    for mime, value in data.items():  # pyright: ignore[reportUnknownVariableType]
-                        mimes[str(mime)] = None  # pyright: ignore[reportUnknownArgumentType]
-                        size += _size(value)
+                for mime, value in bundle_of(output).items():
+                    mimes[mime] = None
+                    size += _size(value)
     return OutputsSummary(len(outputs), size, tuple(mimes))
 
 
-def _size(value: Any) -> int:
-    """The size of a JSON value, about: of a long array a sample of its elements is measured."""
+def _size(value: Any, depth: int = 0) -> int:
+    """The size of a JSON value, about.
+
+    Of a long array a sample of its elements is measured, and nothing far down.
+    """
     if isinstance(value, str):
         return len(value)
+    if not isinstance(value, dict | list):
+        return len(str(value))
+    if depth == _DEPTH:
+        return 0
+    below = depth + 1
     if isinstance(value, dict):
-        return sum(len(str(key)) + _size(item) + 4 for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        sample = items[:: max(len(items) // _SAMPLE, 1)]
-        return sum(map(_size, sample)) * len(items) // max(len(sample), 1) + 2 * len(items)
-    return len(str(value))
+        members = cast("Json", value).items()
+        return sum(len(key) + _size(item, below) + 4 for key, item in members)
+    items = cast("list[Any]", value)
+    sample = items[:: max(len(items) // _SAMPLE, 1)]
+    measured = sum(_size(item, below) for item in sample)
+    return measured * len(items) // max(len(sample), 1) + 2 * len(items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -56,8 +57,14 @@ def metadata_of(cell: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def count_of(cell: Mapping[str, Any]) -> int | None:
     """A stored code cell's execution count."""
-    count: Any = cell.get("execution_count")
-    return int(count) if isinstance(count, int | float) else None
+    return whole_number(cell.get("execution_count"))
+
+
+def whole_number(value: Any) -> int | None:
+    """A stored number as an integer; None for anything else, infinity and NaN among it."""
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def id_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> str | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
@@ -19,10 +19,7 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 )
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.errors import (
-    ReadOnly,
-    ToolError,
-)
+from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.saving import FileChanged, manager_error
 
@@ -73,13 +70,7 @@ class Rooms:
         """
         extension = self.extension
         try:
-            document = await extension.get_document(
-                path=path,
-                content_type="notebook",
-                file_format="json",
-                copy=False,
-                create=True,
-            )
+            document = await self._opened(path)
             # Nothing is awaited from here to the pin: a room that is about to be cleaned stays.
             file_id = self._settings["file_id_manager"].index(path)
             room = extension.ywebsocket_server.rooms[_room_id(file_id)]
@@ -93,6 +84,19 @@ class Rooms:
                 live.unpin()
         except HTTPError as error:
             raise manager_error(error, path) from error
+
+    async def _opened(self, path: str) -> Any:
+        try:
+            return await self.extension.get_document(
+                path=path,
+                content_type="notebook",
+                file_format="json",
+                copy=False,
+                create=True,
+            )
+        except (TypeError, ValueError) as error:
+            # Valid JSON that Jupyter stumbles over: half surrogate pairs, say.
+            raise InvalidNotebook(f"{path} cannot be opened live: {error}", path=path) from error
 
     async def close(self) -> None:
         """Saves what is unsaved, and leaves the rooms to jupyter-collaboration."""
@@ -277,7 +281,8 @@ class LiveRoom:
             # The room's own save, which each change puts off; one that has begun goes to its end.
             room._saving_document.cancel()
         model = {"format": room.file_format, "type": room.file_type, "content": None}
-        model["content"] = await self._content(room._document)
+        with representable(self.path):
+            model["content"] = await self._content(room._document)
         try:
             saved = await room._file.maybe_save_content(model)
         except OutOfBandChanges:
@@ -305,6 +310,23 @@ class LiveRoom:
 
     def _on_change(self) -> None:
         self._tell(self.path)
+
+
+@contextmanager
+def representable(path: str) -> Generator[None]:
+    """Says by name that jupyter-ydoc cannot give a notebook with such numbers as JSON.
+
+    Raises:
+        InvalidNotebook.
+    """
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        raise InvalidNotebook(
+            f"{path} holds a number that is infinite or none (NaN): it cannot be saved while it is live.",
+            hint="Mend the number in the file, or close the notebook everywhere and edit its file.",
+            path=path,
+        ) from error
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -122,7 +122,8 @@ class NotebookFile:
         known, version = self._known, self._version(path)
         if known is None or known.version != version:
             return None
-        missing = spans and known.index.writable and known.index.spans is None
+        index = known.index
+        missing = spans and index.spans is None and index.converted is None
         return None if missing else known
 
     def _version(self, path: str) -> FileVersion:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import nbformat
 
-from tk_ai_extension.model.cells import Json, cell_keys
+from tk_ai_extension.model.cells import CELL_TYPES, Json, cell_keys
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_cell
 
 
@@ -27,16 +27,20 @@ def read_legacy(notebook: Json) -> NotebookIndex:
         read: Any = nbformat.reads  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         converted: Any = read(json.dumps(notebook), as_version=4, capture_validation_error=captured)
         cells: list[Json] = [dict(cell) for cell in converted.cells]
-    except (nbformat.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except Exception as error:
+        # nbformat's conversion takes every field to be of its right type, and asserts what it likes.
         raise LegacyError(
             f"a notebook of nbformat {version[0]} that cannot be converted "
             f"({type(error).__name__}: {error})"
         ) from error
-    for cell in cells:
+    for number, cell in enumerate(cells):
         cell.pop("id", None)  # Made up anew by each conversion.
+        if cell.get("cell_type") not in CELL_TYPES:
+            raise LegacyError(f"cell {number} has the cell_type {cell.get('cell_type')!r}")
     faults = [f"nbformat {version[0]} can be read, not written"]
     if "ValidationError" in captured:
         faults.append(str(captured["ValidationError"]).partition("\n")[0])
+    metadata: Any = converted.metadata
     return NotebookIndex(
         cells=tuple(
             read_cell(cell, index, key, None)
@@ -44,7 +48,7 @@ def read_legacy(notebook: Json) -> NotebookIndex:
                 zip(cells, cell_keys([None] * len(cells)), strict=True)
             )
         ),
-        metadata=cast("Json", converted.metadata),
+        metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=version,
         faults=tuple(faults),
         converted=tuple(cells),

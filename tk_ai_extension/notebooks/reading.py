@@ -47,7 +47,7 @@ class NotebookIndex:
         form: How the file is laid out.
         as_lines: Whether multi-line strings are stored as lists of lines.
         key_order: For each type of cell the order of its fields.
-        converted: The cells of a notebook of nbformat 1 to 3, as nbformat 4 has them.
+        converted: The cells of a notebook of nbformat 1 to 3, as nbformat 4 has them; None for others.
     """
 
     cells: tuple[Cell, ...]
@@ -60,7 +60,7 @@ class NotebookIndex:
     form: JsonForm = field(default_factory=JsonForm)
     as_lines: bool = True
     key_order: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    converted: tuple[Json, ...] = ()
+    converted: tuple[Json, ...] | None = None
 
     @property
     def writable(self) -> bool:
@@ -172,8 +172,7 @@ def _scanned(text: str, start: int, place: _Place, spans: bool) -> list[Member]:
 
 
 def _number(member: Member | None) -> int | None:
-    value: Any = member.value if member is not None else None
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return None if member is None else cellforms.whole_number(member.value)
 
 
 def _check(array: Member, place: _Place) -> None:

@@ -13,7 +13,7 @@ from tk_ai_extension.model.cells import CellContent, Json, Snapshot
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.collaboration import LiveRoom, Rooms
+from tk_ai_extension.notebooks.collaboration import LiveRoom, Rooms, representable
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.live import LiveNotebook, whole
 from tk_ai_extension.notebooks.roomoutputs import RoomOutputWriter, encodable, shared_output
@@ -63,7 +63,8 @@ class RoomDocument:
         """See `NotebookDocument.raw`."""
         async with self._rooms.entered(self.path) as room:
             room.write_pending()
-            notebook = cast("Json", whole(room.notebook.document.get()))
+            with representable(self.path):
+                notebook = cast("Json", whole(room.notebook.document.get()))
         for cell in cast("list[Json]", notebook["cells"]):
             cell["metadata"] = dict(cellforms.metadata_of(cell))
         return notebook

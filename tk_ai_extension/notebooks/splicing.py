@@ -42,7 +42,7 @@ class Splice:
 
 def stored_cell(index: NotebookIndex, number: int, read: Read) -> Json:
     """A cell as it is stored (of an old format: as nbformat 4 has it)."""
-    if index.converted:
+    if index.converted is not None:
         return index.converted[number]
     assert index.spans is not None
     return json.loads(read(index.spans[number]))
