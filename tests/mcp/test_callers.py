@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import httpx2
+import nbformat
 import pytest
 from traitlets.config import Config
 
 from tests.mcp.conftest import LEGACY, MODERN, Connect
 from tests.mcp.probes.tools import Probe
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.workspace.workspace import Workspace
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -119,3 +125,42 @@ class TestBound:
             ended = answers[0].headers["Mcp-Session-Id"]
             await http.delete(address, headers={"Mcp-Session-Id": ended})
             assert (await http.post(address, json=INITIALIZE)).status_code == 200
+
+
+@pytest.mark.proves("mcp:sessions")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_session_that_ends_leaves_nothing_of_its_caller(
+    connect: Connect,
+    probe: Probe,
+    workspace: Workspace,
+    jp_root_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: asyncio.Queue[Caller] = asyncio.Queue()
+    forget = workspace.forget
+
+    def forget_and_tell(caller: Caller) -> None:
+        forget(caller)
+        ended.put_nowait(caller)
+
+    monkeypatch.setattr(workspace, "forget", forget_and_tell)
+    cells = [nbformat.v4.new_code_cell("x = 1", id="aaaa1111")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), jp_root_dir / "plan.ipynb")
+    async with asyncio.timeout(30):
+        async with connect() as staying:
+            await staying.call_tool("probe_say", {})
+            stayed = probe.contexts[-1].caller
+            async with connect() as leaving:
+                await leaving.call_tool("probe_say", {})
+                left = probe.contexts[-1].caller
+                for client in (staying, leaving):
+                    await client.call_tool("use_notebook", {"notebook": "plan.ipynb"})
+                    await client.call_tool("read_cell", {"cell": "aaaa1111"})
+                assert workspace.seen.expectation(left, "plan.ipynb", "aaaa1111")
+            assert (await ended.get()).identity == left.identity
+            assert workspace.notebooks.current(left) is None
+            assert workspace.seen.expectation(left, "plan.ipynb", "aaaa1111") is None
+            assert workspace.notebooks.current(stayed) is not None
+            assert workspace.seen.expectation(stayed, "plan.ipynb", "aaaa1111")
+            assert ended.empty()
+        assert (await ended.get()).identity == stayed.identity

@@ -155,6 +155,18 @@ async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, p
         assert await told.get() == "notebook://empty.ipynb"
 
 
+@pytest.mark.proves("mcp:subscriptions", "mcp:errors")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_subscription_that_is_refused_is_refused_again(
+    connect: Connect, plan: Path
+) -> None:
+    async with connect() as client:
+        for _ in range(2):
+            with pytest.raises(MCPError):
+                await _subscribe(client, "notebook://../outside.ipynb")
+        await _subscribe(client, PLAN)
+
+
 @pytest.mark.proves("mcp:subscriptions")
 @pytest.mark.parametrize("era", [MODERN], indirect=True)
 async def test_a_stream_that_listens_is_told_of_a_change(connect: Connect, plan: Path) -> None:

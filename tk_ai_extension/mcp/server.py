@@ -24,6 +24,7 @@ from tk_ai_extension.mcp.progress import ProgressReporter
 from tk_ai_extension.mcp.prompts import Prompts
 from tk_ai_extension.mcp.resources import Resources
 from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.sessions import Sessions
 from tk_ai_extension.mcp.subscriptions import Subscriptions
 from tk_ai_extension.model.errors import PermissionRequired, ToolError, UnknownTool
 from tk_ai_extension.tools.context import ToolContext
@@ -159,5 +160,5 @@ def build_server(
     )
     # Registered by name: the constructor's argument warns that the newest protocol has no such method.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, log.set_level)
-    server.middleware.append(calls.observe)
+    server.middleware += [calls.observe, Sessions(workspace, caller_of).observe]
     return BuiltServer(server, close)

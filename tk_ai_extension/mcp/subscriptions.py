@@ -74,15 +74,14 @@ class Subscriptions:
                 types.INVALID_REQUEST, f"A session follows at most {MAX_SUBSCRIPTIONS} resources."
             )
         session = context.session
-        stack = ExitStack()
-        followed[params.uri] = stack
-        self._follow(
-            context,
-            params.uri,
-            lambda: self._spawn(session.send_resource_updated(params.uri)),
-            stack,
-        )
-        connection_of(context).exit_stack.callback(stack.close)
+        with ExitStack() as stack:
+            self._follow(
+                context,
+                params.uri,
+                lambda: self._spawn(session.send_resource_updated(params.uri)),
+                stack,
+            )
+            followed[params.uri] = stack.pop_all()
         return types.EmptyResult()
 
     async def unsubscribe(
@@ -136,5 +135,15 @@ class Subscriptions:
 
 
 def _followed(context: Context) -> dict[str, ExitStack]:
-    """What this session follows, by URI."""
-    return connection_of(context).state.setdefault(_STATE, {})
+    """What this session follows, by URI, until it ends."""
+    connection = connection_of(context)
+    followed: dict[str, ExitStack] | None = connection.state.get(_STATE)
+    if followed is None:
+        followed = connection.state[_STATE] = {}
+        connection.exit_stack.callback(_end, followed)
+    return followed
+
+
+def _end(followed: dict[str, ExitStack]) -> None:
+    while followed:
+        followed.popitem()[1].close()

@@ -178,6 +178,13 @@ class Workspace:
         self.executions.renamed(old, new)
         await self.journal.renamed(old, new)
 
+    def forget(self, caller: Caller) -> None:
+        """The caller's session is over: what concerns nobody else goes. Runs go on."""
+        self.notebooks.forget(caller)
+        self.seen.forget(caller)
+        self.policy.forget(caller)
+        self.notices.take(caller)
+
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:
             task = asyncio.ensure_future(self._record_foreign_run(event))
