@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from getpass import getuser
 from typing import Any
 
@@ -11,7 +13,7 @@ from jupyter_server.auth import IdentityProvider, User
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
-from tk_ai_extension.server.users import is_shared
+from tk_ai_extension.server.users import is_shared, owner
 
 ACCEPT = "application/json, text/event-stream"
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}
@@ -132,6 +134,16 @@ async def test_anothers_session_does_not_exist(ask: Ask, ada: Client, bob: Clien
 def test_where_all_share_one_token_there_is_one_user() -> None:
     assert is_shared(IdentityProvider(token="shared"))
     assert not is_shared(TwoUsers())
+
+
+def test_a_user_whom_the_system_does_not_know_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert owner() == f"uid-{os.getuid()}"
 
 
 class TestOneToken:

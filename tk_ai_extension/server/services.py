@@ -15,6 +15,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.toolsets import Registries
+from tk_ai_extension.server.users import owner
 
 if TYPE_CHECKING:
     from tk_ai_extension.mcp.http import McpHttp
@@ -64,6 +65,8 @@ class Services:
         self.settings = settings
         self.backends = backends
         """What holds notebooks and what runs code here, as ``health`` says it."""
+        self.owner = owner()
+        """Who runs the server; looked up once, which may be a question to a directory."""
         self.registries = Registries(settings.toolsets)
         self.exchanges: set[AsgiExchange] = set()
         """Requests that MCP answers just now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from typing import Any
 
 from jupyter_server.auth import IdentityProvider
@@ -16,8 +17,16 @@ def username(handler: Any) -> str:
     name, and things would be lost with it: there, the one user is the one who runs the server.
     """
     if is_shared(handler.identity_provider):
-        return getpass.getuser()
+        return handler.services.owner
     return str(handler.current_user.username)
+
+
+def owner() -> str:
+    """The name of the user who runs this process; its number where the system knows no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
 
 
 def is_shared(provider: IdentityProvider) -> bool:
