@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from pathlib import Path
 from typing import Any, cast
 
-from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Enum, Float, Integer, List, Unicode, default
 
@@ -16,6 +14,7 @@ from tk_ai_extension.server.handlers.base import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.services import FaceSettings, Managers, Services
 from tk_ai_extension.server.wiring import wire
+from tk_ai_extension.workspace.state import default_data_folder
 from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -124,7 +123,7 @@ class TkAIExtensionApp(ExtensionApp):
 
     @default("data_dir")
     def _default_data_dir(self) -> str:
-        return str(Path(jupyter_data_dir()) / "tk-ai-extension")
+        return str(default_data_folder())
 
     services: Services
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.state import state_folder
 from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
@@ -102,16 +102,3 @@ def root_of(contents: Any) -> Path | None:
     """The folder that paths are relative to; None for a contents manager that is not on files."""
     root = getattr(contents, "root_dir", "")
     return Path(root) if root and Path(root).is_dir() else None
-
-
-def state_folder(data: Path, root: Path | None) -> Path:
-    """The folder of this root's journal and artifacts, of mode 0700; made if it is not there.
-
-    Servers of different roots keep apart what their notebooks are called alike.
-    """
-    name = hashlib.blake2b(str(root or "").encode(), digest_size=8).hexdigest()
-    folder = data / name
-    for part in (data, folder):
-        part.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
