@@ -59,6 +59,9 @@ class Tool:
         carry_out: Does what was planned; None where the arguments say all that a call would do.
         concerns: Which notebook a call is about: what approvals for a notebook go by.
         effect_of: What a call with these arguments can do, where that depends on them.
+        command: Its command on the command line, and the arguments that are given there by place,
+            such as ``insert index source``; its name with dashes, where there is none. A command of
+            the command line's own takes the place of the tools that it is made of.
         arguments: The pydantic model of its arguments.
         result: The class of its answer.
     """
@@ -74,6 +77,7 @@ class Tool:
     carry_out: CarryOut | None = None
     concerns: Concerns = concerned_notebook
     effect_of: Callable[[BaseModel], Effect] | None = None
+    command: str = ""
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -101,6 +105,7 @@ def tool(
     carry_out: CarryOut | None = None,
     concerns: Concerns = concerned_notebook,
     effect_of: Callable[[BaseModel], Effect] | None = None,
+    command: str = "",
 ) -> Callable[[ToolFunction], Tool]:
     """Makes a tool of an async function ``(context, *arguments) -> Result``.
 
@@ -132,6 +137,7 @@ def tool(
             carry_out=carry_out,
             concerns=concerns,
             effect_of=effect_of,
+            command=command,
         )
 
     return define

@@ -97,7 +97,13 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     return result
 
 
-@tool("WRITE", destructive=True, effect_of=_edits_effect, carry_out=_carry_out)
+@tool(
+    "WRITE",
+    destructive=True,
+    effect_of=_edits_effect,
+    carry_out=_carry_out,
+    command="apply operations",
+)
 async def edit_cells(
     context: ToolContext,
     operations: Annotated[list[CellOperation], Field(min_length=1, max_length=200)],

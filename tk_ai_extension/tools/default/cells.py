@@ -28,7 +28,7 @@ async def _seen(
     )
 
 
-@tool("WRITE", carry_out=apply_edit)
+@tool("WRITE", carry_out=apply_edit, command="insert index source")
 async def insert_cell(
     context: ToolContext,
     source: str,
@@ -46,7 +46,13 @@ async def insert_cell(
     return plan_edit(context, document, snapshot, operation)
 
 
-@tool("WRITE", destructive=True, idempotent=True, carry_out=apply_edit)
+@tool(
+    "WRITE",
+    destructive=True,
+    idempotent=True,
+    carry_out=apply_edit,
+    command="edit cell source",
+)
 async def overwrite_cell(
     context: ToolContext,
     cell: Address,
@@ -64,7 +70,7 @@ async def overwrite_cell(
     return plan_edit(context, document, snapshot, operation)
 
 
-@tool("WRITE", carry_out=apply_edit)
+@tool("WRITE", carry_out=apply_edit, command="replace cell old new")
 async def edit_cell(
     context: ToolContext,
     cell: Address,
@@ -81,7 +87,7 @@ async def edit_cell(
     return plan_edit(context, document, snapshot, operation)
 
 
-@tool("WRITE", destructive=True, carry_out=apply_edit)
+@tool("WRITE", destructive=True, carry_out=apply_edit, command="rm cell")
 async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = None) -> Edit:
     """Deletes a cell; answers with its source. You must have read it, or give its versioned address."""
     document = await context.workspace.open(context.caller, notebook, tool="delete_cell")
@@ -89,7 +95,7 @@ async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = 
     return plan_edit(context, document, snapshot, Delete(found.key, expect))
 
 
-@tool("WRITE", destructive=True, idempotent=True, carry_out=apply_edit)
+@tool("WRITE", destructive=True, idempotent=True, carry_out=apply_edit, command="clear cells")
 async def clear_outputs(
     context: ToolContext, cells: MaybeRanges = None, all: bool = False, notebook: Notebook = None
 ) -> Edit:
@@ -107,7 +113,7 @@ async def clear_outputs(
     return plan_edit(context, document, snapshot, *operations)
 
 
-@tool("WRITE", idempotent=True, carry_out=apply_edit)
+@tool("WRITE", idempotent=True, carry_out=apply_edit, command="mv cell to")
 async def move_cell(
     context: ToolContext, cell: Address, to: int, notebook: Notebook = None
 ) -> Edit:

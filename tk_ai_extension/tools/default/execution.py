@@ -27,7 +27,7 @@ from tk_ai_extension.tools.running import edit_and_run, run
 from tk_ai_extension.workspace.staleness import states
 
 
-@tool("EXECUTE", carry_out=run)
+@tool("EXECUTE", carry_out=run, command="exec cell")
 async def execute_cell(
     context: ToolContext,
     cell: Address,
@@ -44,7 +44,7 @@ async def execute_cell(
     return Running(document, snapshot, (found,), wait=wait, timeout=timeout)
 
 
-@tool("EXECUTE", carry_out=edit_and_run)
+@tool("EXECUTE", carry_out=edit_and_run, command="add source")
 async def insert_and_execute_cell(
     context: ToolContext,
     source: str,
@@ -66,7 +66,7 @@ async def insert_and_execute_cell(
     return plan_edit(context, document, snapshot, operation, run=True, wait=wait, timeout=timeout)
 
 
-@tool("EXECUTE", carry_out=run)
+@tool("EXECUTE", carry_out=run, command="exec cells")
 async def execute_cells(
     context: ToolContext,
     cells: MaybeRanges = None,
@@ -111,7 +111,7 @@ async def execute_cells(
     )
 
 
-@tool("EXECUTE", carry_out=run)
+@tool("EXECUTE", carry_out=run, command="run code")
 async def execute_ipython(
     context: ToolContext,
     code: str,
@@ -128,7 +128,7 @@ async def execute_ipython(
     return Running(document, code=code, wait=wait, timeout=timeout)
 
 
-@tool("READ")
+@tool("READ", command="watch execution_id")
 async def wait_execution(
     context: ToolContext, execution_id: str, wait: Wait = 30
 ) -> ExecutionResult:

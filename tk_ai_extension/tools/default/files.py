@@ -43,7 +43,7 @@ class FileList(Result):
         return "\n".join(lines) or "Nothing here."
 
 
-@tool("READ")
+@tool("READ", command="files path")
 async def list_files(
     context: ToolContext,
     path: str = "",
@@ -87,7 +87,7 @@ Limit = Annotated[int, Field(ge=1, le=5000)]
 Grep = Annotated[str | None, Field(description="only lines that match this regex, with numbers")]
 
 
-@tool("READ")
+@tool("READ", command="cat path")
 async def read_file(
     context: ToolContext,
     path: str,
@@ -127,7 +127,7 @@ def _cut(line: str) -> str:
     )
 
 
-@tool("READ")
+@tool("READ", command="output artifact")
 async def read_output(
     context: ToolContext,
     artifact: str,

@@ -78,7 +78,7 @@ async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
     )
 
 
-@tool("WRITE", carry_out=_take_back)
+@tool("WRITE", carry_out=_take_back, command="undo steps")
 async def undo(
     context: ToolContext,
     steps: Annotated[int, Field(ge=1, le=1000)] = 1,
@@ -146,7 +146,7 @@ class History(Result):
         )
 
 
-@tool("READ")
+@tool("READ", command="history notebook")
 async def notebook_history(
     context: ToolContext, notebook: Notebook = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
 ) -> History:

@@ -36,7 +36,7 @@ class KernelspecList(Result):
         )
 
 
-@tool("READ")
+@tool("READ", command="kernels")
 async def list_kernels(context: ToolContext) -> KernelspecList:
     """Lists the installed kernelspecs."""
     specs = context.workspace.kernels.kernelspecs()
@@ -121,7 +121,7 @@ async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
     )
 
 
-@tool("READ")
+@tool("READ", command="ps")
 async def list_running_kernels(context: ToolContext) -> RunningKernels:
     """Lists running kernels, their notebooks, states, memory and CPU."""
     kernels = context.workspace.kernels
@@ -139,7 +139,7 @@ class KernelStatus(Result):
         return _kernel_text(self.kernel)
 
 
-@tool("READ")
+@tool("READ", command="kernel notebook")
 async def get_kernel_status(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
 ) -> KernelStatus:
@@ -172,7 +172,7 @@ class KernelChanged(Result):
         return f"Kernel {self.kernel_id[:8]} {self.action}.{gone}"
 
 
-@tool("EXECUTE")
+@tool("EXECUTE", command="interrupt notebook")
 async def interrupt_kernel(
     context: ToolContext,
     notebook: Notebook = None,
@@ -202,7 +202,7 @@ async def interrupt_kernel(
     )
 
 
-@tool("EXECUTE", destructive=True)
+@tool("EXECUTE", destructive=True, command="restart notebook")
 async def restart_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
 ) -> KernelChanged:
@@ -214,7 +214,7 @@ async def restart_kernel(
     return KernelChanged(kernel_id=found, action="restarted")
 
 
-@tool("EXECUTE", destructive=True)
+@tool("EXECUTE", destructive=True, command="stop notebook")
 async def shutdown_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
 ) -> KernelChanged:

@@ -62,7 +62,7 @@ def _size(size: int | None) -> str:
     return f"{size:,} B" if size < 10_000 else f"{size / 1000:,.0f} kB"
 
 
-@tool("READ")
+@tool("READ", command="notebooks path")
 async def list_notebooks(
     context: ToolContext,
     path: str = "",
@@ -130,7 +130,7 @@ async def _create(context: ToolContext, plan: Creation, tool: str) -> NotebookCr
     return NotebookCreated(notebook=plan.path, total_cells=len(made.snapshot.cells))
 
 
-@tool("WRITE", carry_out=_create)
+@tool("WRITE", carry_out=_create, command="create notebook")
 async def create_notebook(
     context: ToolContext,
     notebook: str,
@@ -199,7 +199,7 @@ class NotebookUsed(Result):
         return text
 
 
-@tool("EXECUTE", idempotent=True)
+@tool("EXECUTE", idempotent=True, command="open notebook")
 async def use_notebook(
     context: ToolContext,
     notebook: str,
@@ -274,7 +274,7 @@ def _leaving_effect(arguments: BaseModel) -> Effect:
     return "EXECUTE" if getattr(arguments, "shutdown_kernel", False) else "WRITE"
 
 
-@tool("WRITE", idempotent=True, effect_of=_leaving_effect)
+@tool("WRITE", idempotent=True, effect_of=_leaving_effect, command="unuse notebook")
 async def unuse_notebook(
     context: ToolContext, notebook: str | None = None, shutdown_kernel: bool = False
 ) -> NotebookLeft:
@@ -322,7 +322,7 @@ class ManagedNotebooks(Result):
         )
 
 
-@tool("READ")
+@tool("READ", command="managed")
 async def list_managed_notebooks(context: ToolContext) -> ManagedNotebooks:
     """Lists the notebooks you connected, their kernels and states; `*` marks the current one."""
     workspace, caller = context.workspace, context.caller

@@ -89,7 +89,7 @@ def _line(cell: CellLine) -> str:
     return f"{name}{count}{state}: {cell.first_line}{more}{outputs}"
 
 
-@tool("READ")
+@tool("READ", command="cells notebook")
 async def list_cells(
     context: ToolContext,
     notebook: Notebook = None,
@@ -169,7 +169,7 @@ class CellRead(Result):
         return f"{head}\n{self.source}\n--- outputs: {self.output_count} ---\n{self.output}"
 
 
-@tool("READ")
+@tool("READ", command="cell cell")
 async def read_cell(
     context: ToolContext, cell: Address, notebook: Notebook = None, outputs: bool = True
 ) -> CellRead:
@@ -218,7 +218,7 @@ class NotebookRead(Result):
         return f"{warnings}{self.text.rstrip(chr(10)) if more else self.text}{more}"
 
 
-@tool("READ")
+@tool("READ", command="read notebook")
 async def read_notebook(
     context: ToolContext,
     notebook: Notebook = None,

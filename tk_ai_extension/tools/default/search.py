@@ -50,7 +50,7 @@ class SearchResult(Result):
         return "\n".join(lines) or "Nothing matches."
 
 
-@tool("READ")
+@tool("READ", command="search pattern")
 async def search_cells(
     context: ToolContext,
     pattern: Annotated[str, Field(min_length=1, description="regex")],

@@ -105,7 +105,7 @@ class VariableList(Result):
         return "\n".join(lines) or "No variables."
 
 
-@tool("READ")
+@tool("READ", command="vars pattern")
 async def list_variables(
     context: ToolContext, notebook: Notebook = None, pattern: str | None = None
 ) -> VariableList:
@@ -128,7 +128,7 @@ class VariableDetail(Result):
         return f"{self.name}: {self.type}\n{self.detail}"
 
 
-@tool("READ")
+@tool("READ", command="var name")
 async def inspect_variable(
     context: ToolContext, name: str, notebook: Notebook = None
 ) -> VariableDetail:

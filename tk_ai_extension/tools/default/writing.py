@@ -34,7 +34,7 @@ async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
     return context.current_path(notebook or celltext.parse(text).path)
 
 
-@tool("WRITE", destructive=True, carry_out=_write, concerns=_concerns)
+@tool("WRITE", destructive=True, carry_out=_write, concerns=_concerns, command="write text")
 async def write_notebook(
     context: ToolContext,
     text: Annotated[str, Field(description="as read_notebook gave it, edited")],
