@@ -192,8 +192,9 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
     ids=["sleeps", "exits", "garbage"],
 )
 async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
-    server: Server, specs: Path, name: str, code: str, said: str
+    server: Server, specs: Path, tmp_path: Path, name: str, code: str, said: str
 ) -> None:
+    code += f"  # {tmp_path}"  # other tests, at the same time, have such processes too
     kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
     faults.write_broken_kernelspec(specs, name, code)
     before = kernels.ids()
@@ -237,15 +238,15 @@ async def test_a_kernel_whose_port_was_taken_is_started_once_more(
 
 @pytest.mark.proves("fault:never-ready")
 async def test_a_start_that_is_cancelled_leaves_nothing(
-    server: Server, kernels: JupyterKernels, specs: Path
+    server: Server, kernels: JupyterKernels, specs: Path, tmp_path: Path
 ) -> None:
-    faults.write_broken_kernelspec(specs, "never", faults.SLEEPS + "  # never")
+    faults.write_broken_kernelspec(specs, "never", f"{faults.SLEEPS}  # {tmp_path}")
     before = kernels.ids()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await kernels.start("never")
     assert kernels.ids() == before
-    assert faults.processes_with("# never") == []
+    assert faults.processes_with(f"# {tmp_path}") == []
 
 
 @pytest.mark.proves("ext:secrets", "threat:secrets")
@@ -402,8 +403,9 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
     await running.printed()
     await kernels.interrupt(found)
     assert (await running.outcome()).status == "interrupted"
-    with pytest.raises(KernelUnsupported, match="another process"):
-        await kernels.restart(found)
+    for stop in (kernels.restart, kernels.shutdown):
+        with pytest.raises(KernelUnsupported, match="another process"):
+            await stop(found)
     running = submit(bench, faults.RUN_FOREVER)
     await running.printed()
     async with kernel_events(bench) as events:

@@ -13,11 +13,15 @@ import zmq
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
 from tk_ai_extension.kernels.connection import ConnectionClosed, Ending, KernelConnection
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
+from tk_ai_extension.kernels.turns import Turns
 
 log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT = 2.0
 """Seconds to wait, after a kernel's process has ended, for the last of what it had said."""
+
+SETTLE_INTERVAL = 0.5
+"""Seconds between looks whether a manager that is starting or stopping a kernel has begun anew."""
 
 STABLE_TIME = 10.0
 """Seconds after which a kernel counts as started well."""
@@ -53,6 +57,8 @@ class LiveKernel:
         self.restarts = 0
         self.language = ""
         self.state: KernelState = "unknown"
+        self.turns = Turns()
+        """The restarts and shutdowns that were asked of us."""
         self.ending: Ending | None = None
         """Why the present incarnation ended; None while it lives."""
         self._context = context
@@ -130,11 +136,13 @@ class LiveKernel:
 
     async def settled(self) -> None:
         """Waits until nobody is starting or stopping it."""
-        while True:
-            ready = self.manager.ready
-            await _settled(ready)
-            if self.manager.ready is ready:
-                return
+        while not self.is_settled:
+            await _settled(self.manager)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is starting or stopping it just now."""
+        return bool(self.manager.ready.done())
 
     async def close(self) -> None:
         """Closes the connection; leaves the kernel as it is."""
@@ -203,7 +211,7 @@ class LiveKernel:
         elif restart is None:
             # Stopping and starting again are two turns of `ready`, one right after the other.
             stopped = self.manager.ready
-            await _settled(stopped)
+            await _settled(self.manager)
             restart = self.manager.ready is not stopped
         if restart:
             return Ending("restarted", "The kernel was restarted.")
@@ -270,7 +278,12 @@ class LiveKernel:
 _EVENTS = {"died": "died", "restarted": "restarted", "shutdown": "shutdown", "lost": "died"}
 
 
-async def _settled(ready: asyncio.Future[None] | ThreadFuture[None]) -> None:
-    """Waits until a manager's `ready` is done, well or not."""
+async def _settled(manager: Any) -> None:
+    """Waits until a manager's present `ready` is done, well or not, or another has replaced it.
+
+    Where two restart a kernel at once, jupyter_client lets go of the first `ready` for good.
+    """
+    ready: asyncio.Future[None] | ThreadFuture[None] = manager.ready
     future = ready if isinstance(ready, asyncio.Future) else asyncio.wrap_future(ready)
-    await asyncio.wait({future})
+    while not future.done() and manager.ready is ready:
+        await asyncio.wait({future}, timeout=SETTLE_INTERVAL)

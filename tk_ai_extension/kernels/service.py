@@ -249,6 +249,11 @@ class JupyterKernels:
         if not kernel.is_ours:  # its process is another's: it has to do it itself
             (await self.connection(kernel_id)).request_interrupt()
             return
+        if await kernel.turns.over() or not kernel.is_settled:
+            # What it ran has ended with its process; what comes after is not what was meant.
+            await kernel.settled()
+            self._kernel(kernel_id)
+            return
         try:
             await ensure_async(self._manager.interrupt_kernel(kernel_id))
         except RuntimeError as error:
@@ -256,12 +261,16 @@ class JupyterKernels:
 
     async def restart(self, kernel_id: str) -> None:
         """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
-        kernel = self._kernel(kernel_id)
-        if not kernel.is_ours:
-            raise KernelUnsupported(f"The kernel {kernel_id} is another process's to restart.")
-        await kernel.settled()
+        kernel = self._our_kernel(kernel_id)
+        await kernel.turns.take("restart", lambda: self._do_restart(kernel_id), join=True)
+
+    async def _do_restart(self, kernel_id: str) -> None:
+        await self._kernel(kernel_id).settled()
+        self._kernel(kernel_id)
         try:
             await self._restart(kernel_id)
+        except asyncio.InvalidStateError:
+            log.info("Kernel %s was restarted by somebody else at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
             message = f"The kernel {kernel_id} could not be started again: {error}"
             raise KernelStartFailed(message) from error
@@ -275,6 +284,10 @@ class JupyterKernels:
 
     async def shutdown(self, kernel_id: str) -> None:
         """Shuts it down. Running executions end as kernel_died."""
+        kernel = self._our_kernel(kernel_id)
+        await kernel.turns.take("shutdown", lambda: self._do_shutdown(kernel_id))
+
+    async def _do_shutdown(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
         await kernel.settled()  # jupyter_client cannot stop what is just being started again
         if kernel_id in self._manager:
@@ -300,6 +313,8 @@ class JupyterKernels:
         guarded, self._guarded = self._guarded, None
         if guarded is not None:
             await guarded.close()
+        for kernel in list(self._kernels.values()):
+            await kernel.turns.close()
         for watch in self._watches.values():
             watch.cancel()
         if self._watches:
@@ -329,6 +344,12 @@ class JupyterKernels:
         )
         watch = self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))
         watch.add_done_callback(_log_failure)
+        return kernel
+
+    def _our_kernel(self, kernel_id: str) -> LiveKernel:
+        kernel = self._kernel(kernel_id)
+        if not kernel.is_ours:
+            raise KernelUnsupported(f"The kernel {kernel_id} is another process's to stop.")
         return kernel
 
     async def _watch(self, kernel: LiveKernel) -> None:
