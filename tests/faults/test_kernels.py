@@ -97,12 +97,13 @@ async def test_a_kernel_that_runs_out_of_memory(desk, used):
 @pytest.mark.parametrize(
     ("code", "said"), [(SLEEPS, "I sleep"), (EXITS, "no such module"), (GARBAGE, "hangs")]
 )
-async def test_a_kernel_that_never_gets_ready(desk, jp_kernel_dir, code, said):
+async def test_a_kernel_that_never_gets_ready(desk, jp_kernel_dir, tmp_path, code, said):
     from tk_ai_extension.model.errors import KernelStartFailed
 
+    code += f"  # {tmp_path}"  # other tests, at the same time, have such processes too
     write_broken_kernelspec(jp_kernel_dir, "broken", code)
     desk.write("b.ipynb", "x", kernelspec={"name": "broken", "display_name": "Broken"})
-    desk.workspace.kernels._ready_timeout = 2.0
+    desk.workspace.kernels._starter._ready_timeout = 2.0
     with pytest.raises(KernelStartFailed) as raised:
         await desk.call("use_notebook", notebook="b.ipynb")
     assert said in raised.value.message
