@@ -10,7 +10,6 @@ from tk_ai_extension.model.digest import (
     digest,
     error_text,
     few_lines,
-    html_text,
     sanitise,
     short_traceback,
     shorten,
@@ -83,9 +82,10 @@ def test_no_text_breaks_a_message(text):
     assert not any(ord(c) < 32 and c not in "\n\t\r" for c in cleaned)
 
 
-def test_scripts_and_styles_are_no_text():
-    markup = "<style>p{}</style><script>evil()</script><p>a&amp;b</p><img alt='chart'>"
-    assert html_text(markup) == "a&b\n[image: chart]"
+def test_a_long_text_is_cleaned_in_pieces_as_it_would_be_as_a_whole():
+    line = "\x1b[1;31mred\x1b[0m \x00plain\r\n"
+    assert sanitise(line * 40_000) == "red plain\n" * 40_000
+    assert sanitise(line.replace("\r\n", " ") * 40_000) == "red plain " * 40_000
 
 
 TRACEBACK = [

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
 
 IMAGE_MIMES = ("image/png", "image/jpeg")
@@ -21,6 +21,9 @@ _ANSI = re.compile(
 )
 MAX_DEPTH = 100
 """Levels of a JSON output that a program is given as such: its own reader has a bound, too."""
+_PIECE = 1 << 18
+"""Characters that are cleaned in one go: the regular expressions' C code holds the interpreter."""
+_LONGEST_ESCAPE = 1_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff]")
 
 
@@ -30,8 +33,27 @@ def strip_ansi(text: str) -> str:
 
 
 def sanitise(text: str) -> str:
-    """The text without escape sequences, control characters and lone surrogates."""
-    return _CONTROL.sub("", strip_ansi(text).replace("\r\n", "\n"))
+    """The text without escape sequences, control characters and lone surrogates.
+
+    A long text is done piece by piece, so that other threads have their turns.
+    """
+    if len(text) <= _PIECE:
+        return _CONTROL.sub("", strip_ansi(text).replace("\r\n", "\n"))
+    return "".join(sanitise(piece) for piece in _pieces(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that end, where possible, at the end of a line and in no escape sequence."""
+    start = 0
+    while len(text) - start > _PIECE:
+        end = text.rfind("\n", start, start + _PIECE) + 1
+        if not end:
+            end = start + _PIECE
+            escape = text.rfind("\x1b", end - _LONGEST_ESCAPE, end)
+            end = escape if escape > start else end - (text[end - 1] == "\r")
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 @dataclass
@@ -104,7 +126,7 @@ def _display(output: Json, result: Digest) -> str:
     if "text/plain" in data:
         return sanitise(_joined(data["text/plain"]))
     if "text/html" in data:
-        return html_text(_joined(data["text/html"]))
+        return sanitise(html_text(_joined(data["text/html"])))
     return f"[{', '.join(data)}]" if data else ""
 
 
@@ -186,70 +208,6 @@ def _short_frame(frame: str) -> str:
         return lines[0]
     body = [line for line in lines[max(raised - CONTEXT, 1) : raised + CONTEXT + 1] if line.strip()]
     return "\n".join([lines[0], *body]) if raised > 0 else "\n".join(body)
-
-
-class _Text(html.parser.HTMLParser):
-    """Text of HTML: table rows as lines with `|`, blocks as lines, scripts and styles left out."""
-
-    BLOCKS = frozenset(
-        [
-            "p",
-            "div",
-            "br",
-            "tr",
-            "li",
-            "ul",
-            "ol",
-            "table",
-            "h1",
-            "h2",
-            "h3",
-            "h4",
-            "h5",
-            "h6",
-            "pre",
-            "hr",
-            "section",
-            "thead",
-            "tbody",
-        ]
-    )
-    SILENT = frozenset(("script", "style", "head", "template"))
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self._silent = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in self.SILENT:
-            self._silent += 1
-        elif tag in self.BLOCKS:
-            self.parts.append("\n")
-        elif tag in ("td", "th"):
-            self.parts.append(" | " if self.parts and not self.parts[-1].endswith("\n") else "")
-        elif tag == "img":
-            alt = dict(attrs).get("alt")
-            self.parts.append(f"[image{': ' + alt if alt else ''}]")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self.SILENT:
-            self._silent = max(self._silent - 1, 0)
-        elif tag in self.BLOCKS:
-            self.parts.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.parts.append(re.sub(r"\s+", " ", data))
-
-
-def html_text(markup: str) -> str:
-    """HTML as plain text; rows of tables stay lines."""
-    parser = _Text()
-    parser.feed(markup)
-    parser.close()
-    lines = (re.sub(r" +", " ", line).strip() for line in "".join(parser.parts).split("\n"))
-    return sanitise("\n".join(line for line in lines if line))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -98,7 +99,7 @@ def overwritten(outputs: list[Json], change: OutputChange) -> tuple[int, int] | 
             return None
 
 
-def summarise(outputs: list[Json] | tuple[Json, ...]) -> OutputsSummary:
+def summarise(outputs: Sequence[Json]) -> OutputsSummary:
     """What a list of outputs is: count, size, MIME types."""
     mimes: dict[str, None] = {}
     size = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.digest import digest, shorten
+from tk_ai_extension.model.digest import Digest, digest, shorten
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.images import for_model
 from tk_ai_extension.tools.results import Image
@@ -34,12 +36,23 @@ class Presented:
     data: tuple[Any, ...] = ()
 
 
+SMALL = 200_000
+"""Characters of outputs that are digested at once; more are in a thread, which lets the loop go on."""
+
+
+async def digested(outputs: Sequence[Json]) -> Digest:
+    """What `digest` makes of outputs, without holding the event loop."""
+    if summarise(outputs).size <= SMALL:
+        return digest(outputs)
+    return await asyncio.to_thread(digest, outputs)
+
+
 async def present(
     context: ToolContext, outputs: Sequence[Json], *, budget: int | None = None
 ) -> Presented:
     """The text of outputs within a budget of characters (the workspace's own by default)."""
     limit = context.workspace.limits.answer_budget if budget is None else budget
-    found = digest(outputs)
+    found = await digested(outputs)
     images = await for_model(found.images)
     events = tuple(found.events)
     data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)

@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot
-from tk_ai_extension.model.digest import digest, few_lines, shorten
+from tk_ai_extension.model.digest import few_lines, shorten
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
-from tk_ai_extension.tools.presenting import present
+from tk_ai_extension.tools.presenting import digested, present
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
@@ -278,7 +278,7 @@ OUTPUT_MARK = "#> "
 async def _reading(document: NotebookDocument, cell: Cell) -> str:
     if not cell.outputs.count:
         return cell.source
-    short = few_lines(digest(await document.outputs(cell.key)).text)
+    short = few_lines((await digested(await document.outputs(cell.key))).text)
     outputs = "\n".join(
         f"{OUTPUT_MARK}{line}".rstrip() for line in shorten(short, 1_200).text.split("\n")
     )

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.digest import digest
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.presenting import digested
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
@@ -73,7 +73,11 @@ async def search_cells(
             if where == "source":
                 text = cell.source
             else:
-                text = digest(await document.outputs(cell.key)).text if cell.outputs.count else ""
+                text = (
+                    (await digested(await document.outputs(cell.key))).text
+                    if cell.outputs.count
+                    else ""
+                )
             found = await asyncio.to_thread(_matches, snapshot, cell, text, wanted, where)
             if (
                 where == "source"

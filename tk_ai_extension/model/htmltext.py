@@ -1,0 +1,91 @@
+"""HTML as plain text, in time that grows with its length, whatever is in it.
+
+The standard library's parser begins anew at each ``<`` of a tag that has no end, which holds the event
+loop for seconds on a few kilobytes. Here each character is looked at a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+_TAG = re.compile(
+    r"""<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+)"""
+)
+_ALT = re.compile(
+    r"""(?<![\w-])alt\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""", re.IGNORECASE
+)
+_CHARACTER = re.compile(
+    r"&(?:#[0-9]{1,7}(?![0-9]);?|#[xX][0-9a-fA-F]{1,6};?|[a-zA-Z][a-zA-Z0-9]{1,31};?)"
+)
+_SPACE = re.compile(r"\s+")
+_SPACES = re.compile(r" +")
+
+_BLOCK = re.compile(r"(?:p|div|br|tr|li|ul|ol|table|h[1-6]|pre|hr|section|thead|tbody)\Z")
+_SILENT = frozenset(("script", "style", "head", "template"))
+_RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
+"""What ends an element in which there are no tags."""
+
+
+class _Text:
+    """Text in the making: table rows as lines with `|`, blocks as lines, scripts and styles left out."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._silent = 0
+
+    def add(self, markup: str) -> None:
+        """Text between tags."""
+        if markup and not self._silent:
+            text = _CHARACTER.sub(lambda match: unescape(match[0]), markup)
+            self.parts.append(_SPACE.sub(" ", text))
+
+    def tag(self, name: str, attributes: str, *, end: bool) -> None:
+        """A tag."""
+        if name in _SILENT:
+            self._silent = max(self._silent - 1, 0) if end else self._silent + 1
+        elif _BLOCK.match(name):
+            self.parts.append("\n")
+        elif name in ("td", "th") and not end:
+            self.parts.append(" | " if self.parts and not self.parts[-1].endswith("\n") else "")
+        elif name == "img" and not end:
+            alt = _ALT.search(attributes)
+            words = unescape(next(filter(None, alt.groups()), "")) if alt is not None else ""
+            self.parts.append(f"[image{': ' + words if words else ''}]")
+
+    def lines(self) -> str:
+        """All of it, without blank lines."""
+        lines = (_SPACES.sub(" ", line).strip() for line in "".join(self.parts).split("\n"))
+        return "\n".join(line for line in lines if line)
+
+
+def html_text(markup: str) -> str:
+    """HTML as plain text; rows of tables stay lines.
+
+    A tag that is not closed by the end of the markup is text, as is a ``<`` that begins no tag.
+    """
+    text = _Text()
+    at = 0
+    while (opening := markup.find("<", at)) >= 0:
+        text.add(markup[at:opening])
+        if markup.startswith(("<!", "<?"), opening):
+            mark = "-->" if markup.startswith("<!--", opening) else ">"
+            closing = markup.find(mark, opening)
+            at = closing + len(mark) if closing >= 0 else len(markup)
+            continue
+        match = _TAG.match(markup, opening)
+        if match is None:
+            text.add("<")
+            at = opening + 1
+            continue
+        if match.end() == len(markup):
+            at = opening
+            break
+        name = match["name"].lower()
+        text.tag(name, match["attributes"], end=bool(match["end"]))
+        at = match.end() + 1
+        if not match["end"] and name in _RAW:
+            close = _RAW[name].search(markup, at)
+            at = close.start() if close is not None else len(markup)
+    text.add(markup[at:])
+    return text.lines()
