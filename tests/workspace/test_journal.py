@@ -91,10 +91,33 @@ async def test_what_failed_says_why_and_cannot_be_undone(journal: Journal) -> No
 
 
 async def test_a_refusal_is_kept_too(journal: Journal) -> None:
-    entry_id = await journal.intend(A, "", "execute_ipython", "refused", kind="refused")
-    await journal.failed(entry_id, "permission_denied")
+    await journal.record(
+        A, "", "execute_ipython", "no", kind="refused", state="failed", note="permission_denied"
+    )
     (refused,) = await journal.history("", 10, "ada")
     assert (refused.kind, refused.state, refused.note) == ("refused", "failed", "permission_denied")
+
+
+async def test_what_ran_is_one_entry_and_written_when_it_is_over(journal: Journal) -> None:
+    run = await journal.record(A, "n.ipynb", "execute_cell", "ran @318a: ok", kind="run")
+    (entry,) = await journal.history("n.ipynb", 10, "ada")
+    assert (entry.id, entry.kind, entry.state) == (run, "run", "done")
+
+
+async def test_what_a_server_did_not_live_to_say_is_unknown_to_the_next(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")
+    try:
+        left = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
+        (entry,) = await second.history("n.ipynb", 10, "ada")
+        assert entry.state == "unknown"
+        assert "stopped" in entry.note
+        # It was alive after all.
+        await first.done(left, [change()])
+        (entry,) = await second.history("n.ipynb", 10, "ada")
+        assert (entry.state, entry.note) == ("done", "")
+    finally:
+        await first.close()
+        await second.close()
 
 
 async def test_history_is_everybodys_the_newest_first(journal: Journal) -> None:
@@ -121,8 +144,7 @@ async def test_only_the_callers_own_standing_changes_can_be_undone(journal: Jour
     for caller in (B, BOB, NO_KEY):
         await made(journal, caller)
     await journal.intend(A, "n.ipynb", "edit_cell", "still under way")
-    run = await journal.intend(A, "n.ipynb", "execute_cell", "ran", kind="run")
-    await journal.done(run, [change()])
+    await journal.record(A, "n.ipynb", "execute_cell", "ran", kind="run")
     await made(journal, changes=[])
     assert ids(await journal.undoable(A, "n.ipynb")) == [mine]
     assert await journal.undoable(NO_KEY, "n.ipynb") == []
@@ -132,15 +154,14 @@ async def test_only_the_callers_own_standing_changes_can_be_undone(journal: Jour
 async def test_one_step_a_turn_or_all_since_a_checkpoint_can_be_undone(journal: Journal) -> None:
     first = await made(journal, turn="turn-1")
     second = await made(journal, turn="turn-2")
-    checkpoint = await journal.checkpoint()
     third = await made(journal, turn="turn-2")
     fourth = await made(journal, path="other.ipynb", turn="turn-2")
     assert ids(await journal.undoable(A, "n.ipynb", steps=1)) == [third]
     assert ids(await journal.undoable(A, "n.ipynb", steps=2)) == [third, second]
     assert ids(await journal.undoable(A, "n.ipynb", turn="turn-2")) == [third, second]
-    assert ids(await journal.undoable(A, "n.ipynb", since=checkpoint)) == [third]
+    assert ids(await journal.undoable(A, "n.ipynb", since=second)) == [third]
     assert ids(await journal.undoable(A, None, since=0)) == [fourth, third, second, first]
-    assert await journal.undoable(A, "n.ipynb", since=await journal.checkpoint()) == []
+    assert await journal.undoable(A, "n.ipynb", since=third) == []
 
 
 async def test_what_was_undone_is_not_undone_again(journal: Journal) -> None:
@@ -206,7 +227,7 @@ asyncio.run(main())
     assert killed.returncode == -signal.SIGKILL
     journal = Journal(database)
     (entry,) = await journal.history("n.ipynb", 10, "ada")
-    assert (entry.state, entry.summary) == ("intended", "edit @318a")
+    assert (entry.state, entry.summary) == ("unknown", "edit @318a")
     assert await journal.undoable(A, "n.ipynb") == []
     await journal.close()
 
@@ -272,7 +293,7 @@ async def test_where_nothing_can_be_written_the_change_is_not_begun(
     journal: Journal, pragma: str, error: type[Exception]
 ) -> None:
     entry = await made(journal)
-    await journal._do(lambda db: db.execute(f"PRAGMA {pragma}").fetchall())
+    await journal._database.run(lambda db: db.execute(f"PRAGMA {pragma}").fetchall())
     with pytest.raises(error) as full:
         await journal.intend(A, "n.ipynb", "edit_cell", "x" * 1_000_000)
     assert getattr(full.value, "hint", "") == "Nothing was changed."
@@ -301,13 +322,15 @@ class TestBounds:
     async def test_what_is_too_old_goes(self, tmp_path: Path) -> None:
         journal = Journal(tmp_path / "journal.sqlite", keep_days=9)
         old, new = await made(journal), await made(journal)
-        await journal._do(
+        await journal._database.run(
             lambda db: db.execute("UPDATE entries SET time = time - 864000 WHERE id = ?", (old,))
         )
         await journal.prune()
         assert ids(await journal.history("n.ipynb", 10, "ada")) == [new]
         assert ids(await journal.undoable(A, "n.ipynb")) == [new]
-        kept = await journal._do(lambda db: db.execute("SELECT entry FROM changes").fetchall())
+        kept = await journal._database.run(
+            lambda db: db.execute("SELECT entry FROM changes").fetchall()
+        )
         assert kept == [(new,)]
         await journal.close()
 
@@ -316,7 +339,9 @@ class TestBounds:
         entries = [await made(journal, changes=[change("x" * 100_000)]) for _ in range(20)]
 
         async def pages() -> int:
-            return await journal._do(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+            return await journal._database.run(
+                lambda db: db.execute("PRAGMA page_count").fetchone()[0]
+            )
 
         before = await pages()
         await journal.prune()
@@ -357,7 +382,7 @@ class TestBounds:
                 [(str(n),) for n in range(2_000)],
             )
 
-        await journal._do(fill)
+        await journal._database.run(fill)
         assert len(await journal.history("n.ipynb", 10**12, "ada")) == 1_000
 
 

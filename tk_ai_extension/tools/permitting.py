@@ -87,14 +87,15 @@ class Leave:
                 approver=self._context.approver,
             )
         except (PermissionDenied, PermissionRequired) as refusal:
-            entry = await workspace.journal.intend(
+            await workspace.journal.record(
                 caller,
                 self._path or "",
                 self._tool,
                 f"refused: {refusal.message}",
                 kind="refused",
+                state="failed",
+                note=refusal.code,
             )
-            await workspace.journal.failed(entry, refusal.code)
             raise
 
 

@@ -281,9 +281,11 @@ class Executions:
         tasks = [
             run.task for run in self._runs.values() if run.task is not None and not run.task.done()
         ]
-        for task in [*tasks, *self._background]:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._background, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # What ended just now is written down too.
+        await asyncio.gather(*self._background, return_exceptions=True)
 
     def _forget_old(self) -> None:
         while len(self._runs) - self._under_way > MAX_KEPT:
@@ -410,10 +412,9 @@ class Executions:
             return
         cells = ", ".join(f"@{step.cell}" for step in run.steps[:5] if step.cell) or "scratch code"
         more = f" and {len(run.steps) - 5} more" if len(run.steps) > 5 else ""
-        task = asyncio.create_task(self._journal_run(run, tool, f"ran {cells}{more}: {run.status}"))
+        said = f"ran {cells}{more}: {run.status}"
+        task = asyncio.create_task(
+            self._journal.record(run.caller, run.path, tool, said, kind="run")
+        )
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-    async def _journal_run(self, run: Run, tool: str, summary: str) -> None:
-        entry = await self._journal.intend(run.caller, run.path or "", tool, summary, kind="run")
-        await self._journal.done(entry, (), summary)

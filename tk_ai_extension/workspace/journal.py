@@ -1,34 +1,27 @@
 """The journal: each change and run with before, after, who and when, in SQLite.
 
 An intent row is written before a change and its outcome after, so that a crash in between leaves a
-row that says so. People's own edits in a live document are not in it: undo compares before it sets
+row that says so. What changes no notebook (a run, a refusal) is written once, when it is over.
+People's own edits in a live document are not in it: undo compares before it sets
 (see `workspace.undo`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed, ToolError
 from tk_ai_extension.model.operations import Change
+from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.records import decode_changes, encode_changes
 
-logger = logging.getLogger(__name__)
-
 Kind = Literal["change", "run", "undo", "refused"]
-State = Literal["intended", "done", "failed", "undone"]
-T = TypeVar("T")
+State = Literal["intended", "done", "failed", "undone", "unknown"]
 
 MAX_ENTRIES = 1_000
 """The most entries that one question answers with."""
@@ -38,7 +31,7 @@ KEEP_DAYS = 90.0
 MAX_BYTES = 500_000_000
 """Bytes of changes that are kept, about."""
 PRUNE_EVERY = 500
-"""Intents between two looks at the bounds; the first one looks too."""
+"""Entries between two looks at the bounds; the first one looks too."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -58,10 +51,22 @@ CREATE TABLE IF NOT EXISTS entries (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS entries_by_path ON entries (path, id);
 CREATE INDEX IF NOT EXISTS entries_by_caller ON entries (user, caller_key, id);
+CREATE INDEX IF NOT EXISTS entries_open ON entries (id) WHERE state = 'intended';
 CREATE TABLE IF NOT EXISTS changes (
     entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE,
     data TEXT NOT NULL
 ) STRICT;
+"""
+
+_INSERT = """
+INSERT INTO entries (time, user, caller_key, author, path, tool, turn, kind, state, summary, note)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+"""
+
+# Another server's that go on say so themselves when they end.
+_LEFT_OVER = """
+UPDATE entries SET state = 'unknown', note = 'The server stopped before it said how this ended.'
+WHERE state = 'intended';
 """
 
 _HISTORY = """
@@ -87,6 +92,10 @@ DELETE FROM entries WHERE id IN (SELECT id FROM (
 """
 
 
+_Written = tuple[str, str, str | None, Kind, State, str, str]
+"""Path, tool, turn, kind, state, summary and note of a new entry."""
+
+
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
     """What somebody did, or meant to do.
@@ -102,8 +111,8 @@ class JournalEntry:
         tool: The tool's name.
         turn: The chat's turn, where it belongs to one.
         kind: change, run, undo, or refused (by the permission mode or a person).
-        state: intended (the outcome is not known: it goes on, or the server stopped in it), done,
-            failed (nothing was changed), undone.
+        state: intended (it goes on), done, failed (nothing was changed), undone, unknown (the
+            server stopped in it).
         summary: What happened, in a few words.
         changes: The changes, where they were asked for.
         note: What a reader should know besides, for example that outputs were too large to keep.
@@ -140,12 +149,10 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = database
+        self._database = Database(database, _SCHEMA + _LEFT_OVER)
         self._keep_days = keep_days
         self._max_bytes = max_bytes
-        self._intents = 0
-        self._connection: sqlite3.Connection | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tk-ai-journal")
+        self._inserted = 0
 
     async def intend(
         self,
@@ -165,22 +172,28 @@ class Journal:
         Raises:
             DiskFull, ReadOnly, SaveFailed: it could not be written; nothing was changed.
         """
-        if self._intents % PRUNE_EVERY == 0:
-            await self.prune()
-        self._intents += 1
-        author, said = _storable(caller.author), _storable(summary)
-        row = (time.time(), path, caller.user, caller.session, author, tool, turn, kind, said)
+        said = _storable(summary)
+        return await self._insert(caller, (path, tool, turn, kind, "intended", said, ""))
 
-        def insert(db: sqlite3.Connection) -> int:
-            inserted = db.execute(
-                "INSERT INTO entries"
-                " (time, path, user, caller_key, author, tool, turn, kind, summary, state)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'intended') RETURNING id",
-                row,
-            )
-            return int(inserted.fetchone()[0])
+    async def record(
+        self,
+        caller: Caller,
+        path: str,
+        tool: str,
+        summary: str,
+        *,
+        kind: Kind,
+        state: State = "done",
+        note: str = "",
+        turn: str | None = None,
+    ) -> int:
+        """Writes down what is over and can not be undone, at once; returns the entry's id.
 
-        return await self._do(insert, "Nothing was changed.")
+        Raises:
+            DiskFull, ReadOnly, SaveFailed: it is not written down.
+        """
+        said = _storable(summary)
+        return await self._insert(caller, (path, tool, turn, kind, state, said, _storable(note)))
 
     async def done(
         self, entry_id: int, changes: Sequence[Change] = (), summary: str | None = None
@@ -207,11 +220,11 @@ class Journal:
             if changes:
                 db.execute("INSERT OR REPLACE INTO changes VALUES (?, ?)", (entry_id, data))
 
-        await self._do(update, "The change was made, but cannot be undone.")
+        await self._database.run(update, "The change was made, but cannot be undone.")
 
     async def failed(self, entry_id: int, error: str) -> None:
         """Writes down that an intent failed and nothing was changed, and why."""
-        await self._do(
+        await self._database.run(
             lambda db: db.execute(
                 "UPDATE entries SET state = 'failed', note = ? WHERE id = ?",
                 (_storable(error), entry_id),
@@ -221,7 +234,7 @@ class Journal:
 
     async def undone(self, entry_ids: Sequence[int], by: int) -> None:
         """Writes down that entries were taken back by another entry."""
-        await self._do(
+        await self._database.run(
             lambda db: db.executemany(
                 "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
                 [(by, entry_id) for entry_id in entry_ids],
@@ -242,7 +255,7 @@ class Journal:
             rows = db.execute(_HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
 
-        return await self._do(select)
+        return await self._database.run(select)
 
     async def undoable(
         self,
@@ -277,13 +290,7 @@ class Journal:
             rows = db.execute(_UNDOABLE, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
 
-        return await self._do(select)
-
-    async def checkpoint(self) -> int:
-        """The id of the newest entry: what is done from now on is `undoable` ``since`` it."""
-        return await self._do(
-            lambda db: int(db.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()[0])
-        )
+        return await self._database.run(select)
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now; entries follow."""
@@ -295,88 +302,31 @@ class Journal:
                 (new, len(old) + 1, len(old) + 1, f"{old}/"),
             )
 
-        await self._do(update)
+        await self._database.run(update)
 
     async def prune(self) -> None:
-        """Removes the oldest entries, as the bounds say; `intend` does it now and then."""
+        """Removes the oldest entries, as the bounds say; new entries do it now and then."""
         oldest = time.time() - self._keep_days * 86_400
 
         def delete(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM entries WHERE time < ?", (oldest,))
             db.execute(_OVER, (self._max_bytes,))
 
-        await self._do(delete)
+        await self._database.run(delete)
         # As a script, since `execute` would take one step of it, which gives one page back.
-        await self._do(lambda db: db.executescript("PRAGMA incremental_vacuum"))
+        await self._database.run(lambda db: db.executescript("PRAGMA incremental_vacuum"))
 
     async def close(self) -> None:
         """Ends what is under way and closes the file."""
+        await self._database.close()
 
-        def close() -> None:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-        await asyncio.get_running_loop().run_in_executor(self._thread, close)
-        self._thread.shutdown(wait=False)
-
-    async def _do(
-        self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
-    ) -> T:
-        """Runs work on the thread as one transaction; to its end, also if the caller is cancelled.
-
-        Otherwise a cancellation just after a change would take the change out of the journal.
-        """
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(
-            loop.run_in_executor(self._thread, self._transact, work, consequence)
-        )
-
-    def _transact(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
-        try:
-            connection = self._connection or self._open()
-            with connection:
-                return work(connection)
-        except sqlite3.Error as error:
-            raise _typed(error, consequence) from error
-        except OSError as error:
-            raise SaveFailed(
-                f"The journal could not be opened: {error.strerror}.", hint=consequence
-            ) from error
-
-    def _open(self) -> sqlite3.Connection:
-        self._database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            self._connection = self._connect()
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-                raise
-            aside = self._database.with_name(f"{self._database.name}.{time.time_ns()}.broken")
-            self._database.rename(aside)
-            for suffix in ("-wal", "-shm"):
-                self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
-            logger.warning("The journal was not readable (%s); it is now at %s", error, aside)
-            self._connection = self._connect()
-        return self._connection
-
-    def _connect(self) -> sqlite3.Connection:
-        # SQLite would make the file with the umask's mode; its side files take the mode of this
-        # one.
-        with suppress(FileExistsError):
-            os.close(os.open(self._database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        connection = sqlite3.connect(self._database, timeout=10)
-        try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = WAL")
-            # In WAL mode this survives the death of the process; only a power cut may lose the
-            # last.
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.executescript(_SCHEMA)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    async def _insert(self, caller: Caller, written: _Written) -> int:
+        if self._inserted % PRUNE_EVERY == 0:
+            await self.prune()
+        self._inserted += 1
+        who = (caller.user, caller.session, _storable(caller.author))
+        row = (time.time(), *who, *written)
+        return await self._database.run(lambda db: int(db.execute(_INSERT, row).fetchone()[0]))
 
 
 def _storable(text: str) -> str:
@@ -405,13 +355,3 @@ def _entry(row: Sequence[Any], changes: tuple[Change, ...] = (), *, reader: str)
         changes=changes,
         note=note,
     )
-
-
-def _typed(error: sqlite3.Error, consequence: str) -> ToolError:
-    """SQLite's error as one of ours; its extended code's last byte is the kind."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return DiskFull("There is no room for the journal.", hint=consequence)
-    if code == sqlite3.SQLITE_READONLY:
-        return ReadOnly("The journal may not be written.", hint=consequence)
-    return SaveFailed(f"The journal failed: {error}.", hint=consequence)
