@@ -192,9 +192,9 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
     ids=["sleeps", "exits", "garbage"],
 )
 async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
-    server: Server, specs: Path, tmp_path: Path, name: str, code: str, said: str
+    server: Server, specs: Path, name: str, code: str, said: str
 ) -> None:
-    code += f"  # {tmp_path}"  # other tests, at the same time, have such processes too
+    code += f"  # {specs}"  # other tests, at the same time, have such processes too
     kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
     faults.write_broken_kernelspec(specs, name, code)
     before = kernels.ids()
