@@ -14,7 +14,7 @@ from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.following import Position
-from tk_ai_extension.workspace.executions import MAX_EVENTS, Run, Step
+from tk_ai_extension.workspace.running import MAX_EVENTS, Run, Step
 
 WRITTEN = ["zero\n", "one\n", "two\n"]
 

@@ -13,7 +13,7 @@ from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.results import Image, Result
-from tk_ai_extension.workspace.executions import Run
+from tk_ai_extension.workspace.running import Run
 
 PROGRESS_EVERY = 10.0
 """Seconds after which progress is reported though nothing new came."""
@@ -93,15 +93,16 @@ async def follow(
 
     A call that is cancelled takes its run with it, unless it only watched.
     """
-    try:
-        await _wait(context, run, min(wait, context.workspace.limits.max_wait))
-    except asyncio.CancelledError:
-        if not watch:
-            await asyncio.shield(context.workspace.executions.cancel(run))
-        raise
-    if run.error is not None:
-        raise run.error
-    return await _answer(context, run, total_cells)
+    with run.followed():
+        try:
+            await _wait(context, run, min(wait, context.workspace.limits.max_wait))
+        except asyncio.CancelledError:
+            if not watch:
+                await asyncio.shield(context.workspace.executions.cancel(run))
+            raise
+        if run.error is not None:
+            raise run.error
+        return await _answer(context, run, total_cells)
 
 
 async def _wait(context: ToolContext, run: Run, wait: float) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, Json
+from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -28,173 +26,52 @@ from tk_ai_extension.model.executions import (
     ExecutionRequest,
     InputRequested,
     OutputsChanged,
-    RunStatus,
     Started,
     StatusEvent,
 )
-from tk_ai_extension.model.outputs import apply_change, overwritten
+from tk_ai_extension.model.outputs import apply_change, overwritten, summarise
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import moved
 from tk_ai_extension.workspace.pump import OutputPump
 from tk_ai_extension.workspace.queue import FairQueue
+from tk_ai_extension.workspace.running import Run, Step
 from tk_ai_extension.workspace.runs import RunRecords
 
 logger = logging.getLogger(__name__)
 
 MAX_KEPT = 500
 """How many ended executions are kept for `wait_execution`."""
+MAX_KEPT_OUTPUT = 200_000_000
+"""Characters of output of ended executions that are kept, about; notebooks have theirs anyway."""
 MAX_ACTIVE = 1_000
 """How many may be queued or running in the whole server."""
-MAX_EVENTS = 2_000
-"""How many events of an execution are kept for replay; older ones are summed up in a reset."""
-
-StepStatus = RunStatus | Literal["skipped"]
+Cancellation = Literal["ended", "waiting", "ignored"]
+"""What came of a cancellation: it has ended, it has not begun and will end then, or it runs on."""
 OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
 """Opens the notebook at a path: `NotebookStore.open`."""
 
 
-@dataclass
-class Step:
-    """One cell (or one piece of scratch code) of a run."""
+class Executions:
+    """All runs of a server: starts them, finds them, ends them with the server.
 
-    cell: str | None = None
-    index: int | None = None
-    code: str = ""
-    status: StepStatus = "queued"
-    started: bool = False
-    """Whether the kernel has begun it; before that an interrupt would hit somebody else's code."""
-    outputs: list[Json] = field(default_factory=list[Json])
-    execution: Execution | None = None
-    statuses: list[StatusEvent] = field(default_factory=list[StatusEvent])
-    warning: str | None = None
-    """Why outputs could not be written to the notebook, where that happened."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """One event of a run, numbered from 1: started, outputs, input, ended, done; or a reset."""
-
-    id: int
-    kind: str
-    data: Json
-
-
-class Run:
-    """Code on its way through a kernel: one or more cells in order, or scratch code.
-
-    It goes on whoever listens; `wait` returns when it has ended or when time is up.
+    Args:
+        kernels: Where they run.
+        queue: Whose turn it is.
+        journal: Where each is written down when it is over.
+        records: Where it is kept what ran last, for the states of cells.
+        max_kept_output: The bound on the output of ended runs; the oldest go first. The newest
+            always stays, and what somebody reads just now.
     """
 
     def __init__(
         self,
-        caller: Caller,
-        kernel_id: str,
-        path: str | None,
-        steps: list[Step],
+        kernels: Kernels,
+        queue: FairQueue,
+        journal: Journal,
+        records: RunRecords,
         *,
-        as_shown: bool = False,
-    ) -> None:
-        self.id = secrets.token_hex(5)
-        self.caller = caller
-        self.kernel_id = kernel_id
-        self.path = path
-        self.steps = steps
-        self.as_shown = as_shown
-        """Whether cells run only with the source that their steps have."""
-        self.error: ToolError | None = None
-        """Why it could not be carried out at all, where that happened."""
-        self.created = time.time()
-        self.done = False
-        self.cancelled = False
-        self.version = 0
-        """Grows with everything that happens."""
-        self.cursors: dict[str, tuple[int, int, int]] = {}
-        """For each caller what they have seen: step, output, characters of that output."""
-        self.task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
-
-    @property
-    def current(self) -> Step:
-        """The step that runs now; the last one once it has ended."""
-        return next(
-            (step for step in self.steps if step.status in ("queued", "running")),
-            next(
-                (step for step in reversed(self.steps) if step.status != "skipped"), self.steps[-1]
-            ),
-        )
-
-    @property
-    def status(self) -> RunStatus:
-        """The status of the whole: of the first step that went wrong, else of the current one."""
-        for step in self.steps:
-            if step.status not in ("queued", "running", "ok", "skipped"):
-                return step.status
-        current = self.current.status
-        return "ok" if current == "skipped" else current
-
-    async def wait(self, seconds: float | None) -> bool:
-        """Waits until it has ended, at most so long; whether it has."""
-        if not self.done:
-            try:
-                await asyncio.wait_for(self._ended.wait(), seconds)
-            except TimeoutError:
-                return self.done
-        return True
-
-    async def changed(self, since: int, seconds: float | None) -> bool:
-        """Waits until `version` is beyond ``since``, at most so long; whether it is."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while self.version <= since and not self.done:
-            remaining = None if deadline is None else deadline - time.monotonic()
-            if remaining is not None and remaining <= 0:
-                return False
-            try:
-                await asyncio.wait_for(self._changed.wait(), remaining)
-            except TimeoutError:
-                return False
-        return True
-
-    def record(self, kind: str, data: Json) -> None:
-        """Notes that something happened, and wakes those who wait."""
-        self.version += 1
-        self._events.append(RunEvent(self.version, kind, data))
-        if kind == "done":
-            self.done = True
-            self._ended.set()
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
-        """The events after number ``last``, then those to come, until the run is done.
-
-        Where events between were forgotten, a ``reset`` with all outputs so far comes first.
-        """
-        while True:
-            kept = list(self._events)
-            if kept and kept[0].id > last + 1:
-                state = [
-                    {"cell": step.cell, "status": step.status, "outputs": step.outputs}
-                    for step in self.steps
-                ]
-                last = kept[-1].id
-                yield RunEvent(last, "reset", {"steps": state})
-            for event in kept:
-                if event.id > last:
-                    last = event.id
-                    yield event
-            if self.done and self.version <= last:
-                return
-            await self.changed(last, None)
-
-
-class Executions:
-    """All runs of a server: starts them, finds them, ends them with the server."""
-
-    def __init__(
-        self, kernels: Kernels, queue: FairQueue, journal: Journal, records: RunRecords
+        max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
         self._kernels = kernels
         self._queue = queue
@@ -202,6 +79,8 @@ class Executions:
         self._records = records
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._under_way = 0
+        self._max_kept_output = max_kept_output
+        self._kept_output = 0
         self._background: set[asyncio.Task[Any]] = set()
 
     def start(
@@ -256,19 +135,26 @@ class Executions:
             if not run.done and kernel_id in (None, run.kernel_id) and path in (None, run.path)
         ]
 
-    async def cancel(self, run: Run, *, grace: float = 5.0) -> bool:
-        """Takes a run out of the queue, or interrupts it; whether it has ended within the grace.
+    async def cancel(self, run: Run, *, grace: float = 5.0) -> Cancellation:
+        """Takes a run out of the queue, or interrupts it; what has come of it within the grace.
 
         Code that waits inside the kernel behind somebody else's is interrupted when it begins.
         """
         if run.done:
-            return True
+            return "ended"
         run.cancelled = True
         if run.current.started:
             await self._kernels.interrupt(run.kernel_id)
         elif run.current.status == "queued" and run.task is not None:
             run.task.cancel()
-        return await run.wait(grace)
+        if await run.wait(grace):
+            return "ended"
+        return "ignored" if run.current.started else "waiting"
+
+    def forget(self, caller: Caller) -> None:
+        """The caller's session is over; its runs go on, and it is forgotten how far it has read."""
+        for run in self._runs.values():
+            run.cursors.pop(caller.identity, None)
 
     def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now; runs under way follow it."""
@@ -289,7 +175,20 @@ class Executions:
 
     def _forget_old(self) -> None:
         while len(self._runs) - self._under_way > MAX_KEPT:
-            del self._runs[next(key for key, run in self._runs.items() if run.done)]
+            gone = self._runs.pop(next(key for key, run in self._runs.items() if run.done))
+            self._kept_output -= gone.kept
+
+    def _let_go_of_outputs(self, newest: Run) -> None:
+        newest.kept = sum(summarise(step.outputs).size for step in newest.steps)
+        self._kept_output += newest.kept
+        for run in self._runs.values():
+            if self._kept_output <= self._max_kept_output:
+                return
+            if run.kept and not run.followers and run is not newest:
+                for step in run.steps:
+                    step.let_go()
+                self._kept_output -= run.kept
+                run.kept = 0
 
     async def _drive(
         self,
@@ -319,6 +218,7 @@ class Executions:
                 if step.status == "queued":
                     step.status = "skipped"
             self._under_way -= 1
+            self._let_go_of_outputs(run)
             self._note(run, tool)
             run.record("done", {"status": run.status})
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
 from tk_ai_extension.model.callers import Caller
@@ -68,7 +68,8 @@ class Workspace:
 
     def __post_init__(self) -> None:
         self.executions = Executions(self.kernels, self.queue, self.journal, self.runs)
-        self._starting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # Held by those who start a kernel just now, and by nobody afterwards.
+        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -127,7 +128,7 @@ class Workspace:
             KernelspecNotFound, KernelStartFailed.
         """
         path = document.path
-        async with self._starting[path]:
+        async with self._starting.setdefault(path, asyncio.Lock()):
             present = await self.kernel_of(path)
             if kernel_id is not None:
                 if kernel_id not in self.kernels.ids():
@@ -184,6 +185,7 @@ class Workspace:
         self.seen.forget(caller)
         self.policy.forget(caller)
         self.notices.take(caller)
+        self.executions.forget(caller)
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:

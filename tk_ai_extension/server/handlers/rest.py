@@ -14,7 +14,7 @@ from tk_ai_extension.server.following import Position
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 
 if TYPE_CHECKING:
-    from tk_ai_extension.workspace.executions import Run
+    from tk_ai_extension.workspace.running import Run
 
 HEARTBEAT = 15.0
 """Seconds after which a silent stream sends a comment, so that no proxy takes it for dead."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -11,6 +12,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.executions import Cancellation
 
 KernelId = str | None
 
@@ -150,19 +152,31 @@ async def get_kernel_status(
     return KernelStatus(kernel=await _entry(context, await context.workspace.kernels.info(found)))
 
 
+_OUTCOMES: Mapping[Cancellation, str] = {
+    "ended": "ok",
+    "waiting": "waiting",
+    "ignored": "interrupt_ignored",
+}
+
+
 class KernelChanged(Result):
     """What was done to a kernel."""
 
     kernel_id: str
     action: Literal["interrupted", "restarted", "shut down"]
     outcome: str = "ok"
-    """``ok``, or ``interrupt_ignored`` where the code runs on."""
+    """``ok``; ``interrupt_ignored`` where the code runs on; ``waiting`` where it has not begun."""
 
     @property
     def is_error(self) -> bool:
-        return self.outcome != "ok"
+        return self.outcome == "interrupt_ignored"
 
     def as_text(self) -> str:
+        if self.outcome == "waiting":
+            return (
+                f"Kernel {self.kernel_id[:8]} runs somebody else's code: this has not begun, and ends "
+                "as soon as its turn comes."
+            )
         if self.outcome != "ok":
             return (
                 f"{self.outcome}: kernel {self.kernel_id[:8]} was interrupted, but the code runs on. "
@@ -183,12 +197,8 @@ async def interrupt_kernel(
     workspace = context.workspace
     if execution_id is not None:
         run = workspace.executions.get(context.caller, execution_id)
-        ended = await workspace.executions.cancel(run)
-        return KernelChanged(
-            kernel_id=run.kernel_id,
-            action="interrupted",
-            outcome="ok" if ended else "interrupt_ignored",
-        )
+        outcome = _OUTCOMES[await workspace.executions.cancel(run)]
+        return KernelChanged(kernel_id=run.kernel_id, action="interrupted", outcome=outcome)
     found = await workspace.kernel_id(context.caller, notebook, kernel_id, tool="interrupt_kernel")
     running = next(
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
@@ -196,10 +206,8 @@ async def interrupt_kernel(
     if running is None:
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")
-    ended = await workspace.executions.cancel(running)
-    return KernelChanged(
-        kernel_id=found, action="interrupted", outcome="ok" if ended else "interrupt_ignored"
-    )
+    outcome = _OUTCOMES[await workspace.executions.cancel(running)]
+    return KernelChanged(kernel_id=found, action="interrupted", outcome=outcome)
 
 
 @tool("EXECUTE", destructive=True, command="restart notebook")

@@ -1,0 +1,185 @@
+"""A run: code on its way through a kernel, as those who follow it see it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
+
+MAX_EVENTS = 2_000
+"""How many events of an execution are kept for replay; older ones are summed up in a reset."""
+
+StepStatus = RunStatus | Literal["skipped"]
+
+
+@dataclass
+class Step:
+    """One cell (or one piece of scratch code) of a run."""
+
+    cell: str | None = None
+    index: int | None = None
+    code: str = ""
+    status: StepStatus = "queued"
+    started: bool = False
+    """Whether the kernel has begun it; before that an interrupt would hit somebody else's code."""
+    outputs: list[Json] = field(default_factory=list[Json])
+    execution: Execution | None = None
+    statuses: list[StatusEvent] = field(default_factory=list[StatusEvent])
+    warning: str | None = None
+    """What a reader of its outputs has to know: why they are not in the notebook, or not here."""
+
+    def let_go(self) -> None:
+        """Keeps its outputs no longer."""
+        if not self.outputs:
+            return
+        self.outputs = []
+        if self.execution is not None:
+            self.execution = replace(self.execution, outputs=())
+        self.warning = (
+            "its outputs are not kept here any more; read the cell"
+            if self.cell
+            else "its outputs are not kept any more"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One event of a run, numbered from 1: started, outputs, input, ended, done; or a reset."""
+
+    id: int
+    kind: str
+    data: Json
+
+
+class Run:
+    """Code on its way through a kernel: one or more cells in order, or scratch code.
+
+    It goes on whoever listens; `wait` returns when it has ended or when time is up.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        kernel_id: str,
+        path: str | None,
+        steps: list[Step],
+        *,
+        as_shown: bool = False,
+    ) -> None:
+        self.id = secrets.token_hex(5)
+        self.caller = caller
+        self.kernel_id = kernel_id
+        self.path = path
+        self.steps = steps
+        self.as_shown = as_shown
+        """Whether cells run only with the source that their steps have."""
+        self.error: ToolError | None = None
+        """Why it could not be carried out at all, where that happened."""
+        self.created = time.time()
+        self.done = False
+        self.cancelled = False
+        self.version = 0
+        """Grows with everything that happens."""
+        self.cursors: dict[str, tuple[int, int, int]] = {}
+        """For each caller what they have seen: step, output, characters of that output."""
+        self.task: asyncio.Task[None] | None = None
+        self.kept = 0
+        """Characters of output, about, once it has ended; 0 when they are let go."""
+        self.followers = 0
+        """How many are reading its outputs just now: they stay meanwhile."""
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
+
+    @property
+    def current(self) -> Step:
+        """The step that runs now; the last one once it has ended."""
+        return next(
+            (step for step in self.steps if step.status in ("queued", "running")),
+            next(
+                (step for step in reversed(self.steps) if step.status != "skipped"), self.steps[-1]
+            ),
+        )
+
+    @property
+    def status(self) -> RunStatus:
+        """The status of the whole: of the first step that went wrong, else of the current one."""
+        for step in self.steps:
+            if step.status not in ("queued", "running", "ok", "skipped"):
+                return step.status
+        current = self.current.status
+        return "ok" if current == "skipped" else current
+
+    @contextmanager
+    def followed(self) -> Generator[None]:
+        """Keeps its outputs while somebody reads them."""
+        self.followers += 1
+        try:
+            yield
+        finally:
+            self.followers -= 1
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Waits until it has ended, at most so long; whether it has."""
+        if not self.done:
+            try:
+                await asyncio.wait_for(self._ended.wait(), seconds)
+            except TimeoutError:
+                return self.done
+        return True
+
+    async def changed(self, since: int, seconds: float | None) -> bool:
+        """Waits until `version` is beyond ``since``, at most so long; whether it is."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self.version <= since and not self.done:
+            remaining = None if deadline is None else deadline - time.monotonic()
+            if remaining is not None and remaining <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._changed.wait(), remaining)
+            except TimeoutError:
+                return False
+        return True
+
+    def record(self, kind: str, data: Json) -> None:
+        """Notes that something happened, and wakes those who wait."""
+        self.version += 1
+        self._events.append(RunEvent(self.version, kind, data))
+        if kind == "done":
+            self.done = True
+            self._ended.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
+        """The events after number ``last``, then those to come, until the run is done.
+
+        Where events between were forgotten, a ``reset`` with all outputs so far comes first.
+        """
+        with self.followed():
+            while True:
+                kept = list(self._events)
+                if kept and kept[0].id > last + 1:
+                    state = [
+                        {"cell": step.cell, "status": step.status, "outputs": step.outputs}
+                        for step in self.steps
+                    ]
+                    last = kept[-1].id
+                    yield RunEvent(last, "reset", {"steps": state})
+                for event in kept:
+                    if event.id > last:
+                        last = event.id
+                        yield event
+                if self.done and self.version <= last:
+                    return
+                await self.changed(last, None)
