@@ -292,8 +292,8 @@ async def test_over_the_total_the_oldest_go_and_the_newest_stays(tmp_path: Path)
     folder = tmp_path / "artifacts"
     artifacts = Artifacts(folder, max_bytes_total=10 * BLOCK)
     ids: list[str] = []
-    for _ in range(10):
-        ids.append((await artifacts.write("ada", "x")).id)
+    for number in range(10):
+        ids.append((await artifacts.write("ada", str(number))).id)
         for known in ids:
             age(folder, known, 10)
     ids.append((await artifacts.write("ada", "x" * 3 * BLOCK)).id)
@@ -362,3 +362,26 @@ async def test_many_write_and_read_at_once(artifacts: Artifacts) -> None:
     assert all(re.fullmatch(r"[\w-]{12}", artifact.id) for artifact in kept)
     pages = await asyncio.gather(*(artifacts.read("ada", artifact.id) for artifact in kept))
     assert [page.text for page in pages] == [f"text {n}" for n in range(50)]
+
+
+@pytest.mark.proves("out:artifact", "threat:exhaustion")
+async def test_the_same_content_is_one_file_for_its_user_and_stays_as_long_as_it_is_read(
+    tmp_path: Path,
+) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    first = await artifacts.write("ada", "a\nb")
+    (path,) = files(tmp_path)
+    os.utime(path, (1, 1))
+    assert await artifacts.write("ada", "a\nb") == first
+    assert files(tmp_path) == [path]
+    assert path.stat().st_mtime > 1
+    assert (await artifacts.write("ada", "a\nb", mime="text/html")).id != first.id
+    await artifacts.write("bob", "a\nb")
+    assert len(files(tmp_path)) == 3
+
+
+async def test_the_same_content_may_be_written_by_several_at_once(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    written = await asyncio.gather(*(artifacts.write("ada", "x\n" * 1_000) for _ in range(8)))
+    assert len(set(written)) == 1
+    assert len(files(tmp_path)) == 1

@@ -10,6 +10,7 @@ import re
 import secrets
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -52,7 +53,7 @@ class Artifact:
     """An output that was put aside.
 
     Attributes:
-        id: Random; names it, for its user alone.
+        id: Names it, for its user alone: a hash of what was written whole, else random.
         size: Bytes.
         lines: Lines of text; 0 for what is not text.
         mime: The MIME type.
@@ -97,7 +98,7 @@ class Artifacts:
         self._next_prune = 0.0
 
     async def write(self, user: str, content: str | bytes, *, mime: str = "text/plain") -> Artifact:
-        """Keeps a text or bytes.
+        """Keeps a text or bytes; the same content of one user is one artifact, however often read.
 
         Raises:
             LimitReached: it is larger than one artifact may be; nothing was kept.
@@ -109,17 +110,22 @@ class Artifacts:
                 f"An artifact has at most {self._max_each:,} bytes; this has {len(data):,}.",
                 hint="Write it to a file in the code itself.",
             )
-        async with self.writer(user, mime=mime) as writer:
+        artifact_id = await asyncio.to_thread(_content_id, data, mime)
+        if await asyncio.to_thread(self._renew, user, artifact_id):
+            return _artifact(artifact_id, data, mime)
+        async with self.writer(user, mime=mime, artifact_id=artifact_id) as writer:
             await asyncio.to_thread(writer.append, data)
             if writer.error is not None:
                 raise writer.error
             return await writer.close()
 
-    def writer(self, user: str, *, mime: str = "text/plain") -> ArtifactWriter:
-        """A writer for an output that is still coming."""
-        return ArtifactWriter(
-            self._folder, self._user_folder(user), mime, self._max_each, self._written
-        )
+    def writer(
+        self, user: str, *, mime: str = "text/plain", artifact_id: str | None = None
+    ) -> ArtifactWriter:
+        """A writer for an output that is still coming, under a random id unless one is given."""
+        folders = (self._folder, self._user_folder(user))
+        name = artifact_id or secrets.token_urlsafe(9)
+        return ArtifactWriter(folders, name, mime, self._max_each, self._written)
 
     async def read(
         self,
@@ -171,6 +177,12 @@ class Artifacts:
 
         return await self._reading(artifact_id, whole)
 
+    def folder_of(self, user: str) -> Path:
+        """Where a user's artifacts are; for the code that runs for them."""
+        folder = self._user_folder(user)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
     def _user_folder(self, user: str) -> Path:
         # A hash, since a user's name may be anything, and may be none of a reader's business.
         return self._folder / hashlib.blake2b(user.encode(), digest_size=12).hexdigest()
@@ -181,6 +193,14 @@ class Artifacts:
                 if path.suffix != _UNFINISHED:
                     return path
         raise FileNotFoundError
+
+    def _renew(self, user: str, artifact_id: str) -> bool:
+        """Counts an artifact as written now, where it is there."""
+        try:
+            os.utime(self._find(user, artifact_id))
+        except FileNotFoundError:
+            return False
+        return True
 
     async def _reading(self, artifact_id: str, read: Callable[[], T]) -> T:
         """What a reader finds, unless the artifact never was or is pruned just now."""
@@ -234,23 +254,25 @@ class ArtifactWriter:
 
     def __init__(
         self,
-        folder: Path,
-        user_folder: Path,
+        folders: tuple[Path, Path],
+        artifact_id: str,
         mime: str,
         max_bytes: int,
         written: Callable[[Path, int], None],
     ) -> None:
         if not _MIME.fullmatch(mime) or len(mime) > 100:
             raise InvalidArguments(f"`{mime[:100]}` is no MIME type.")
-        self.id = secrets.token_urlsafe(9)
+        self.id = artifact_id
         self.error: ToolError | None = None
         """Why the file could not be written on; None while all is well."""
-        self._folders = (folder, user_folder)
+        self._folders = folders
         self._mime = mime
         self._max = max_bytes
         self._written = written
-        self._path = user_folder / f"{self.id}.{quote(mime, safe='')}"
-        self._unfinished = self._path.with_name(self._path.name + _UNFINISHED)
+        self._path = folders[-1] / f"{self.id}.{quote(mime, safe='')}"
+        # Two may write the same at once: each writes a file of its own, and the last one stays.
+        unfinished = f"{self._path.name}.{secrets.token_hex(4)}{_UNFINISHED}"
+        self._unfinished = self._path.with_name(unfinished)
         self._file: FileIO | None = None
         self._size = self._newlines = self._dropped = 0
         self._last = b"\n"
@@ -340,6 +362,17 @@ class ArtifactWriter:
 def _encode(content: str | bytes) -> bytes:
     # Half a surrogate pair is no text that could be kept; a `?` says that something was there.
     return content.encode(errors="replace") if isinstance(content, str) else content
+
+
+def _content_id(data: bytes, mime: str) -> str:
+    digest = hashlib.blake2b(data, digest_size=9, person=b"tk-ai artifact")
+    digest.update(f"\0{mime}".encode())
+    return urlsafe_b64encode(digest.digest()).decode()
+
+
+def _artifact(artifact_id: str, data: bytes, mime: str) -> Artifact:
+    lines = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+    return Artifact(artifact_id, len(data), lines if _is_text(mime) else 0, mime)
 
 
 def _mime_of(path: Path) -> str:
