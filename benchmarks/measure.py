@@ -155,17 +155,22 @@ class Heartbeat:
         stall: The longest time for which the loop was held, in seconds, to about `BEAT`.
         stall_cpu: What the process computed in that time, in seconds: where it is far less, the
             machine was busy with something else.
+        stall_loop_cpu: What the loop's own thread computed of that.
+        held: The most that the loop's thread computed from one beat to the next, in seconds: what
+            the loop would have been held for on a machine with nothing else to do.
         peak: The most memory that the process came to have over what it had, in bytes.
     """
 
     def __init__(self) -> None:
         self.stall = 0.0
         self.stall_cpu = 0.0
+        self.stall_loop_cpu = 0.0
+        self.held = 0.0
         self.peak = 0
         self._process = psutil.Process()
         self._before = 0
         self._due = 0.0
-        self._cpu = 0.0
+        self._cpu = (0.0, 0.0)
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -188,7 +193,7 @@ class Heartbeat:
 
     def _next(self) -> None:
         self._due = self._loop.time() + BEAT
-        self._cpu = time.process_time()
+        self._cpu = time.process_time(), time.thread_time()
         self._timer = self._loop.call_later(BEAT, self._beat)
 
     def _beat(self) -> None:
@@ -197,6 +202,10 @@ class Heartbeat:
 
     def _look(self) -> None:
         late = self._loop.time() - self._due
+        process, thread = self._cpu
+        computed = time.thread_time() - thread
+        self.held = max(self.held, computed)
         if late > self.stall:
-            self.stall, self.stall_cpu = late, time.process_time() - self._cpu
+            self.stall, self.stall_loop_cpu = late, computed
+            self.stall_cpu = time.process_time() - process
         self.peak = max(self.peak, self._process.memory_info().rss - self._before)
