@@ -11,7 +11,11 @@ from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import OutputChange
 
 SAVE_INTERVAL = 2.0
-"""Seconds within which the outputs of a running cell are in the file on disk."""
+"""Seconds within which the outputs of a running cell are in the file on disk.
+
+Where a save itself takes long (a large file, a slow disk) it is longer: the next save waits ten times
+as long as the last one took, a minute at most.
+"""
 
 
 class OutputWriter(Protocol):
@@ -32,10 +36,11 @@ class OutputWriter(Protocol):
         """
         ...
 
-    async def finish(self, execution_count: int | None) -> None:
+    async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
         """Sets the count, marks the cell as idle and has it saved; also called after an error.
 
-        A file is saved when this returns, a room within a second.
+        A file is saved when this returns, a room within a second. Without ``save`` a file is saved
+        as while the cell ran: for one of many cells, after the last of which `flush` is called.
         """
         ...
 
@@ -92,6 +97,14 @@ class NotebookDocument(Protocol):
 
         Raises (on entering):
             CellNotFound, UnsupportedFormat.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Saves the outputs of cells that ended without a save; a file is saved when this returns.
+
+        Raises:
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
         """
         ...
 

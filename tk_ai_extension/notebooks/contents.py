@@ -7,8 +7,8 @@ the manager does not promise is not promised here: two servers may save at the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from inspect import signature
 from typing import Any, cast
@@ -31,7 +31,13 @@ from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.reading import id_faults, read_cell
 from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, unbroken, writing
+from tk_ai_extension.notebooks.saved import (
+    OutputSaver,
+    SavingOutputWriter,
+    cell_of,
+    runnable,
+    unbroken,
+)
 from tk_ai_extension.notebooks.saving import manager_error
 
 _TRIES = 5
@@ -59,9 +65,14 @@ class _Kept:
         self.renamed = asyncio.Event()
         self.lock = asyncio.Lock()
         self.running: list[RunningOutputs] = []
+        self.saver: OutputSaver | None = None
         self.modified: Any = None
         self.notebook: Json = {}
         self.snapshot: Snapshot | None = None
+
+    def rested(self) -> None:
+        """No cell runs, and all outputs are saved."""
+        self.saver = None
 
 
 class ContentsDocument:
@@ -104,7 +115,10 @@ class ContentsDocument:
         for cell in cells:
             cell["metadata"] = dict(cellforms.metadata_of(cell))
         for running, cell in self._running(snapshot):
-            cells[cell.index] |= {"outputs": list(running.outputs()), "execution_count": None}
+            cells[cell.index] |= {
+                "outputs": list(running.outputs()),
+                "execution_count": running.execution_count,
+            }
         return {**self._kept.notebook, "cells": cells}
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
@@ -130,34 +144,51 @@ class ContentsDocument:
                     return Applied(shown, draft.changes(shown))
         raise SaveFailed(f"{self.path} is written all the time by others.")
 
-    def writing(self, cell: str) -> AbstractAsyncContextManager[SavingOutputWriter]:
+    @asynccontextmanager
+    async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:
         """See `NotebookDocument.writing`."""
-        return writing(self, cell, self._kept.running, self._save_outputs, self._changed)
+        snapshot = await self.read()
+        found = runnable(snapshot, cell)
+        saver = self._kept.saver
+        if saver is None:
+            kept = self._kept
+            saver = OutputSaver(
+                self.path, kept.running, self._save_outputs, self._changed, kept.rested
+            )
+            kept.saver = saver
+        async with saver.writing(found, len(snapshot.cells)) as writer:
+            yield writer
 
-    async def _save_outputs(self, running: RunningOutputs, execution_count: int | None) -> None:
+    async def flush(self) -> None:
+        """See `NotebookDocument.flush`."""
+        if self._kept.saver is not None:
+            await self._kept.saver.save()
+
+    async def _save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         self._kept.renamed.clear()
         try:
-            await self._save_once(running, execution_count)
+            await self._save_once(runs)
         except NotebookNotFound:
             # A manager renames first and tells of it afterwards.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._kept.renamed.wait(), _RENAMING)
-            await self._save_once(running, execution_count)
+            await self._save_once(runs)
 
-    async def _save_once(self, running: RunningOutputs, execution_count: int | None) -> None:
+    async def _save_once(self, runs: Sequence[RunningOutputs]) -> None:
         async with self._kept.lock:
             for _ in range(_TRIES):
-                cell = running.find(await self._load())
-                if cell is None:
-                    return
+                snapshot = await self._load()
                 cells = list(self._stored())
-                cells[cell.index] = {
-                    **cells[cell.index],
-                    "outputs": list(running.outputs()),
-                    "execution_count": execution_count,
-                    "metadata": dict(cell.metadata),
-                }
-                if await self._save(cells):
+                found = [(running, running.find(snapshot)) for running in runs]
+                for running, cell in found:
+                    if cell is not None:
+                        cells[cell.index] = {
+                            **cells[cell.index],
+                            "outputs": list(running.outputs()),
+                            "execution_count": running.execution_count,
+                            "metadata": dict(cell.metadata),
+                        }
+                if all(cell is None for _, cell in found) or await self._save(cells):
                     return
         raise SaveFailed(f"{self.path} is written all the time by others.")
 
@@ -210,14 +241,18 @@ class ContentsDocument:
         """The notebook with the outputs that running cells have so far."""
         cells = list(snapshot.cells)
         for running, cell in self._running(snapshot):
-            cells[cell.index] = replace(cell, execution_count=None, outputs=running.summary())
+            cells[cell.index] = replace(
+                cell, execution_count=running.execution_count, outputs=running.summary()
+            )
         return replace(snapshot, cells=tuple(cells))
 
     def _content(self, snapshot: Snapshot, index: int) -> CellContent:
         content = cellforms.content_of(self._stored()[index], snapshot.nbformat)
         for running, cell in self._running(snapshot):
             if cell.index == index:
-                return replace(content, outputs=running.outputs(), execution_count=None)
+                return replace(
+                    content, outputs=running.outputs(), execution_count=running.execution_count
+                )
         return content
 
 

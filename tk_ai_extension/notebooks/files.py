@@ -14,9 +14,10 @@ from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.filestate import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
 from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, unbroken, writing
+from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, runnable, unbroken
 from tk_ai_extension.notebooks.splicing import (
     END,
+    Body,
     Read,
     Splice,
     assemble,
@@ -97,7 +98,7 @@ class FileDocument:
         snapshot = self._file.snapshot(index, self.path)
         for running, cell in self._file.running_cells(snapshot):
             outputs = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
-            cells[cell.index] |= {"outputs": outputs, "execution_count": None}
+            cells[cell.index] |= {"outputs": outputs, "execution_count": running.execution_count}
         return {**notebook, "cells": cells}
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
@@ -129,27 +130,41 @@ class FileDocument:
     @asynccontextmanager
     async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:
         """See `NotebookDocument.writing`."""
-        with self._file.held():
-            runs = self._file.running
-            async with writing(self, cell, runs, self._save, self._changed) as writer:
-                yield writer
+        snapshot = await self.read()
+        found = runnable(snapshot, cell)
+        saver = self._file.saving(snapshot.path, self._save, self._changed)
+        async with saver.writing(found, len(snapshot.cells)) as writer:
+            yield writer
 
-    async def _save(self, running: RunningOutputs, execution_count: int | None) -> None:
-        """Writes the outputs of a running cell into the file."""
+    async def flush(self) -> None:
+        """See `NotebookDocument.flush`."""
+        if self._file.saver is not None:
+            await self._file.saver.save()
+
+    async def _save(self, runs: Sequence[RunningOutputs]) -> None:
+        """Writes the outputs of cells into the file."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
-            cell = running.find(index.snapshot(self.path))
-            if cell is None:
-                return None
-            if running.frame is None or running.frame[0] is not cell:
-                assert index.spans is not None
-                running.frame = (cell, frame_of(index, read(index.spans[cell.index])))
-            stored = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
-            body = running.frame[1].body(stored, execution_count, index.form)
-            return assemble(index, list(range(len(index.cells))), {cell.index: body}, read)
+            snapshot = index.snapshot(self.path)
+            bodies: dict[int, Body] = {}
+            for running in runs:
+                if (cell := running.find(snapshot)) is not None:
+                    bodies[cell.index] = _body(index, cell, running, read)
+            return assemble(index, list(range(len(index.cells))), bodies, read) if bodies else None
 
         async with self._file.lock:
             index = await self._file.rewritten(self.path, make)
-            cell = running.find(index.snapshot(self.path))
-            if cell is not None and running.frame is not None:
-                running.frame = (cell, running.frame[1])
+            snapshot = index.snapshot(self.path)
+            for running in runs:
+                cell = running.find(snapshot)
+                if cell is not None and running.frame is not None:
+                    running.frame = (cell, running.frame[1])
+
+
+def _body(index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read) -> Body:
+    """A cell with the outputs that it has so far."""
+    if running.frame is None or running.frame[0] is not cell:
+        assert index.spans is not None
+        running.frame = (cell, frame_of(index, read(index.spans[cell.index])))
+    stored = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
+    return running.frame[1].body(stored, running.execution_count, index.form)

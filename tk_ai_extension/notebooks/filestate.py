@@ -32,6 +32,7 @@ from tk_ai_extension.notebooks.indexing import (
 )
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 from tk_ai_extension.notebooks.running import RunningOutputs
+from tk_ai_extension.notebooks.saved import OutputSaver, Save
 from tk_ai_extension.notebooks.saving import FileChanged, read_span, replace_file, typed_errors
 from tk_ai_extension.notebooks.splicing import Read, Splice, load_cell
 
@@ -58,7 +59,8 @@ class NotebookFile:
     Attributes:
         file: Where it is now.
         lock: Held by who writes.
-        running: The cells that run now.
+        running: The cells that run now, and those that have run and are not saved yet.
+        saver: What saves their outputs, as long as there are any.
         names: Under which paths it was opened, and how those are called now.
     """
 
@@ -77,7 +79,7 @@ class NotebookFile:
         self._hooks = hooks
         self._moved = moved
         self._anchor = Anchor()
-        self._holders = 0
+        self.saver: OutputSaver | None = None
         self._reading = asyncio.Lock()
         self._known: IndexedFile | None = None
         self._shown: tuple[NotebookIndex, Snapshot] | None = None
@@ -114,7 +116,7 @@ class NotebookFile:
     def _know(self, indexed: IndexedFile) -> None:
         known, self._known = self._known, indexed
         replaced = known is None or known.version.inode != indexed.version.inode
-        if self._holders and replaced:
+        if self.saver is not None and replaced:
             self._anchor.hold(self.file)
 
     def _fitting(self, path: str, spans: bool) -> IndexedFile | None:
@@ -173,19 +175,20 @@ class NotebookFile:
         except FileNotFoundError:
             return True
 
-    # --- where it is
+    # --- the outputs of cells that run
 
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """Inside, the file is followed where others move it on disk; for a cell that runs."""
-        self._holders += 1
-        self._anchor.hold(self.file)
-        try:
-            yield
-        finally:
-            self._holders -= 1
-            if not self._holders:
-                self._anchor.release()
+    def saving(self, path: str, save: Save, changed: Callable[[], None]) -> OutputSaver:
+        """What saves the outputs; meanwhile the file is followed where others move it on disk."""
+        if self.saver is None:
+            self.saver = OutputSaver(path, self.running, save, changed, self._rested)
+            self._anchor.hold(self.file)
+        return self.saver
+
+    def _rested(self) -> None:
+        self.saver = None
+        self._anchor.release()
+
+    # --- where it is
 
     def _followed(self) -> bool:
         """Whether the file is not where it was, and was found where others moved it."""
@@ -204,7 +207,9 @@ class NotebookFile:
             return snapshot
         cells = list(snapshot.cells)
         for number, running in found.items():
-            cells[number] = replace(cells[number], execution_count=None, outputs=running.summary())
+            cells[number] = replace(
+                cells[number], execution_count=running.execution_count, outputs=running.summary()
+            )
         return replace(snapshot, cells=tuple(cells))
 
     def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
@@ -222,7 +227,10 @@ class NotebookFile:
             content = load_cell(index, number, read)
             if number not in found:
                 return content
-            return replace(content, outputs=found[number].outputs(), execution_count=None)
+            running = found[number]
+            return replace(
+                content, outputs=running.outputs(), execution_count=running.execution_count
+            )
 
         return load
 

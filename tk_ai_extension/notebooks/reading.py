@@ -260,7 +260,7 @@ def summarise_stored(stored: Any) -> OutputsSummary:
     if not isinstance(stored, list) or not stored:
         return _NO_OUTPUTS
     outputs = cast("list[Any]", stored)
-    return summarise([output for output in outputs if isinstance(output, dict)])
+    return summarise([cast("Json", output) for output in outputs if isinstance(output, dict)])
 
 
 def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:

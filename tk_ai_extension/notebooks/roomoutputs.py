@@ -80,7 +80,7 @@ class RoomOutputWriter:
             delay = max(self._earliest - time.monotonic(), 0.0)
             self._timer = loop.call_later(delay, self.flush)
 
-    async def finish(self, execution_count: int | None) -> None:
+    async def finish(self, execution_count: int | None, *, save: bool = True) -> None:  # noqa: ARG002
         """See `OutputWriter.finish`; the save begins within a second and is not waited for."""
         if self.finished:
             return

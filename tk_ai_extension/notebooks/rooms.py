@@ -111,6 +111,9 @@ class RoomDocument:
                 if not writer.finished:
                     await writer.finish(None)
 
+    async def flush(self) -> None:
+        """See `NotebookDocument.flush`: a room is saved within a second of each change anyway."""
+
     def _snapshot(self, room: LiveRoom) -> Snapshot:
         room.write_pending()
         return room.notebook.snapshot(self.path)

@@ -56,11 +56,15 @@ class RunningOutputs:
         key: The cell's key now.
         frame: The cell around its outputs as it was last stored, with the cell of the index that it
             belongs to.
+        ended: Whether the cell has run; what is here is not saved yet.
+        execution_count: Its count then.
     """
 
     def __init__(self, cell: Cell, count: int) -> None:
         self.key = cell.key
         self.frame: tuple[Cell, Frame] | None = None
+        self.ended = False
+        self.execution_count: int | None = None
         # Written on the event loop, read in the threads that save.
         self._lock = Lock()
         self._hash = cell.hash
@@ -95,12 +99,17 @@ class RunningOutputs:
         self._texts.clear()
         self._hidden = self._hidden_text = 0
 
+    def end(self, execution_count: int | None) -> None:
+        """The cell has run."""
+        self.ended, self.execution_count = True, execution_count
+
     def hide(self) -> None:
         """Somebody cleared the cell while it runs: what came until now is not shown any more.
 
         The executor goes on to count from the first output, so it is kept.
         """
         with self._lock:
+            self.execution_count = None
             self._hidden = len(self._outputs)
             last = self._texts.get(self._hidden - 1)
             self._hidden_text = len(last) if last is not None else 0

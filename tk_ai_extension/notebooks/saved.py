@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
 from tk_ai_extension.model.outputs import OutputChange
-from tk_ai_extension.notebooks.base import SAVE_INTERVAL, NotebookDocument
+from tk_ai_extension.notebooks.base import SAVE_INTERVAL
 from tk_ai_extension.notebooks.running import RunningOutputs
 
 _log = logging.getLogger(__name__)
@@ -19,115 +20,171 @@ _log = logging.getLogger(__name__)
 SAVE_DELAY = SAVE_INTERVAL / 2
 """Seconds from an output to its save: the other half is for the save itself."""
 
+SAVE_SHARE = 10
+"""A save that takes long puts the next one off by so many times its duration.
+
+A large file is written whole for each save: a cell that prints all the time would keep the disk busy
+with nothing else.
+"""
+
+MAX_DELAY = 60.0
+"""Seconds to which a slow or a failing save puts the next one off, at most."""
+
 T = TypeVar("T")
 
-Save = Callable[[RunningOutputs, int | None], Coroutine[Any, Any, None]]
-"""Saves the outputs of a running cell; the count comes at the end."""
+Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
+"""Saves the outputs and counts of cells that run or have just ended."""
 
 
-@asynccontextmanager
-async def writing(
-    document: NotebookDocument,
-    cell: str,
-    runs: list[RunningOutputs],
-    save: Save,
-    changed: Callable[[], None],
-) -> AsyncGenerator[SavingOutputWriter]:
-    """A `SavingOutputWriter` for a cell of a document.
+class OutputSaver:
+    """Brings what the cells of one notebook print into its file: soon, together, and at the end.
 
-    Raises:
-        CellNotFound, UnsupportedFormat.
-    """
-    snapshot = await document.read()
-    if snapshot.nbformat[0] != 4:
-        raise UnsupportedFormat(f"{snapshot.path} is of nbformat {snapshot.nbformat[0]}.")
-    running = RunningOutputs(code_cell_of(snapshot, cell), len(snapshot.cells))
-    writer = SavingOutputWriter(snapshot.path, running, runs, save, changed)
-    saving = asyncio.create_task(writer.save_now_and_then(), name=f"save {snapshot.path}")
-    try:
-        yield writer
-    finally:
-        saving.cancel()
-        await asyncio.wait([saving])
-        if not writer.finished:
-            await writer.finish(None)
-
-
-class SavingOutputWriter:
-    """Outputs of a running cell: in memory at once, saved at least every two seconds and at the end.
+    It lives from the first writer until everything is saved.
 
     Args:
         path: The notebook's path, for messages.
-        running: The outputs.
-        runs: The cells of the notebook that run; this one joins them when it starts.
-        save: Saves the outputs, with the count at the end.
+        runs: The cells that run or are not saved yet.
+        save: Saves them.
         changed: Called after each save.
+        rested: Called when nothing runs and everything is saved, or cannot be.
+
+    Attributes:
+        delay: Seconds from an output to its save.
     """
 
     def __init__(
         self,
         path: str,
-        running: RunningOutputs,
         runs: list[RunningOutputs],
         save: Save,
         changed: Callable[[], None],
+        rested: Callable[[], None],
     ) -> None:
-        self.finished = False
+        self.runs = runs
         self._path = path
-        self._running = running
-        self._runs = runs
         self._save = save
         self._changed = changed
-        self._unsaved = asyncio.Event()
-        self._ended = asyncio.Event()
+        self._rested = rested
+        self._writers = 0
+        self._due: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._one = asyncio.Lock()
+        self.delay = SAVE_DELAY
+
+    @asynccontextmanager
+    async def writing(self, cell: Cell, count: int) -> AsyncGenerator[SavingOutputWriter]:
+        """A writer for a cell, of a notebook with so many."""
+        self._writers += 1
+        writer = SavingOutputWriter(self, RunningOutputs(cell, count))
+        try:
+            yield writer
+        finally:
+            try:
+                await writer.finish(None)
+            finally:
+                self._writers -= 1
+                self._rest()
+
+    def save_soon(self) -> None:
+        """Has saved what there is, a second from now or, where saves are slow, later."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(self.delay, self._start)
+
+    async def save(self) -> None:
+        """Saves what there is; what has ended is let go of in any case.
+
+        Raises:
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
+        """
+        await unbroken(self._save_all(keep=False))
+
+    def _start(self) -> None:
+        self._saving = asyncio.create_task(self._save_in_time(), name=f"save {self._path}")
+
+    async def _save_in_time(self) -> None:
+        try:
+            await self._save_all(keep=True)
+        except ToolError as error:
+            _log.warning("Outputs of a running cell of %s: %s", self._path, error.message)
+            self.delay = min(self.delay * 2, MAX_DELAY)
+            self.save_soon()
+
+    async def _save_all(self, *, keep: bool) -> None:
+        async with self._one:
+            if self._due is not None:
+                self._due.cancel()
+                self._due = None
+            runs = tuple(self.runs)
+            gone = [] if keep else [run for run in runs if run.ended]
+            started = time.monotonic()
+            try:
+                if runs:
+                    await self._save(runs)
+                gone = [run for run in runs if run.ended]
+                cost = time.monotonic() - started
+                self.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
+            finally:
+                self.runs[:] = [run for run in self.runs if run not in gone]
+                self._changed()
+                self._rest()
+
+    def _rest(self) -> None:
+        if not self._writers and not self.runs:
+            if self._due is not None:
+                self._due.cancel()
+                self._due = None
+            self._rested()
+
+
+class SavingOutputWriter:
+    """Outputs of a running cell: in memory at once, in the file soon and at the end.
+
+    Args:
+        saver: The notebook's.
+        running: The outputs; they join those of the notebook when the cell starts.
+    """
+
+    def __init__(self, saver: OutputSaver, running: RunningOutputs) -> None:
+        self.finished = False
+        self._saver = saver
+        self._running = running
 
     async def start(self) -> None:
         """See `OutputWriter.start`."""
+        runs = self._saver.runs
         # A cell that runs twice at once: the later run is the one that counts.
-        self._runs[:] = [r for r in self._runs if r.key != self._running.key]
-        self._runs.append(self._running)
-        self._unsaved.set()
+        runs[:] = [run for run in runs if run.key != self._running.key]
+        runs.append(self._running)
+        self._saver.save_soon()
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
         """See `OutputWriter.write`."""
         self._running.write(changes)
-        self._unsaved.set()
+        self._saver.save_soon()
 
-    async def finish(self, execution_count: int | None) -> None:
+    async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
         """See `OutputWriter.finish`."""
         if self.finished:
             return
         self.finished = True
-        self._ended.set()
-        try:
-            if self._running in self._runs:
-                await unbroken(self._save(self._running, execution_count))
-        finally:
-            if self._running in self._runs:
-                self._runs.remove(self._running)
-            self._changed()
+        if self._running not in self._saver.runs:
+            return
+        self._running.end(execution_count)
+        if save:
+            await self._saver.save()
+        else:
+            self._saver.save_soon()
 
-    async def save_now_and_then(self) -> None:
-        """Saves what is unsaved until it is cancelled; a failing save is tried less and less often."""
-        delay = SAVE_DELAY
-        while not self._ended.is_set():
-            await self._unsaved.wait()
-            try:
-                async with asyncio.timeout(delay):
-                    await self._ended.wait()
-            except TimeoutError:
-                pass
-            else:
-                return
-            self._unsaved.clear()
-            try:
-                await unbroken(self._save(self._running, None))
-                delay = SAVE_DELAY
-            except ToolError as error:
-                _log.warning("Outputs of a running cell of %s: %s", self._path, error.message)
-                self._unsaved.set()
-                delay *= 2
-            self._changed()
+
+def runnable(snapshot: Snapshot, key: str) -> Cell:
+    """The code cell with this key, of a notebook that can be written.
+
+    Raises:
+        CellNotFound, UnsupportedFormat.
+    """
+    if snapshot.nbformat[0] != 4:
+        raise UnsupportedFormat(f"{snapshot.path} is of nbformat {snapshot.nbformat[0]}.")
+    return code_cell_of(snapshot, key)
 
 
 def cell_of(snapshot: Snapshot, key: str) -> Cell:

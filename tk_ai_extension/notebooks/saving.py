@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Generator, Sequence
@@ -145,9 +146,10 @@ def replace_file(
         checksum = _write(temporary.fd, pieces, source)
         _like(target, temporary.fd)
         os.fsync(temporary.fd)
-        if FileVersion.of(target.stat()) != expected:
-            raise FileChanged
-        temporary.take_place_of(target.name, expected)
+        with _alone(temporary.folder):
+            if FileVersion.of(target.stat()) != expected:
+                raise FileChanged
+            temporary.take_place_of(target.name, expected)
         version = FileVersion.of(os.fstat(temporary.fd))
         os.fsync(temporary.folder)
     return version, checksum
@@ -171,6 +173,25 @@ def create_file(target: Path, data: bytes, path: str) -> None:
         raise FileMissing(f"There is no folder for {path}.") from error
     except OSError as error:
         raise save_error(error, path) from error
+
+
+@contextmanager
+def _alone(folder: int) -> Generator[None]:
+    """Keeps other programs that save as this one does out of the last step, where that is possible.
+
+    Changing back is no single step: in between, one of them would take what is about to go for the
+    present content.
+    """
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except OSError:
+        # A file system without locks.
+        yield
+        return
+    try:
+        yield
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)
 
 
 @dataclass(slots=True)

@@ -95,6 +95,33 @@ class OutputsConformance:
         assert seen[0] <= SAVE_INTERVAL
 
     @pytest.mark.proves("exec:saved")
+    async def test_cells_that_end_without_a_save_are_saved_together(
+        self, bench: DocumentBench
+    ) -> None:
+        cells = [code(f"{n}", f"aaaa{n:04}", outputs=[stream("old")]) for n in range(4)]
+        document = await bench.open(notebook(*cells))
+        for number in range(4):
+            async with document.writing(f"aaaa{number:04}") as writer:
+                await writer.start()
+                await writer.write([Append(stream(f"out {number}"))])
+                await writer.finish(number, save=False)
+        # Whoever looks sees them, and an edit in between neither loses nor keeps too much.
+        snapshot = await (await bench.store.open(document.path)).read()
+        assert [cell.execution_count for cell in snapshot.cells] == [0, 1, 2, 3]
+        await document.apply([Replace("aaaa0001", "new"), Move("aaaa0003", 0), Delete("aaaa0002")])
+        assert await document.outputs("aaaa0001") == ()
+        assert await document.outputs("aaaa0003") == (stream("out 3"),)
+        await document.flush()
+        stored = (await bench.on_disk(document))["cells"]
+        assert [(cell["id"], cell["execution_count"]) for cell in stored] == [
+            ("aaaa0003", 3),
+            ("aaaa0000", 0),
+            ("aaaa0001", None),
+        ]
+        assert stored[2]["outputs"] == []
+        assert "".join(stored[1]["outputs"][0]["text"]) == "out 0"
+
+    @pytest.mark.proves("exec:saved")
     async def test_the_file_has_them_at_the_end(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         await run(document, "aaaa1111", "out", 4)

@@ -37,15 +37,18 @@ class OutputPump:
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
-    async def finish(self, execution_count: int | None) -> str | None:
-        """Writes what waits, ends the cell, and returns why its outputs were not saved, if so."""
+    async def finish(self, execution_count: int | None, *, save: bool = True) -> str | None:
+        """Writes what waits, ends the cell, and returns why its outputs were not saved, if so.
+
+        See `OutputWriter.finish` for ``save``.
+        """
         self._closing.set()
         self._arrived.set()
         if self._task is not None:
             await self._task
         await self._flush()
         try:
-            await self._writer.finish(execution_count)
+            await self._writer.finish(execution_count, save=save)
         except ToolError as error:
             self._error = self._error or error
         return self._error.message if self._error else None
