@@ -148,6 +148,24 @@ async def test_search_finds_in_sources_and_outputs_of_many_notebooks(desk, noteb
             await desk.call("search_cells", pattern=pattern, notebook=notebook)
 
 
+@pytest.mark.proves("text:read", "text:ranges")
+async def test_the_raw_view_shows_the_cells_asked_for_within_the_budget(desk):
+    desk.write("long.ipynb", *(f"a = '{letter * 900}'" for letter in "abcde"))
+    some = await desk.call("read_notebook", notebook="long.ipynb", view="raw", cells="1,3-")
+    sources = [cell["source"] for cell in json.loads(some.text)["cells"]]
+    assert ["".join(source)[5] for source in sources] == ["b", "d", "e"]
+    short = await desk.call(
+        "read_notebook", notebook="long.ipynb", view="raw", cells="0,2,4", budget=2_500
+    )
+    assert len(json.loads(short.text)["cells"]) == len(short.cells) == 2
+    assert short.next_range == "4-"
+    assert "cells='4-'" in short.as_text()
+    desk.write("one.ipynb", f"a = '{'a' * 9_000}'")
+    one = await desk.call("read_notebook", notebook="one.ipynb", view="raw", budget=500)
+    assert "read_output" in one.text
+    assert len(one.text) < 800
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [

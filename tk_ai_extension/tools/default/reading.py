@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
-from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot
+from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
 from tk_ai_extension.model.digest import few_lines, shorten
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select
@@ -235,13 +236,13 @@ async def read_notebook(
     snapshot = await workspace.read(document)
     chosen = list(snapshot.cells) if cells is None else select(snapshot, cells)
     if view == "raw":
-        return await _raw(context, document, snapshot)
+        return await _raw(context, document, snapshot, chosen, budget)
     texts = (
         {cell.index: cell.source for cell in chosen}
         if view == "editable"
         else {cell.index: await _reading(document, cell) for cell in chosen}
     )
-    shown, following = _within(chosen, texts, budget)
+    shown = _within(chosen, lambda cell: texts[cell.index], budget)
     editing.mark_seen(workspace, caller, snapshot, shown)
     partial = len(shown) < len(snapshot.cells)
     if view == "editable":
@@ -255,21 +256,27 @@ async def read_notebook(
         text=content,
         total_cells=len(snapshot.cells),
         cells=[cell.key for cell in shown],
-        next_range=f"{following.index}-" if following and cells is None else None,
+        next_range=_next_range(snapshot, chosen, shown),
         warnings=list(snapshot.warnings),
     )
 
 
-def _within(
-    chosen: list[Cell], texts: dict[int, str], budget: int
-) -> tuple[list[Cell], Cell | None]:
-    """The cells whose texts fit the budget, one at least, and the first that does not."""
+def _within(chosen: list[Cell], text_of: Callable[[Cell], str], budget: int) -> list[Cell]:
+    """The first cells whose texts fit the budget, one at least."""
     spent = 0
     for position, cell in enumerate(chosen):
-        spent += len(texts[cell.index]) + 20
+        spent += len(text_of(cell)) + 20
         if spent > budget and position > 0:
-            return chosen[:position], cell
-    return chosen, None
+            return chosen[:position]
+    return chosen
+
+
+def _next_range(snapshot: Snapshot, chosen: list[Cell], shown: list[Cell]) -> str | None:
+    """The cells that were asked for and are not shown, or None."""
+    rest = [cell.index for cell in chosen[len(shown) :]]
+    if rest and len(rest) == len(snapshot.cells) - rest[0]:
+        return f"{rest[0]}-"
+    return celltext.format_ranges(rest) or None
 
 
 OUTPUT_MARK = "#> "
@@ -307,21 +314,40 @@ def _reading_text(
 
 
 async def _raw(
-    context: ToolContext, document: NotebookDocument, snapshot: Snapshot
+    context: ToolContext,
+    document: NotebookDocument,
+    snapshot: Snapshot,
+    chosen: list[Cell],
+    budget: int,
 ) -> NotebookRead:
-    content = json.dumps(await document.raw(), indent=1, ensure_ascii=False)
-    limit = context.workspace.limits.answer_budget * 5
-    if len(content) > limit:
+    notebook = await document.raw()
+    stored: list[Json] | None = notebook.get("cells")
+    shown = chosen
+    if stored is not None:
+        # Each as it stands in the whole, and no more of them than are shown.
+        shown = _within(chosen, lambda cell: _encoded({"cells": [stored[cell.index]]}), budget)
+        notebook = {**notebook, "cells": [stored[cell.index] for cell in shown]}
+    content = await asyncio.to_thread(_encoded, notebook)
+    if len(content) > budget + _BESIDE_CELLS:
         artifact = await context.workspace.artifacts.write(
             context.caller.user, content, mime="application/json"
         )
-        content = shorten(content, limit, pointer=f"; read_output {artifact.id}").text
+        content = shorten(content, budget, pointer=f"; read_output {artifact.id}").text
     return NotebookRead(
         notebook=document.path,
         revision=snapshot.revision,
         view="raw",
         text=content,
         total_cells=len(snapshot.cells),
-        cells=[cell.key for cell in snapshot.cells],
+        cells=[cell.key for cell in shown],
+        next_range=_next_range(snapshot, chosen, shown),
         warnings=list(snapshot.warnings),
     )
+
+
+_BESIDE_CELLS = 2_000
+"""Characters that a notebook may have beside its cells before it counts as too long to show."""
+
+
+def _encoded(value: Json) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)
