@@ -133,7 +133,8 @@ class Run:
         """Waits until it has ended, at most so long; whether it has."""
         if not self.done:
             try:
-                await asyncio.wait_for(self._ended.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._ended.wait()
             except TimeoutError:
                 return self.done
         return True
@@ -146,7 +147,8 @@ class Run:
             if remaining is not None and remaining <= 0:
                 return False
             try:
-                await asyncio.wait_for(self._changed.wait(), remaining)
+                async with asyncio.timeout(remaining):
+                    await self._changed.wait()
             except TimeoutError:
                 return False
         return True
