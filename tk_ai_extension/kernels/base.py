@@ -27,7 +27,8 @@ class Executor(Protocol):
         waits a bounded time). What was printed until then is kept. Code that was submitted is never
         submitted again. A slow reader gets outputs in larger batches; nothing is lost.
 
-        Closing the generator early (``aclose``) stops listening and does not interrupt the kernel.
+        Closing the generator early (``aclose``) stops listening and does not interrupt the kernel;
+        the request's timeout holds all the same.
 
         Raises (before anything was submitted):
             KernelNotFound, KernelDied, KernelBusy.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -60,6 +61,7 @@ class DirectExecutor:
         self._kernels = kernels
         self._patience = patience
         self._max_output_bytes = max_output_bytes
+        self._seen_out: set[asyncio.Task[None]] = set()
 
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
@@ -88,11 +90,29 @@ class DirectExecutor:
                         if not (isinstance(event, Execution) and run.aborted):
                             yield event
             finally:
-                connection.forget(msg_id)
-                await run.close()
+                if run.done:
+                    await _let_go(connection, msg_id, run)
+                else:
+                    self._see_out(connection, msg_id, run)
             if not run.aborted:
                 return
         raise KernelDied(f"The kernel dropped the request {MAX_SUBMISSIONS} times.")
+
+    def _see_out(self, connection: KernelConnection, msg_id: str, run: Run) -> None:
+        """Listens on for the end of a run that nobody follows: its timeout holds all the same."""
+
+        async def see_out() -> None:
+            await run.ended.wait()  # at the latest when the connection is closed
+            await _let_go(connection, msg_id, run)
+
+        task = asyncio.create_task(see_out())
+        self._seen_out.add(task)
+        task.add_done_callback(self._seen_out.discard)
+
+
+async def _let_go(connection: KernelConnection, msg_id: str, run: Run) -> None:
+    connection.forget(msg_id)
+    await run.close()
 
 
 def new_run(

@@ -20,22 +20,25 @@ from tk_ai_extension.model.errors import (
     ToolError,
     VariableNotFound,
 )
-from tk_ai_extension.model.executions import Execution, ExecutionRequest
+from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 
 ANSWER_WITHIN = 5.0
-"""Seconds within which an idle kernel has to answer."""
+"""Seconds within which an idle kernel has to begin with an answer, and to end."""
 
 
-async def ask(context: ToolContext, notebook: str | None, call: str, *, tool: str) -> Any:
+async def ask(
+    context: ToolContext, notebook: str | None, call: dict[str, Any], *, tool: str
+) -> Any:
     """Evaluates ``call`` against the inspecting code in the notebook's kernel; JSON comes back.
 
     Raises:
         KernelNotFound, LanguageUnsupported.
-        KernelBusy: the kernel runs something, or does not answer within `ANSWER_WITHIN` seconds.
+        KernelBusy: the kernel runs something, does not begin with the answer within `ANSWER_WITHIN`
+            seconds, or has not ended by then and was interrupted.
     """
     workspace = context.workspace
     kernel_id = await workspace.kernel_id(context.caller, notebook, None, tool=tool)
@@ -47,14 +50,18 @@ async def ask(context: ToolContext, notebook: str | None, call: str, *, tool: st
     if info.state == "busy" or workspace.executions.active(kernel_id=kernel_id):
         raise KernelBusy("The kernel is running something.")
     source = files("tk_ai_extension.tools").joinpath("inspecting.py").read_text("utf-8")
+    asked = json.dumps(call)
     # One expression: nothing is left behind in the user's namespace, nothing goes into history.
-    expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {call!r}))[1])({{}})"
-    request = ExecutionRequest("", silent=True, user_expressions={"answer": expression})
-    try:
-        async with asyncio.timeout(ANSWER_WITHIN):
-            execution = await _run(context, kernel_id, request)
-    except TimeoutError:
-        raise KernelBusy(f"The kernel did not answer within {ANSWER_WITHIN:.0f} s.") from None
+    expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"
+    request = ExecutionRequest(
+        "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
+    )
+    execution = await _run(context, kernel_id, request)
+    if execution.status == "timed_out":
+        raise KernelBusy(
+            f"The kernel did not answer: {execution.message}",
+            hint="An object in it may take long to show itself: look by execute_ipython.",
+        )
     if execution.status != "ok":
         raise KernelDied(f"The kernel could not answer: {execution.message or execution.status}.")
     answer = execution.user_expressions.get("answer", {})
@@ -68,9 +75,16 @@ async def ask(context: ToolContext, notebook: str | None, call: str, *, tool: st
 async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:
     executor = context.workspace.kernels.executor(kernel_id)
     async with aclosing(executor.execute(kernel_id, request)) as events:
-        async for event in events:
-            if isinstance(event, Execution):
-                return event
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN) as beginning:
+                async for event in events:
+                    if isinstance(event, Started):
+                        beginning.reschedule(None)  # from here on the request's own timeout counts
+                    if isinstance(event, Execution):
+                        return event
+        except TimeoutError:
+            message = f"The kernel did not answer within {ANSWER_WITHIN:.0f} s."
+            raise KernelBusy(message) from None
     raise ToolError("The executor ended without saying how.")
 
 
@@ -110,7 +124,7 @@ async def list_variables(
     context: ToolContext, notebook: Notebook = None, pattern: str | None = None
 ) -> VariableList:
     """Lists the kernel's variables: name, type, shape, size. `pattern` is such as `df*`. Python only."""
-    call = json.dumps({"what": "list", "pattern": pattern})
+    call = {"what": "list", "pattern": pattern}
     found = await ask(context, notebook, call, tool="list_variables")
     return VariableList(
         variables=[Variable(**entry) for entry in found["variables"]], more=found["more"]
@@ -137,7 +151,7 @@ async def inspect_variable(
         raise InvalidArguments(
             f"`{name}` is not a name.", hint="Give a variable's name, with dots for attributes."
         )
-    call = json.dumps({"what": "inspect", "name": name})
+    call = {"what": "inspect", "name": name}
     found = await ask(context, notebook, call, tool="inspect_variable")
     if found is None:
         raise VariableNotFound(f"There is no variable `{name}`.")
