@@ -217,10 +217,20 @@ class Executions:
             for step in run.steps:
                 if step.status == "queued":
                     step.status = "skipped"
+            await self._save_outputs(run, open_document)
             self._under_way -= 1
             self._let_go_of_outputs(run)
             self._note(run, tool)
             run.record("done", {"status": run.status})
+
+    async def _save_outputs(self, run: Run, open_document: OpenDocument | None) -> None:
+        """Saves what the cells of a run have printed, where their ends did not."""
+        if len(run.steps) == 1 or open_document is None or run.path is None:
+            return
+        try:
+            await (await open_document(run.path)).flush()
+        except ToolError as error:
+            run.current.warning = error.message
 
     async def _step(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
@@ -262,7 +272,8 @@ class Executions:
         finally:
             if pump is not None:
                 count = step.execution.execution_count if step.execution else None
-                step.warning = await pump.finish(count)
+                # Of many cells not each is saved at its end, which would take longer than they do.
+                step.warning = await pump.finish(count, save=len(run.steps) == 1)
         if step.execution is None:
             raise ToolError("The executor ended without saying how.")
         step.status = step.execution.status
