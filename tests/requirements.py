@@ -145,6 +145,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel", CHAT, partial=True),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab", PANEL),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
+    Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without", TAB, partial=True),
     Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions", CHAT, partial=True),
     # -- MCP --

@@ -1,12 +1,13 @@
 """One definition of a tool, and all that is derived from it."""
 
 import json
+import sys
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
 
-from tk_ai_extension.model.errors import InvalidArguments, UnknownTool
+from tk_ai_extension.model.errors import InternalError, InvalidArguments, UnknownTool
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Address
 from tk_ai_extension.tools.registry import Registry, compact_schema, tool
@@ -111,3 +112,62 @@ def test_an_unknown_tool_or_toolset_is_an_error_that_names_what_exists():
     with pytest.raises(InvalidArguments) as refused:
         Registry.load(["nothing"])
     assert "default" in refused.value.hint
+
+
+def test_two_tools_of_one_name_are_refused_and_one_that_is_found_twice_is_one():
+    @tool("READ")
+    async def greet(context: ToolContext) -> Greeting:
+        """Greets nobody."""
+        return Greeting(text="")
+
+    with pytest.raises(InvalidArguments, match="Two tools are called `greet`"):
+        Registry([*Registry([globals()["greet"]]), greet])
+    assert len(Registry([greet, greet])) == 1
+
+
+PLUGIN = """
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+
+
+class Said(Result):
+    text: str
+
+    def as_text(self) -> str:
+        return self.text
+
+
+@tool("READ")
+async def say_hello(context: ToolContext) -> Said:
+    \"\"\"Says hello.\"\"\"
+    return Said(text="hello")
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """A package that is installed and brings toolsets."""
+    package, info = tmp_path / "their_tools", tmp_path / "theirs-1.0.dist-info"
+    package.mkdir()
+    info.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "greetings.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[tk_ai_extension.toolsets]\ntheirs = their_tools\nbroken = not_there\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "theirs"
+
+
+@pytest.mark.proves("ext:toolsets")
+def test_a_package_brings_a_toolset_that_is_loaded_when_it_is_chosen(plugin):
+    assert "their_tools" not in sys.modules
+    assert [t.name for t in Registry.load([plugin])] == ["say_hello"]
+    assert len(Registry.load(["default", plugin])) == len(Registry.load()) + 1
+    with pytest.raises(InvalidArguments) as refused:
+        Registry.load(["nothing"])
+    assert "theirs" in refused.value.hint
+    with pytest.raises(InternalError, match="broken"):
+        Registry.load(["broken"])

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-import pkgutil
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -30,6 +28,7 @@ from tk_ai_extension.tools.permitting import Leave, concerned_notebook
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.tools.schemas import compact_schema
+from tk_ai_extension.tools.toolsets import modules
 from tk_ai_extension.workspace.permissions import Decision, Effect
 
 logger = logging.getLogger(__name__)
@@ -40,9 +39,6 @@ CarryOut = Callable[[ToolContext, Any, str], Awaitable[Result]]
 """Does what a plan says, by the tool of that name."""
 Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
 """The path of the one notebook that a call concerns, or None."""
-
-TOOLSETS: Mapping[str, str] = {"default": "tk_ai_extension.tools.default"}
-"""The toolsets by name, each a package whose modules define the tools."""
 
 
 @dataclass(frozen=True)
@@ -144,30 +140,38 @@ def tool(
 
 
 class Registry:
-    """The tools of the chosen toolsets, and the one way to call them."""
+    """The tools of the chosen toolsets, and the one way to call them.
+
+    Raises:
+        InvalidArguments: two tools have one name.
+    """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            known = self._tools.setdefault(tool.name, tool)
+            if known is not tool:
+                homes = sorted({known.function.__module__, tool.function.__module__})
+                raise InvalidArguments(
+                    f"Two tools are called `{tool.name}`: of {' and '.join(homes)}.",
+                    hint="Choose toolsets that go together.",
+                )
 
     @classmethod
     def load(cls, toolsets: Iterable[str] = ("default",)) -> Registry:
-        """The tools of these toolsets.
+        """The tools of these toolsets, ours and those that other packages bring.
 
         Raises:
-            InvalidArguments: a toolset that does not exist.
+            InvalidArguments: a toolset that does not exist, or two that do not go together.
+            InternalError: a toolset that cannot be imported.
         """
-        tools: list[Tool] = []
-        for name in toolsets:
-            if name not in TOOLSETS:
-                raise InvalidArguments(
-                    f"There is no toolset `{name}`.",
-                    hint=f"Choose among: {', '.join(sorted(TOOLSETS))}.",
-                )
-            package = import_module(TOOLSETS[name])
-            for info in pkgutil.iter_modules(package.__path__):
-                module = import_module(f"{package.__name__}.{info.name}")
-                tools += [value for value in vars(module).values() if isinstance(value, Tool)]
-        return cls(tools)
+        return cls(
+            value
+            for toolset in toolsets
+            for module in modules(toolset)
+            for value in vars(module).values()
+            if isinstance(value, Tool)
+        )
 
     def __iter__(self) -> typing.Iterator[Tool]:
         return iter(self._tools.values())
