@@ -10,6 +10,16 @@ SECRET_NAMES = ("ANTHROPIC_*", "CLAUDE_*")
 """Patterns of variables that are the agent's, and none of a kernel's business."""
 
 
+def without(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+    """An environment without the variables whose names match one of the patterns (`fnmatch`)."""
+    left_out = tuple(patterns)
+    return {
+        name: value
+        for name, value in environment.items()
+        if not any(fnmatchcase(name, pattern) for pattern in left_out)
+    }
+
+
 class InheritedEnvironment:
     """This process's environment without the agent's secrets.
 
@@ -22,8 +32,4 @@ class InheritedEnvironment:
 
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
         """All variables of the new kernel's process."""
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if not any(fnmatchcase(name, pattern) for pattern in self._left_out)
-        }
+        return without(os.environ, self._left_out)

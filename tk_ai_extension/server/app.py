@@ -7,7 +7,7 @@ import threading
 from typing import Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Enum, Float, Integer, List, Unicode, default
+from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
 
 from tk_ai_extension import __version__
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
@@ -63,8 +63,15 @@ class TkAIExtensionApp(ExtensionApp):
 
     kernel_env_exclude = List(
         Unicode(),
-        help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that the kernels which
-        the extension starts do not get. `ANTHROPIC_*` and `CLAUDE_*` are always left out.""",
+        help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that kernels do not get.
+        `ANTHROPIC_*` and `CLAUDE_*` are always left out.""",
+    ).tag(config=True)
+
+    filter_all_kernels = Bool(
+        True,
+        help="""Whether those variables are also kept from the kernels that people start, in which agents
+        may run code too, and whenever a kernel is restarted. It takes the place of Jupyter's default
+        `local-provisioner`; kernelspecs that name a provisioner are left to it.""",
     ).tag(config=True)
 
     # -- bounds

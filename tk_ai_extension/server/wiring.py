@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
@@ -56,6 +57,8 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
         settings=managers.server.web_app.settings,
         event_logger=managers.server.event_logger,
     )
+    if app.filter_all_kernels:
+        keep_secrets_from_kernels(managers.kernels, app.kernel_env_exclude)
     workspace = Workspace(
         store=store,
         kernels=JupyterKernels(
