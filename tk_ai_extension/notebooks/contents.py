@@ -241,9 +241,7 @@ class ContentsDocument:
         """The notebook with the outputs that running cells have so far."""
         cells = list(snapshot.cells)
         for running, cell in self._running(snapshot):
-            cells[cell.index] = replace(
-                cell, execution_count=running.execution_count, outputs=running.summary()
-            )
+            cells[cell.index] = running.shown(cell)
         return replace(snapshot, cells=tuple(cells))
 
     def _content(self, snapshot: Snapshot, index: int) -> CellContent:

@@ -133,7 +133,7 @@ class NotebookFile:
             try:
                 return FileVersion.of(self.file.stat())
             except FileNotFoundError:
-                if not self._followed():
+                if not self.followed():
                     raise
                 return FileVersion.of(self.file.stat())
 
@@ -190,7 +190,7 @@ class NotebookFile:
 
     # --- where it is
 
-    def _followed(self) -> bool:
+    def followed(self) -> bool:
         """Whether the file is not where it was, and was found where others moved it."""
         place = self._anchor.place()
         return place is not None and place != self.file and self._moved(self, place)
@@ -207,9 +207,7 @@ class NotebookFile:
             return snapshot
         cells = list(snapshot.cells)
         for number, running in found.items():
-            cells[number] = replace(
-                cells[number], execution_count=running.execution_count, outputs=running.summary()
-            )
+            cells[number] = running.shown(cells[number])
         return replace(snapshot, cells=tuple(cells))
 
     def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
@@ -253,7 +251,7 @@ class NotebookFile:
             except FileChanged:
                 self._known = None
             except NotebookNotFound:
-                if not self._followed():
+                if not self.followed():
                     raise
         raise SaveFailed(f"{path} is written all the time by others.")
 
@@ -287,7 +285,7 @@ class NotebookFile:
                 self._known = None
                 continue
             except NotebookNotFound:
-                if not self._followed():
+                if not self.followed():
                     raise
                 continue
             if written is not indexed:

@@ -48,11 +48,13 @@ class NotebookFiles:
             NotebookNotFound, NotANotebook.
         """
         file = (self._root / path).resolve()
+        known = self._files.get(file)
         if not file.exists():
-            raise NotebookNotFound(f"There is no notebook {path}.")
+            if known is None or not known.followed():
+                raise NotebookNotFound(f"There is no notebook {path}.")
+            file = known.file
         if not file.is_file():
             raise NotANotebook(f"{path} is not a file.")
-        known = self._files.get(file)
         if known is None:
             known = self._files[file] = NotebookFile(
                 file, self._indexer, self._hooks, self._moved_on_disk

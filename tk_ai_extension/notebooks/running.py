@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from threading import Lock
 
-from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
+from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -65,6 +66,8 @@ class RunningOutputs:
         self.frame: tuple[Cell, Frame] | None = None
         self.ended = False
         self.execution_count: int | None = None
+        self._version = 0
+        self._shown: tuple[Cell, int, Cell] | None = None
         # Written on the event loop, read in the threads that save.
         self._lock = Lock()
         self._hash = cell.hash
@@ -77,6 +80,7 @@ class RunningOutputs:
     def write(self, changes: Iterable[OutputChange]) -> None:
         """Carries out changes; the cost does not depend on the outputs so far."""
         with self._lock:
+            self._version += 1
             for change in changes:
                 match change:
                     case Append(output):
@@ -102,6 +106,7 @@ class RunningOutputs:
     def end(self, execution_count: int | None) -> None:
         """The cell has run."""
         self.ended, self.execution_count = True, execution_count
+        self._version += 1
 
     def hide(self) -> None:
         """Somebody cleared the cell while it runs: what came until now is not shown any more.
@@ -110,6 +115,7 @@ class RunningOutputs:
         """
         with self._lock:
             self.execution_count = None
+            self._version += 1
             self._hidden = len(self._outputs)
             last = self._texts.get(self._hidden - 1)
             self._hidden_text = len(last) if last is not None else 0
@@ -127,9 +133,15 @@ class RunningOutputs:
                 shown.append(output if text is None else {**output, "text": str(text)})
             return tuple(shown)
 
-    def summary(self) -> OutputsSummary:
-        """What the outputs are."""
-        return summarise(self.outputs())
+    def shown(self, cell: Cell) -> Cell:
+        """The cell, as it was last read, with these outputs."""
+        known, version = self._shown, self._version
+        if known is not None and known[0] is cell and known[1] == version:
+            return known[2]
+        outputs = summarise(self.outputs())
+        new = replace(cell, execution_count=self.execution_count, outputs=outputs)
+        self._shown = (cell, version, new)
+        return new
 
     # --- which cell it is
 
