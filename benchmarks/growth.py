@@ -22,7 +22,9 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 SAMPLES = 3
-CELLS = (250, 500, 1_000, 2_000, 4_000)
+LOOKS = 5
+"""Samples of what takes milliseconds, which the machine's other work blurs most."""
+CELLS = (500, 1_000, 2_000, 4_000, 8_000)
 LINES = (1_250, 2_500, 5_000, 10_000, 20_000)
 CALLERS = (1, 2, 4, 8, 16, 32)
 CALLS = 10
@@ -51,7 +53,11 @@ class Curve:
 
     @property
     def factor(self) -> float:
-        """What a doubling costs where the work is large: the slope of its upper half, by least squares."""
+        """What a doubling costs where the work is large: the slope of its upper half, by least squares.
+
+        The upper half lies where notebooks are read by a process of their own. To hand them to it
+        has a price once, which would look like growth if a small notebook were among them.
+        """
         upper = [
             (math.log2(size), math.log2(taken))
             for size, taken in zip(self.sizes, self.seconds, strict=True)
@@ -64,27 +70,29 @@ class Curve:
 async def measure(options: Options) -> AsyncGenerator[Row]:
     """Three plots, each with its curves."""
     async with desk(options.new_folder("root")) as here:
-        for name, axis, sizes, works in (
+        for name, axis, sizes, samples, works in (
             (
                 "notebook",
                 "cells",
                 CELLS,
+                LOOKS,
                 {
                     "first look at a notebook": first_look,
                     "later look at a notebook": later_look,
                     "change of a cell in a notebook": change,
                 },
             ),
-            ("outputs", "lines of 1,000 characters", LINES, {"a cell that prints": flood}),
+            ("outputs", "lines of 1,000 characters", LINES, SAMPLES, {"a cell that prints": flood}),
             (
                 "callers",
                 "callers at once",
                 CALLERS,
+                SAMPLES,
                 {"10 reads by each caller": readers, "10 runs by each caller": runners},
             ),
         ):
             curves = [
-                await measured(what, sizes, partial(work, here), options.count(SAMPLES))
+                await measured(what, sizes, partial(work, here), options.count(samples))
                 for what, work in works.items()
             ]
             plot(options.plots / f"growth-{name}.png", axis, curves)
