@@ -58,25 +58,29 @@ class DirectExecutor:
         patience: Patience | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> None:
-        self._kernels = kernels
+        self.kernels = kernels
         self._patience = patience
         self._max_output_bytes = max_output_bytes
         self._seen_out: set[asyncio.Task[None]] = set()
+
+    def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> Run:
+        """A listener for one request to one kernel."""
+        return Run(
+            request,
+            backend=backend,
+            interrupt=lambda: self.kernels.interrupt(kernel_id),
+            stopping=lambda: self.kernels.is_stopping(kernel_id),
+            patience=self._patience,
+            max_output_bytes=self._max_output_bytes,
+        )
 
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
         """Runs one request; see `kernels.base.Executor`."""
-        connection = await self._kernels.connection(kernel_id)
+        connection = await self.kernels.connection(kernel_id)
         for _ in range(MAX_SUBMISSIONS):
-            run = new_run(
-                self._kernels,
-                kernel_id,
-                request,
-                backend=self.name,
-                patience=self._patience,
-                max_output_bytes=self._max_output_bytes,
-            )
+            run = self.new_run(kernel_id, request, self.name)
             try:
                 msg_id = connection.submit(execute_content(request), run)
             except ConnectionClosed as closed:
@@ -113,26 +117,6 @@ class DirectExecutor:
 async def _let_go(connection: KernelConnection, msg_id: str, run: Run) -> None:
     connection.forget(msg_id)
     await run.close()
-
-
-def new_run(
-    kernels: KernelAccess,
-    kernel_id: str,
-    request: ExecutionRequest,
-    *,
-    backend: str,
-    patience: Patience | None,
-    max_output_bytes: int,
-) -> Run:
-    """A listener for one request to one kernel."""
-    return Run(
-        request,
-        backend=backend,
-        interrupt=lambda: kernels.interrupt(kernel_id),
-        stopping=lambda: kernels.is_stopping(kernel_id),
-        patience=patience,
-        max_output_bytes=max_output_bytes,
-    )
 
 
 def log_end(kernel_id: str, execution: Execution) -> None:

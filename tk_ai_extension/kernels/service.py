@@ -101,10 +101,10 @@ class JupyterKernels:
             connect=self._connect_first,
             discard=self._discard,
         )
-        self._direct = DirectExecutor(self, patience=patience, max_output_bytes=max_output_bytes)
+        direct = DirectExecutor(self, patience=patience, max_output_bytes=max_output_bytes)
         self._guarded = self._guard(stack, backend)
-        self._stack = self._guarded and StackExecutor(
-            self, self._guarded, self._direct, patience=patience, max_output_bytes=max_output_bytes
+        self._executor: Executor = (
+            StackExecutor(self._guarded, direct) if self._guarded is not None else direct
         )
 
     # -- what there is
@@ -220,7 +220,12 @@ class JupyterKernels:
     def executor(self, kernel_id: str) -> Executor:
         """The executor that ``auto`` (or the configured choice) takes for this kernel now."""
         self._kernel(kernel_id)
-        return self._stack or self._direct
+        return self._executor
+
+    @property
+    def backend(self) -> str:
+        """The name of the executor that runs code where nothing else is known of a kernel."""
+        return self._executor.name
 
     def connection_info(self, kernel_id: str) -> dict[str, Any]:
         """Where the kernel listens now."""

@@ -6,18 +6,15 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.direct import (
     MAX_SUBMISSIONS,
     DirectExecutor,
-    KernelAccess,
     execute_content,
     log_end,
-    new_run,
 )
 from tk_ai_extension.kernels.guard import Submission
 from tk_ai_extension.kernels.nbmodel import GuardedStack, Result
-from tk_ai_extension.kernels.run import Patience, Run
+from tk_ai_extension.kernels.run import Run
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
@@ -34,29 +31,15 @@ class StackExecutor:
     drops because another's request failed is put in again.
 
     Args:
-        kernels: The service that owns the kernels.
         stack: The ExecutionStack.
-        direct: Takes over where the stack fails.
-        patience: How long to wait for what does not come.
-        max_output_bytes: The bound of what is kept of one execution's outputs.
+        direct: Takes over where the stack fails; it also makes the listeners.
     """
 
     name = "stack"
 
-    def __init__(
-        self,
-        kernels: KernelAccess,
-        stack: GuardedStack,
-        direct: DirectExecutor,
-        *,
-        patience: Patience | None = None,
-        max_output_bytes: int = MAX_OUTPUT_BYTES,
-    ) -> None:
-        self._kernels = kernels
+    def __init__(self, stack: GuardedStack, direct: DirectExecutor) -> None:
         self._stack = stack
         self._direct = direct
-        self._patience = patience
-        self._max_output_bytes = max_output_bytes
 
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
@@ -64,17 +47,10 @@ class StackExecutor:
         """Runs one request; see `kernels.base.Executor`."""
         problem = "it is busy with what was asked of it before this extension was there"
         for _ in range(MAX_SUBMISSIONS):
-            await self._kernels.connection(kernel_id)
+            await self._direct.kernels.connection(kernel_id)
             if not await self._stack.prepare(kernel_id):
                 break
-            run = new_run(
-                self._kernels,
-                kernel_id,
-                request,
-                backend=self.name,
-                patience=self._patience,
-                max_output_bytes=self._max_output_bytes,
-            )
+            run = self._direct.new_run(kernel_id, request, self.name)
             submission = Submission.of(run, execute_content(request))
             attempt = _Attempt(run, submission)
             log.info("Submitting execution request to kernel %s (backend stack)", kernel_id)

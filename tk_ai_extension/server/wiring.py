@@ -49,7 +49,6 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
     state = state_folder(Path(app.data_dir), root)
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden)
-    stack = find_execution_stack(managers.server.extension_manager)
     store = ContentsNotebookStore(
         root or Path(),
         contain_notebook,
@@ -59,17 +58,18 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
     )
     if app.filter_all_kernels:
         keep_secrets_from_kernels(managers.kernels, app.kernel_env_exclude)
+    kernels = JupyterKernels(
+        managers.kernels,
+        managers.kernelspecs,
+        environment=InheritedEnvironment(app.kernel_env_exclude),
+        ready_timeout=app.kernel_start_timeout,
+        max_output_bytes=app.max_output,
+        stack=find_execution_stack(managers.server.extension_manager),
+        backend=cast("Backend", app.executor),
+    )
     workspace = Workspace(
         store=store,
-        kernels=JupyterKernels(
-            managers.kernels,
-            managers.kernelspecs,
-            environment=InheritedEnvironment(app.kernel_env_exclude),
-            ready_timeout=app.kernel_start_timeout,
-            max_output_bytes=app.max_output,
-            stack=stack,
-            backend=cast("Backend", app.executor),
-        ),
+        kernels=kernels,
         sessions=JupyterSessions(managers.sessions),
         files=ContentsFiles(
             managers.contents,
@@ -97,8 +97,8 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
         renames.close()
         await store.close()
 
-    executor = "direct" if stack is None or app.executor == "direct" else "stack"
-    return Wired(workspace, {"documents": store.backend, "executor": executor}, close)
+    backends = {"documents": store.backend, "executor": kernels.backend}
+    return Wired(workspace, backends, close)
 
 
 def root_of(contents: Any) -> Path | None:
