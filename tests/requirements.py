@@ -231,7 +231,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:compact", "S3", "cells: one short line each; cell: the whole; outputs cut", NB),
     Requirement("nb:standard-file", "S3", "what it writes opens in VS Code and JupyterLab: valid nbformat", NB),
     Requirement("nb:mcp", "S3", "`nb mcp`: the same tools over stdio", NB),
-    Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`", NB),
+    Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`", NB, partial=True),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state", NB),
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder", NB),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own", NB),

@@ -50,11 +50,11 @@ class SocketReader:
                 return True
         return False
 
-    def close(self) -> None:
-        """Closes the socket; what was not sent is dropped."""
+    def close(self, linger: int = 0) -> None:
+        """Closes the socket; what is not sent within ``linger`` milliseconds is dropped."""
         if not self.socket.closed:
             self._loop.remove_handler(self._descriptor)
-            self.socket.close(linger=0)
+            self.socket.close(linger=linger)
 
     def _told(self, _descriptor: int, _events: int) -> None:
         self.look()

@@ -1,0 +1,158 @@
+"""A kernel that somebody owns, shared with guests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.connect import write_connection_file
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.session import Session
+
+from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
+from tk_ai_extension.kernels.sharing.share import Share
+
+DEADLINE = 60.0
+
+
+async def connect(info: Any) -> Any:
+    """A client of its own: with its own session, hence its own identity."""
+    client = AsyncKernelClient(
+        session=Session(key=info["key"], signature_scheme=info["signature_scheme"])
+    )
+    client.load_connection_info(info)
+    client.start_channels()
+    await client.wait_for_ready(timeout=DEADLINE)
+    return client
+
+
+async def run(client: Any, code: str) -> str:
+    """What code prints; the name of the error where there is one."""
+    said: list[str] = []
+
+    def hear(message: dict[str, Any]) -> None:
+        content = message["content"]
+        said.append(content.get("text") or content.get("ename") or "")
+
+    await client.execute_interactive(code, output_hook=hear, timeout=DEADLINE, allow_stdin=False)
+    return "".join(said).strip()
+
+
+async def until(client: Any, text: str) -> None:
+    """Waits until something is printed on iopub."""
+    async with asyncio.timeout(DEADLINE):
+        while text not in (await client.get_iopub_msg())["content"].get("text", ""):
+            pass
+
+
+@dataclass
+class Owner:
+    """Who has started the kernel, as the host of a project does."""
+
+    folder: Path
+    """The project's ``.nb``."""
+    manager: Any
+    clients: list[Any] = field(default_factory=list)
+
+    @property
+    def share(self) -> Share:
+        return Share(self.folder)
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "relay.log").read_text(encoding="utf-8")
+
+    async def client(self) -> Any:
+        """A client of the owner's own."""
+        self.clients.append(await connect(self.manager.get_connection_info()))
+        return self.clients[-1]
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.stop_channels()
+        if self.manager.has_kernel:
+            await self.manager.shutdown_kernel(now=True)
+
+
+async def start_kernel(folder: Path, name: str, transport: str = "tcp") -> Any:
+    """Starts an ordinary kernel, whose connection file is in the project's folder."""
+    path = str(folder / f"kernel-{name}.json")
+    manager = AsyncKernelManager(kernel_name="python3", connection_file=path, transport=transport)
+    await manager.start_kernel()
+    return manager
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A project's ``.nb``; not in pytest's folder: the path of an IPC socket has to be short."""
+    with TemporaryDirectory() as project:
+        folder = Path(project, ".nb")
+        folder.mkdir()
+        yield folder
+
+
+@pytest_asyncio.fixture(params=["tcp"])
+async def owner(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Owner]:
+    owner = Owner(folder, await start_kernel(folder, "one", request.param))
+    try:
+        owner.share.point_at(Path(owner.manager.connection_file))
+        yield owner
+    finally:
+        await owner.close()
+
+
+@dataclass
+class Relayed:
+    """A relay's process, launched as VS Code does: by argv, with a connection file of its own."""
+
+    process: subprocess.Popen[bytes]
+    info: dict[str, Any]
+    clients: list[Any] = field(default_factory=list)
+
+    async def client(self) -> Any:
+        self.clients.append(await connect(self.info))
+        return self.clients[-1]
+
+    async def ended(self) -> int:
+        """The exit status, once it has ended."""
+        return await asyncio.wait_for(asyncio.to_thread(self.process.wait), DEADLINE)
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.stop_channels()
+        self.process.kill()
+        self.process.communicate()
+
+
+Launch = Callable[..., Relayed]
+
+
+@pytest.fixture
+def launch(owner: Owner, tmp_path: Path) -> Iterator[Launch]:
+    """Launches a relay to the owner's kernel."""
+    launched: list[Relayed] = []
+
+    def start(*arguments: str, cwd: Path = tmp_path, by: Sequence[str] = ()) -> Relayed:
+        installed = install_shared_kernelspec(owner.share, prefix=str(tmp_path / "prefix"))
+        spec = json.loads((installed.folder / "kernel.json").read_text(encoding="utf-8"))
+        file = tmp_path / f"kernel-v3{len(launched)}.json"
+        key = Session().key
+        _, info = write_connection_file(str(file), key=key, ip="127.0.0.1")
+        argv = [str(file) if part == "{connection_file}" else part for part in spec["argv"]]
+        pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process: Any = subprocess.Popen([*by, *argv, *arguments], cwd=cwd, **pipes)
+        launched.append(Relayed(process, dict(info) | {"key": key}))
+        return launched[-1]
+
+    yield start
+    for relayed in launched:
+        relayed.close()

@@ -1,0 +1,98 @@
+"""A real Jupyter Server, as JupyterLab talks to it, with a shared kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from traitlets.config import Config
+
+from tests.kernels.sharing.conftest import DEADLINE, Owner, run
+from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
+
+pytestmark = [pytest.mark.proves("nb:serve")]
+
+transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
+
+
+async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
+    """What code prints, run over the WebSocket as JupyterLab does."""
+    socket = await jp_ws_fetch("api", "kernels", kernel_id, "channels")
+    header = {"msg_id": uuid4().hex, "msg_type": "execute_request", "version": "5.3"}
+    header |= {"username": "", "session": uuid4().hex, "date": "2026-01-01T00:00:00Z"}
+    content = {"code": code, "silent": False, "allow_stdin": False, "store_history": True}
+    message = {"channel": "shell", "header": header, "parent_header": {}, "metadata": {}}
+    await socket.write_message(json.dumps(message | {"content": content}))
+    said = ""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            answer = json.loads(await socket.read_message())
+            if answer["parent_header"].get("msg_id") != header["msg_id"]:
+                continue
+            said += answer["content"].get("text", "")
+            if answer["content"].get("execution_state") == "idle":
+                break
+    socket.close()
+    return said.strip()
+
+
+@transports
+async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
+    owner: Owner, jp_fetch: Any, jp_ws_fetch: Any
+) -> None:
+    installed = install_shared_kernelspec(owner.share)
+    agent = await owner.client()
+    await run(agent, "X = 42")
+    specs = json.loads((await jp_fetch("api", "kernelspecs")).body)["kernelspecs"]
+    assert specs[installed.name]["spec"]["display_name"] == "Python (nb shared kernel)"
+    body = json.dumps({"name": installed.name})
+    started = json.loads((await jp_fetch("api", "kernels", method="POST", body=body)).body)
+    assert await _in_browser(jp_ws_fetch, started["id"], "print(X); Y = 43") == "42"
+    assert await run(agent, "print(Y)") == "43"
+    # "Restart kernel" attaches anew: the variables are the agent's, too.
+    await jp_fetch("api", "kernels", started["id"], "restart", method="POST", body="{}")
+    assert await _in_browser(jp_ws_fetch, started["id"], "print(X)") == "42"
+    await jp_fetch("api", "kernels", started["id"], method="DELETE")
+    assert await run(agent, "print(X + Y)") == "85"
+
+
+class TestExternalKernels:
+    """A server that is told to list kernels that it did not start."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config, owner: Owner) -> Config:
+        jp_server_config.ServerApp.allow_external_kernels = True
+        jp_server_config.ServerApp.external_connection_dir = str(owner.folder / "external")
+        return jp_server_config
+
+    @transports
+    async def test_it_lists_the_kernel_and_runs_in_it(
+        self, owner: Owner, jp_fetch: Any, jp_ws_fetch: Any
+    ) -> None:
+        agent = await owner.client()
+        await run(agent, "X = 42")
+        listed = json.loads((await jp_fetch("api", "kernels")).body)
+        assert [kernel["name"] for kernel in listed] == ["python3"]
+        kernel_id = listed[0]["id"]
+        assert await _in_browser(jp_ws_fetch, kernel_id, "print(X); Y = 43") == "42"
+        assert await run(agent, "print(Y)") == "43"
+        await jp_fetch("api", "kernels", kernel_id, method="DELETE")
+        assert await run(agent, "print(X + Y)") == "85"
+
+    async def test_a_kernel_that_its_owner_has_shut_down_is_listed_no_more(
+        self, owner: Owner, jp_fetch: Any
+    ) -> None:
+        await owner.client()
+        assert len(json.loads((await jp_fetch("api", "kernels")).body)) == 1
+        await owner.manager.shutdown_kernel()
+        assert json.loads((await jp_fetch("api", "kernels")).body) == []
+
+    async def test_a_kernel_that_is_shared_no_more_is_listed_no_more(
+        self, owner: Owner, jp_fetch: Any
+    ) -> None:
+        assert len(json.loads((await jp_fetch("api", "kernels")).body)) == 1
+        owner.share.withdraw()
+        assert json.loads((await jp_fetch("api", "kernels")).body) == []

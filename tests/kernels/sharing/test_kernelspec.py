@@ -1,0 +1,70 @@
+"""The kernelspec of a shared kernel: what people choose, one for each project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+
+from tk_ai_extension.kernels.sharing.kernelspec import (
+    install_shared_kernelspec,
+    remove_shared_kernelspec,
+    shared_kernelspecs,
+)
+from tk_ai_extension.kernels.sharing.share import Share
+
+pytestmark = [pytest.mark.proves("nb:serve")]
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+
+
+def _share(project: Path) -> Share:
+    folder = project / ".nb"
+    (folder / "shared").mkdir(parents=True)
+    connection = {f"{name}_port": 1 for name in ("shell", "iopub", "stdin", "hb", "control")}
+    connection |= {"transport": "tcp", "ip": "127.0.0.1", "key": "k"}
+    connection |= {"signature_scheme": "hmac-sha256"}
+    file = folder / "kernel-1.json"
+    file.write_text(json.dumps(connection), encoding="utf-8")
+    share = Share(folder)
+    share.point_at(file)
+    return share
+
+
+def test_it_is_what_people_choose_by_name(tmp_path: Path) -> None:
+    share = _share(tmp_path / "analysis")
+    installed = install_shared_kernelspec(share)
+    spec = KernelSpecManager().get_kernel_spec(installed.name)
+    assert spec.display_name == "Python (nb shared kernel)"
+    assert spec.language == "python"
+    assert spec.interrupt_mode == "message"
+    assert spec.metadata["kernel_provisioner"]["provisioner_name"] == "nb-shared"
+    assert "{connection_file}" in spec.argv
+
+
+def test_installing_it_again_changes_nothing(tmp_path: Path) -> None:
+    share = _share(tmp_path / "analysis")
+    assert install_shared_kernelspec(share) == install_shared_kernelspec(share)
+    assert len(shared_kernelspecs()) == 1
+
+
+def test_two_projects_have_one_each_and_people_can_tell_them_apart(tmp_path: Path) -> None:
+    one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
+    names = [install_shared_kernelspec(share).display_name for share in (one, other)]
+    assert names == ["Python (nb shared kernel)", "Python (nb shared kernel): other"]
+    assert {installed.share for installed in shared_kernelspecs()} == {one, other}
+    assert remove_shared_kernelspec(one)
+    assert not remove_shared_kernelspec(one)
+    assert [installed.share for installed in shared_kernelspecs()] == [other]
+
+
+def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path) -> None:
+    one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
+    install_shared_kernelspec(one)
+    one.withdraw()
+    assert install_shared_kernelspec(other).display_name == "Python (nb shared kernel)"

@@ -1,0 +1,176 @@
+"""Programs of jupyter_client in a shared kernel: managers, nbclient, consoles."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import pytest_asyncio
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+from tests.kernels.sharing.conftest import DEADLINE, Owner, connect, run, start_kernel, until
+from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, install_shared_kernelspec
+from tk_ai_extension.kernels.sharing.share import NoConnection
+from tk_ai_extension.testing.faults import RUN_FOREVER
+
+pytestmark = [pytest.mark.proves("nb:serve")]
+
+transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
+
+
+CONSOLE = """
+import sys
+from jupyter_client.manager import KernelManager
+
+manager = KernelManager(kernel_name=sys.argv[1], connection_file="console.json")
+manager.start_kernel()
+client = manager.client()
+client.start_channels()
+client.wait_for_ready(timeout=60)
+client.execute_interactive("print(X)", timeout=60)
+client.stop_channels()
+manager.shutdown_kernel()
+"""
+"""A program that blocks, as a console does."""
+
+
+@pytest.fixture
+def installed(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstalledShare:
+    """The kernelspec, where the test's own programs find it."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    return install_shared_kernelspec(owner.share)
+
+
+@pytest_asyncio.fixture
+async def guest(installed: InstalledShare, tmp_path: Path) -> AsyncIterator[Any]:
+    """A guest's kernel manager."""
+    manager = AsyncKernelManager(
+        kernel_name=installed.name, connection_file=str(tmp_path / "guest.json")
+    )
+    await manager.start_kernel()
+    yield manager
+    await manager.shutdown_kernel(now=True)
+
+
+@transports
+async def test_nbclient_runs_a_notebook_in_the_shared_kernel(
+    owner: Owner, installed: InstalledShare
+) -> None:
+    agent = await owner.client()
+    await run(agent, "X = 42")
+    cells = [nbformat.v4.new_code_cell("Y = X + 1"), nbformat.v4.new_code_cell("print(Y)")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    client = NotebookClient(notebook, kernel_name=installed.name, timeout=DEADLINE)
+    await client.async_execute()
+    assert notebook.cells[1].outputs[0]["text"] == "43\n"
+    # It has shut its kernel down: the owner's goes on.
+    assert await owner.manager.is_alive()
+    assert await run(agent, "print(Y)") == "43"
+
+
+@transports
+@pytest.mark.parametrize("now", [True, False])
+async def test_a_guests_shutdown_leaves_what_the_owner_runs(
+    owner: Owner, guest: Any, now: bool
+) -> None:
+    agent, listener = await owner.client(), await owner.client()
+    running = asyncio.ensure_future(
+        run(
+            agent, "import time; print('running', flush=True); time.sleep(0.5); print('to the end')"
+        )
+    )
+    await until(listener, "running")
+    await guest.shutdown_kernel(now=now)
+    assert not await guest.is_alive()
+    assert await running == "running\nto the end"
+    assert await run(await owner.client(), "print('still here')") == "still here"
+
+
+@transports
+async def test_a_guests_restart_leaves_the_variables(owner: Owner, guest: Any) -> None:
+    agent = await owner.client()
+    await run(agent, "X = 42")
+    for now in (True, False):
+        await guest.restart_kernel(now=now)
+        client = await connect(guest.get_connection_info())
+        assert await run(client, "print(X)") == "42"
+        client.stop_channels()
+
+
+@transports
+async def test_a_guests_interrupt_reaches_the_kernel(owner: Owner, guest: Any) -> None:
+    agent, listener = await owner.client(), await owner.client()
+    running = asyncio.ensure_future(run(agent, RUN_FOREVER))
+    await until(listener, "running")
+    await guest.interrupt_kernel()
+    assert "KeyboardInterrupt" in await running
+
+
+async def test_a_client_of_a_guest_may_ask_for_a_shutdown_in_vain(owner: Owner, guest: Any) -> None:
+    client = await connect(guest.get_connection_info())
+    client.session.send(client.control_channel.socket, "shutdown_request", {"restart": False})
+    reply = await client.control_channel.get_msg(timeout=DEADLINE)
+    assert reply["msg_type"] == "shutdown_reply"
+    assert await run(client, "print('still here')") == "still here"
+    client.stop_channels()
+
+
+@pytest.mark.parametrize("owner", ["ipc"], indirect=True)
+async def test_a_guest_deletes_links_of_its_own(owner: Owner, guest: Any) -> None:
+    await owner.client()  # it listens
+    sockets = sorted(owner.folder.glob("*-ipc-*"))
+    assert len(sockets) == 5
+    own = Path(guest.ip).parent
+    assert own.is_dir()
+    assert own != owner.folder
+    await guest.shutdown_kernel()
+    assert sorted(owner.folder.glob("*-ipc-*")) == sockets
+    assert not own.exists()
+    assert await run(await owner.client(), "print('reached')") == "reached"
+
+
+async def test_a_guest_notices_that_another_kernel_is_shared_and_attaches_to_it(
+    owner: Owner, guest: Any
+) -> None:
+    before, owner.manager = owner.manager, await start_kernel(owner.folder, "two")
+    owner.share.point_at(Path(owner.manager.connection_file))
+    assert not await guest.is_alive()
+    await run(await owner.client(), "X = 'of the new one'")
+    await guest.restart_kernel()
+    client = await connect(guest.get_connection_info())
+    assert await run(client, "print(X)") == "of the new one"
+    client.stop_channels()
+    assert await before.is_alive()
+    await before.shutdown_kernel(now=True)
+
+
+async def test_a_program_without_an_event_loop_attaches(
+    owner: Owner, installed: InstalledShare, tmp_path: Path
+) -> None:
+    await run(await owner.client(), "X = 42")
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CONSOLE, installed.name, cwd=tmp_path, stdout=subprocess.PIPE
+    )
+    printed, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert printed == b"42\n"
+    assert process.returncode == 0
+    assert await owner.manager.is_alive()
+
+
+async def test_a_guest_is_told_that_no_kernel_is_shared(
+    owner: Owner, installed: InstalledShare, tmp_path: Path
+) -> None:
+    owner.share.withdraw()
+    manager = AsyncKernelManager(
+        kernel_name=installed.name, connection_file=str(tmp_path / "guest.json")
+    )
+    with pytest.raises(NoConnection, match="No kernel is shared"):
+        await manager.start_kernel()

@@ -1,0 +1,250 @@
+"""The relay, launched as VS Code launches kernels, with real clients and a real kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from jupyter_client.connect import write_connection_file
+from jupyter_client.session import Session
+
+from tests.kernels.sharing.conftest import (
+    DEADLINE,
+    Launch,
+    Owner,
+    run,
+    start_kernel,
+    until,
+)
+from tk_ai_extension.kernels.sharing.share import Share
+from tk_ai_extension.testing.faults import RUN_FOREVER
+
+pytestmark = [pytest.mark.proves("nb:serve")]
+
+transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
+
+
+@transports
+async def test_a_person_and_the_owner_work_in_one_kernel(owner: Owner, launch: Launch) -> None:
+    agent, person = await owner.client(), await launch().client()
+    await run(agent, "X = 42")
+    assert await run(person, "print(X)") == "42"
+    await run(person, "Y = X + 1")
+    assert await run(agent, "print(Y)") == "43"
+
+
+async def test_each_of_several_clients_gets_its_own_replies(owner: Owner, launch: Launch) -> None:
+    relayed = launch()
+    clients = [await relayed.client() for _ in range(3)]
+    answers = await asyncio.gather(
+        *(run(client, f"print({number} * 11)") for number, client in enumerate(clients))
+    )
+    assert answers == ["0", "11", "22"]
+
+
+async def test_relays_of_several_programs_do_not_disturb_each_other(
+    owner: Owner, launch: Launch
+) -> None:
+    one, other = launch(), launch()
+    clients = [await one.client(), await other.client()]
+    answers = await asyncio.gather(*(run(client, "print(6 * 7)") for client in clients))
+    assert answers == ["42", "42"]
+
+
+async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Launch) -> None:
+    relayed = launch()
+    client = await relayed.client()
+    forger: Any = Session(key=b"wrong", signature_scheme="hmac-sha256")
+    execute = {"code": "touched = 1", "silent": False, "allow_stdin": False}
+    for channel in (client.shell_channel, client.control_channel):
+        forger.send(channel.socket, "execute_request", execute)
+        forger.send(channel.socket, "shutdown_request", {"restart": False})
+        channel.socket.send_multipart([b"no message at all"])
+    # What comes after them on the same socket is answered, so they were read.
+    assert await run(client, "print('touched' in globals())") == "False"
+    control = client.session.send(client.control_channel.socket, "kernel_info_request", {})
+    reply = await client.control_channel.get_msg(timeout=DEADLINE)
+    assert reply["parent_header"]["msg_id"] == control["header"]["msg_id"]
+    assert relayed.process.poll() is None
+    assert await run(await owner.client(), "print('touched' in globals())") == "False"
+    assert "its signature is wrong" in owner.log
+
+
+async def test_an_interrupt_of_a_guest_reaches_the_kernel(owner: Owner, launch: Launch) -> None:
+    agent, relayed = await owner.client(), launch()
+    person = await relayed.client()
+    running = asyncio.ensure_future(run(agent, RUN_FOREVER))
+    await until(person, "running")
+    person.session.send(person.control_channel.socket, "interrupt_request", {})
+    assert "KeyboardInterrupt" in await running
+    # And of a program that only knows signals.
+    running = asyncio.ensure_future(run(agent, RUN_FOREVER))
+    await until(person, "running")
+    relayed.process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in await running
+    assert relayed.process.poll() is None
+
+
+async def test_a_prompt_for_input_reaches_the_client_whose_code_asks(
+    owner: Owner, launch: Launch
+) -> None:
+    relayed = launch()
+    asks, other = await relayed.client(), await relayed.client()
+    prompts: list[str] = []
+
+    def answer(message: dict[str, Any]) -> None:
+        prompts.append(message["content"]["prompt"])
+        asks.input("blue")
+
+    await asks.execute_interactive(
+        "colour = input('Which? ')", allow_stdin=True, stdin_hook=answer, timeout=DEADLINE
+    )
+    assert prompts == ["Which? "]
+    assert await run(other, "print(colour)") == "blue"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_shutdown_by_a_guest_ends_its_relay_and_not_the_kernel(
+    owner: Owner, launch: Launch, restart: bool
+) -> None:
+    agent, relayed = await owner.client(), launch()
+    person = await relayed.client()
+    await run(agent, "X = 42")
+    person.session.send(person.control_channel.socket, "shutdown_request", {"restart": restart})
+    reply = await person.control_channel.get_msg(timeout=DEADLINE)
+    assert reply["content"] == {"status": "ok", "restart": restart}
+    assert await relayed.ended() == 0
+    assert await run(agent, "print(X)") == "42"
+
+
+@transports
+async def test_a_restart_by_the_owner_is_followed(owner: Owner, launch: Launch) -> None:
+    relayed = launch()
+    person, listener = await relayed.client(), await relayed.client()
+    assert await run(person, "X = 42") == ""
+    running = asyncio.ensure_future(run(person, RUN_FOREVER))
+    await until(listener, "running")
+    await owner.manager.restart_kernel(now=True)
+    # Who waits for what the kernel of before was to answer is told.
+    assert await running == "running\nKernelGone"
+    assert await run(person, "print('X' in globals())") == "False"
+    assert relayed.process.poll() is None
+
+
+async def test_a_new_kernel_with_another_connection_file_is_followed(
+    owner: Owner, launch: Launch
+) -> None:
+    relayed = launch()
+    person = await relayed.client()
+    await run(person, "X = 42")
+    before = owner.manager
+    owner.manager = await start_kernel(owner.folder, "two")
+    owner.share.point_at(Path(owner.manager.connection_file))
+    assert await run(person, "print(X)") == "42"  # the kernel that it uses still lives
+    await before.shutdown_kernel(now=True)
+    # What is sent before the relay has noticed is answered by it.
+    while (answer := await run(person, "print('X' in globals())")) == "KernelGone":
+        pass
+    assert answer == "False"
+    await run(await owner.client(), "Y = 2")
+    assert await run(person, "print(Y)") == "2"
+
+
+async def test_the_relay_ends_when_the_kernel_dies(owner: Owner, launch: Launch) -> None:
+    relayed = launch("--grace", "0.5")
+    await relayed.client()
+    os.kill(owner.manager.provisioner.pid, signal.SIGKILL)
+    assert await relayed.ended() == 1
+    assert relayed.process.stderr is not None
+    assert b"The kernel is gone" in relayed.process.stderr.read()
+    assert "The kernel is gone" in owner.log
+
+
+async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(
+    owner: Owner, launch: Launch
+) -> None:
+    relayed = launch("--grace", "1000")
+    await relayed.client()
+    owner.share.withdraw()
+    await owner.manager.shutdown_kernel(now=True)
+    assert await relayed.ended() == 0
+    assert "not shared any more" in owner.log
+
+
+async def test_the_relay_says_at_once_that_no_kernel_is_shared(
+    owner: Owner, launch: Launch
+) -> None:
+    owner.share.withdraw()
+    relayed = launch()
+    assert await relayed.ended() == 1
+    assert relayed.process.stderr is not None
+    assert relayed.process.stderr.read().startswith(b"No kernel is shared at ")
+
+
+async def test_a_connection_file_without_a_key_is_not_served(
+    owner: Owner, launch: Launch, tmp_path: Path
+) -> None:
+    open_to_all, _ = write_connection_file(str(tmp_path / "open.json"))
+    assert await launch("-f", open_to_all).ended() == 1
+    assert "has no key" in owner.log
+
+
+async def test_a_module_beside_the_notebook_does_not_hide_one_of_ours(
+    owner: Owner, launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit('hidden')", encoding="utf-8")
+    assert await run(await launch(cwd=tmp_path).client(), "print(1)") == "1"
+
+
+async def test_the_relay_ends_with_the_program_that_launched_it(
+    owner: Owner, launch: Launch
+) -> None:
+    # A program like VS Code: it launches the relay, then is killed.
+    launcher = (
+        "import os, subprocess, sys\n"
+        "env = os.environ | {'JPY_PARENT_PID': str(os.getpid())}\n"
+        "print(subprocess.Popen(sys.argv[1:], env=env).pid, flush=True)\n"
+        "sys.stdin.read()"
+    )
+    relayed = launch(by=[sys.executable, "-c", launcher])
+    await relayed.client()
+    assert relayed.process.stdout is not None
+    relay = psutil.Process(int(relayed.process.stdout.readline()))
+    relayed.process.kill()
+    await asyncio.to_thread(relay.wait, DEADLINE)
+    assert "Who launched it is gone" in owner.log
+
+
+async def test_the_relay_ends_when_it_is_told_to(owner: Owner, launch: Launch) -> None:
+    relayed = launch()
+    await relayed.client()
+    relayed.process.terminate()
+    assert await relayed.ended() == 0
+    assert "It got SIGTERM" in owner.log
+
+
+async def test_a_flood_of_output_is_relayed_whole(owner: Owner, launch: Launch) -> None:
+    person = await launch().client()
+    lines = (await run(person, "for n in range(20000): print(n)")).splitlines()
+    assert lines == [str(number) for number in range(20000)]
+
+
+async def test_the_log_is_for_its_owner_alone(owner: Owner, launch: Launch) -> None:
+    await launch().client()
+    assert (owner.folder / "relay.log").stat().st_mode & 0o777 == 0o600
+    assert "Relays to " in owner.log
+
+
+def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> None:
+    share = Share(tmp_path)
+    share.withdraw()
+    (tmp_path / "state.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(Exception, match="no connection file"):
+        share.point_at(tmp_path / "state.json")
+    assert share.is_withdrawn()

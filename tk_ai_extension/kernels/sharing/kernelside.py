@@ -1,0 +1,133 @@
+"""A relay's side that is connected to the kernel: one incarnation of it, until it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+from uuid import uuid4
+
+import zmq
+from tornado.ioloop import IOLoop
+from zmq.utils.monitor import parse_monitor_message
+
+from tk_ai_extension.kernels.sharing.envelope import Envelope, Forged
+from tk_ai_extension.kernels.sharing.share import Channel, Connection
+from tk_ai_extension.kernels.sockets import SocketReader
+
+log = logging.getLogger(__name__)
+
+NUDGE_INTERVAL = 0.25
+"""Seconds after which a kernel is asked again whose answer on iopub was not heard."""
+
+SOCKETS: dict[Channel, int] = {"shell": zmq.DEALER, "stdin": zmq.DEALER, "control": zmq.DEALER}
+
+
+class KernelSide:
+    """The sockets to one kernel; what comes from there is checked, then passed on.
+
+    Args:
+        context: Whose sockets lose nothing (`sockets.client_context`).
+        connection: Where the kernel is.
+        channels: Those that are relayed.
+        deliver: Gets each message of the kernel that is for clients. Must not block.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        connection: Connection,
+        channels: Collection[Channel],
+        deliver: Callable[[Channel, Envelope], None],
+    ) -> None:
+        self.connection = connection
+        self.session: Any = connection.session()
+        self.met = asyncio.Event()
+        """Set when something listens at the kernel's address."""
+        self.ready = asyncio.Event()
+        """Set when the kernel has answered, and what it says to all on iopub is heard."""
+        self.lost = asyncio.Event()
+        """Set when the other end is gone."""
+        self._deliver = deliver
+        self._heard = {channel: False for channel in channels if channel in {"control", "iopub"}}
+        self._own: set[str] = set()
+        # A kernel sends a prompt for input to the identity that the request came from on shell.
+        identity = uuid4().hex.encode()
+        self._readers: dict[Channel, SocketReader] = {}
+        for channel in channels:
+            if channel == "hb":
+                continue
+            socket: zmq.Socket[bytes] = context.socket(SOCKETS.get(channel, zmq.SUB))
+            if channel == "iopub":
+                socket.setsockopt(zmq.SUBSCRIBE, b"")
+            else:
+                socket.setsockopt(zmq.IDENTITY, identity)
+            if channel == "control":
+                events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+                self._monitor = SocketReader(socket.get_monitor_socket(events), self._happened)
+            self._readers[channel] = SocketReader(socket, self._reading(channel))
+            socket.connect(connection.address(channel))
+        self._nudging: object | None = None
+
+    def send(self, channel: Channel, envelope: Envelope) -> None:
+        """Sends a client's message on, signed with the kernel's key."""
+        self._readers[channel].socket.send_multipart(envelope.sealed(self.session))
+        # What was received while it was sent announces itself to nobody.
+        self._readers[channel].look()
+
+    def ask(self, kind: str) -> None:
+        """Sends a request of the relay's own on the control channel; its answer is nobody's."""
+        sent = self.session.send(self._readers["control"].socket, kind, content={})
+        assert sent is not None
+        self._own.add(sent["header"]["msg_id"])
+        self._readers["control"].look()
+
+    def close(self) -> None:
+        """Closes the sockets; the kernel goes on."""
+        if self._nudging is not None:
+            IOLoop.current().remove_timeout(self._nudging)
+            self._nudging = None
+        self._readers["control"].socket.disable_monitor()
+        self._monitor.close()
+        for reader in self._readers.values():
+            reader.close()
+
+    def _happened(self, parts: list[bytes]) -> None:
+        if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
+            self.lost.set()
+        elif not self.met.is_set():
+            self.met.set()
+            self._nudge()
+
+    def _nudge(self) -> None:
+        """Asks until the answer is heard on iopub too.
+
+        A subscription takes effect at some time that nobody tells; what was said before is lost.
+        """
+        self._nudging = None
+        if self.ready.is_set() or self.lost.is_set():
+            return
+        self.ask("kernel_info_request")
+        loop: Any = IOLoop.current()
+        self._nudging = loop.call_later(NUDGE_INTERVAL, self._nudge)
+
+    def _reading(self, channel: Channel) -> Callable[[list[bytes]], None]:
+        def read(parts: list[bytes]) -> None:
+            try:
+                envelope = Envelope.open(self.session, parts)
+                own = envelope.answers(self.session) in self._own
+            except Forged as forged:
+                log.warning("A message on %s is not the kernel's: %s", channel, forged)
+                return
+            if channel in self._heard:
+                self._hear(channel)
+            if not own and envelope.kind != "iopub_welcome":
+                self._deliver(channel, envelope)
+
+        return read
+
+    def _hear(self, channel: Channel) -> None:
+        self._heard[channel] = True
+        if all(self._heard.values()):
+            self.ready.set()

@@ -1,0 +1,284 @@
+"""The relay: a kernel to its clients, and a client to the kernel that is shared.
+
+A program that launches kernels by their argv, as VS Code does, gets a process of its own that looks
+like a kernel: with the connection file and the key that it has chosen, ending when it is told to. What
+is said to it goes to the shared kernel, and what that says comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+
+from tk_ai_extension.kernels.sharing.envelope import Envelope, Forged
+from tk_ai_extension.kernels.sharing.kernelside import KernelSide
+from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection, NoConnection, Share
+from tk_ai_extension.kernels.sockets import SocketReader, client_context
+
+log = logging.getLogger(__name__)
+
+GRACE = 10.0
+"""Seconds in which a kernel that is gone may come back, restarted by its owner."""
+
+LOOK_INTERVAL = 0.1
+"""Seconds between looks at the connection file of a kernel that is gone."""
+
+SENDING = 500
+"""Milliseconds in which the last replies are sent when the relay ends."""
+
+QUEUED = 100_000
+"""Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Why a relay has ended.
+
+    Attributes:
+        reason: A sentence for people.
+        code: The exit status of its process: 0 where it was told to end.
+    """
+
+    reason: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a client waits for."""
+
+    channel: Channel
+    envelope: Envelope
+
+
+class Relay:
+    """Relays between clients and a shared kernel, through restarts of the kernel.
+
+    Clients can do with the kernel what its owner's clients can, except ending it:
+    ``shutdown_request`` is answered here.
+
+    Args:
+        front: Where clients are to find it, and the key that they sign with.
+        share: Where the kernel is.
+        channels: Those that are relayed; all of a kernel's, unless clients reach the others
+            themselves.
+        ends_on_request: Whether a client's ``shutdown_request`` ends the relay, as it would a kernel.
+        grace: Seconds in which a kernel that is gone may come back.
+    """
+
+    def __init__(
+        self,
+        front: Connection,
+        share: Share,
+        *,
+        channels: Collection[Channel] = CHANNELS,
+        ends_on_request: bool = True,
+        grace: float = GRACE,
+    ) -> None:
+        self._front = front
+        self._session: Any = front.session()
+        self._share = share
+        self._channels = channels
+        self._ends_on_request = ends_on_request
+        self._grace = grace
+        self._context = client_context()
+        self._context.setsockopt(zmq.SNDHWM, QUEUED)
+        self._readers: dict[Channel, SocketReader] = {}
+        self._kernel: KernelSide | None = None
+        self._held: list[_Request] = []
+        self._waiting: dict[str, _Request] = {}
+        self._refused = 0
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    def open(self) -> None:
+        """Listens for clients.
+
+        Raises:
+            NoConnection: an address is taken, or is none.
+        """
+        try:
+            for channel in self._channels:
+                kind = zmq.PUB if channel == "iopub" else zmq.ROUTER
+                socket: zmq.Socket[bytes] = self._context.socket(kind)
+                if kind == zmq.ROUTER:
+                    # A client that comes back under its name takes its place.
+                    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+                self._readers[channel] = SocketReader(socket, self._reading(channel))
+                socket.bind(self._front.address(channel))
+        except zmq.ZMQError as problem:
+            self._close()
+            raise NoConnection(f"{self._front.ip} cannot be served: {problem.strerror}.") from None
+
+    async def run(self) -> Ended:
+        """Relays until it is stopped, or the kernel is gone for good."""
+        following = asyncio.ensure_future(self._follow())
+        try:
+            await asyncio.wait({following, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            ended = self._ended.result() if self._ended.done() else following.result()
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+            self._let_go()
+            self._close()
+        log.info("Ended: %s", ended.reason)
+        return ended
+
+    def stop(self, reason: str) -> None:
+        """Ends the relay; the kernel goes on."""
+        if not self._ended.done():
+            self._ended.set_result(Ended(reason, 0))
+
+    def interrupt(self) -> None:
+        """Interrupts the kernel, for a program that can send signals alone."""
+        if self._kernel is not None and self._kernel.met.is_set():
+            self._kernel.ask("interrupt_request")
+
+    # --- the kernel's side
+
+    async def _follow(self) -> Ended:
+        """Keeps a connection to the kernel, and to the one that comes after it."""
+        while True:
+            kernel = await self._meet()
+            if kernel is None:
+                if self._share.is_withdrawn():
+                    return Ended("The kernel is not shared any more.", 0)
+                return Ended(f"The kernel is gone: {self._share.path} leads nowhere.", 1)
+            ready = asyncio.ensure_future(kernel.ready.wait())
+            lost = asyncio.ensure_future(kernel.lost.wait())
+            try:
+                await asyncio.wait({ready, lost}, return_when=asyncio.FIRST_COMPLETED)
+                if not kernel.lost.is_set():
+                    log.info("Relays to %s", kernel.connection.address("shell"))
+                    held, self._held = self._held, []
+                    for request in held:
+                        self._pass_on(request)
+                    await lost
+            finally:
+                ready.cancel()
+                lost.cancel()
+            log.info("The kernel is gone; it has %g s to come back", self._grace)
+            self._let_go()
+            waiting, self._waiting = self._waiting, {}
+            for request in waiting.values():
+                self._answer_for_the_kernel(request)
+
+    async def _meet(self) -> KernelSide | None:
+        """Connects to the kernel that is shared now; None where none comes within the grace."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._grace
+        while clock() < until and not self._share.is_withdrawn():
+            try:
+                connection = self._share.read()
+            except NoConnection:
+                connection = None
+            if self._kernel is not None and self._kernel.connection != connection:
+                self._let_go()
+            if self._kernel is None and connection is not None:
+                self._kernel = KernelSide(
+                    self._context, connection, self._channels, self._to_client
+                )
+            # No system tells of a file that is not there yet: it is looked for, while the kernel
+            # is gone and for the grace alone.
+            met = asyncio.Event() if self._kernel is None else self._kernel.met
+            try:
+                await asyncio.wait_for(met.wait(), LOOK_INTERVAL)
+            except TimeoutError:
+                continue
+            return self._kernel
+        return None
+
+    def _let_go(self) -> None:
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
+
+    def _to_client(self, channel: Channel, envelope: Envelope) -> None:
+        if channel in {"shell", "control"} and self._kernel is not None:
+            self._waiting.pop(envelope.answers(self._kernel.session), None)
+        self._readers[channel].socket.send_multipart(envelope.sealed(self._session))
+        self._readers[channel].look()
+
+    # --- the clients' side
+
+    def _reading(self, channel: Channel) -> Any:
+        if channel == "hb":
+            return self._echo
+
+        def read(parts: list[bytes]) -> None:
+            try:
+                self._from_client(_Request(channel, Envelope.open(self._session, parts)))
+            except Forged as forged:
+                self._refuse(channel, forged)
+
+        return read
+
+    def _echo(self, parts: list[bytes]) -> None:
+        # It lives as long as the kernel does: there is nothing to ask the kernel itself.
+        self._readers["hb"].socket.send_multipart(parts)
+        self._readers["hb"].look()
+
+    def _refuse(self, channel: Channel, forged: Forged) -> None:
+        self._refused += 1
+        # A flood of them does not fill the disk.
+        if self._refused.bit_count() == 1:
+            log.warning("Refused message %d, on %s: %s", self._refused, channel, forged)
+
+    def _from_client(self, request: _Request) -> None:
+        if request.envelope.kind == "shutdown_request":
+            self._shut_down(request)
+        elif self._kernel is None or not self._kernel.ready.is_set():
+            self._held.append(request)
+        else:
+            self._pass_on(request)
+
+    def _pass_on(self, request: _Request) -> None:
+        assert self._kernel is not None
+        if request.envelope.kind.endswith("_request"):
+            self._waiting[request.envelope.id] = request
+        self._kernel.send(request.channel, request.envelope)
+
+    def _shut_down(self, request: _Request) -> None:
+        """Says that it is done: the guest's kernel has ended, and the shared one knows nothing of it."""
+        log.info("A client asked for a shutdown: the kernel goes on")
+        content: Any = self._session.unpack(request.envelope.body[3])
+        restart = isinstance(content, dict) and content.get("restart") is True  # pyright: ignore[reportUnknownMemberType]
+        self._reply(request, "shutdown_reply", {"status": "ok", "restart": restart})
+        if self._ends_on_request:
+            self.stop("A client has shut it down; the kernel goes on.")
+
+    def _answer_for_the_kernel(self, request: _Request) -> None:
+        """Ends a request whose kernel is gone: nobody waits for what never comes."""
+        kind = request.envelope.kind
+        error: dict[str, Any] = {
+            "ename": "KernelGone",
+            "evalue": "The shared kernel was restarted, or died.",
+            "traceback": [],
+        }
+        if kind == "execute_request":
+            self._publish(request, "error", error)
+        self._reply(request, kind.replace("_request", "_reply"), {"status": "error", **error})
+        self._publish(request, "status", {"execution_state": "idle"})
+
+    def _reply(self, request: _Request, kind: str, content: Mapping[str, Any]) -> None:
+        reader = self._readers[request.channel]
+        parent = {"header": request.envelope.header}
+        self._session.send(
+            reader.socket, kind, dict(content), parent, ident=request.envelope.identities
+        )
+        reader.look()
+
+    def _publish(self, request: _Request, kind: str, content: Mapping[str, Any]) -> None:
+        if "iopub" in self._readers:
+            parent = {"header": request.envelope.header}
+            socket = self._readers["iopub"].socket
+            self._session.send(socket, kind, dict(content), parent, ident=kind.encode())
+
+    def _close(self) -> None:
+        for reader in self._readers.values():
+            reader.close(linger=SENDING)
+        self._context.destroy(linger=0)
