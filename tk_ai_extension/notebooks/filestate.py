@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
@@ -21,7 +21,6 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.notebooks.anchors import Anchor
-from tk_ai_extension.notebooks.hooks import SaveHooks
 from tk_ai_extension.notebooks.indexer import Indexer
 from tk_ai_extension.notebooks.indexing import (
     FileVersion,
@@ -35,6 +34,9 @@ from tk_ai_extension.notebooks.running import RunningOutputs
 from tk_ai_extension.notebooks.saved import OutputSaver, Save
 from tk_ai_extension.notebooks.saving import FileChanged, read_span, replace_file, typed_errors
 from tk_ai_extension.notebooks.splicing import Read, Splice, load_cell
+
+if TYPE_CHECKING:
+    from tk_ai_extension.notebooks.hooks import SaveHooks
 
 INLINE = 2 << 20
 """Bytes up to which a file is read in a thread: json's C code holds the loop about 10 ms a MB."""

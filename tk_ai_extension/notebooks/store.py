@@ -11,12 +11,11 @@ from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
-from tk_ai_extension.notebooks.contents import ContentsNotebooks, is_on_files
 from tk_ai_extension.notebooks.filestore import NotebookFiles
-from tk_ai_extension.notebooks.hooks import SaveHooks
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.collaboration import Rooms
+    from tk_ai_extension.notebooks.contents import ContentsNotebooks
 
 
 class ContentsNotebookStore:
@@ -44,14 +43,7 @@ class ContentsNotebookStore:
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._rooms: Rooms | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
-        self._kept: NotebookFiles | ContentsNotebooks
-        changed = self._subscriptions.notify
-        if contents_manager is None:
-            self._kept = NotebookFiles(root, None, changed)
-        elif is_on_files(contents_manager):
-            self._kept = NotebookFiles(root, SaveHooks(contents_manager), changed)
-        else:
-            self._kept = ContentsNotebooks(contents_manager, changed)
+        self._kept = _kept(root, contents_manager, self._subscriptions.notify)
 
     @property
     def backend(self) -> str:
@@ -129,3 +121,18 @@ class ContentsNotebookStore:
         if self._rooms is not None:
             await self._rooms.close()
         await self._kept.close()
+
+
+def _kept(
+    root: Path, contents_manager: Any, changed: Callable[[str], None]
+) -> NotebookFiles | ContentsNotebooks:
+    """What keeps notebooks that nobody has open."""
+    if contents_manager is None:
+        return NotebookFiles(root, None, changed)
+    # A plain folder does without Jupyter Server, which these two come with.
+    from tk_ai_extension.notebooks.contents import ContentsNotebooks, is_on_files
+    from tk_ai_extension.notebooks.hooks import SaveHooks
+
+    if is_on_files(contents_manager):
+        return NotebookFiles(root, SaveHooks(contents_manager), changed)
+    return ContentsNotebooks(contents_manager, changed)
