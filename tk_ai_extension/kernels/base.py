@@ -169,10 +169,6 @@ class Sessions(Protocol):
         """The notebooks whose sessions have this kernel."""
         ...
 
-    async def unbind(self, path: str) -> None:
-        """Ends the session of this notebook, leaving its kernel."""
-        ...
-
 
 Message = dict[str, Any]
 """A deserialised message of the Jupyter protocol."""

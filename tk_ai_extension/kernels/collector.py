@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension.kernels.terminal import StreamText
@@ -46,17 +46,12 @@ class OutputCollector:
     backspace are carried out. Nothing that a kernel may send breaks it.
 
     Args:
-        max_bytes: The bound of what is kept. What comes after it is counted in ``dropped`` and handed
-            to ``spill``; errors are kept all the same.
-        spill: Receives the text that is not kept, in order: what streams printed, and other outputs
-            as lines of JSON.
+        max_bytes: The bound of what is kept. What comes after it is counted in ``dropped``; errors are
+            kept all the same.
     """
 
-    def __init__(
-        self, max_bytes: int = MAX_OUTPUT_BYTES, spill: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._spill = spill
         self._outputs: list[Json] = []
         self._streams: dict[int, StreamText] = {}
         self._displays: dict[str, list[int]] = {}
@@ -157,7 +152,7 @@ class OutputCollector:
         room = self._max_bytes - self._size
         if len(text) > room:
             kept = max(room, 0)
-            self._drop(text[kept:])
+            self.dropped += len(text) - kept
             text = text[:kept]
             if not text:
                 return
@@ -226,7 +221,7 @@ class OutputCollector:
         if len(self._events) < _MAX_EVENTS:
             self._events.append(StatusEvent(mime, data))
         else:
-            self._drop(json.dumps({mime: data}) + "\n")
+            self.dropped += len(json.dumps({mime: data}))
 
     def _replace(self, display_id: str, output: Json) -> None:
         for at in self._displays[display_id]:
@@ -238,7 +233,7 @@ class OutputCollector:
         self._clear_if_due()
         size = _OVERHEAD + _size(output)
         if self._size + size > self._max_bytes + allowance:
-            self._drop(json.dumps(output) + "\n")
+            self.dropped += len(json.dumps(output))
             return False
         self._open_stream = None
         self._append(output, size)
@@ -251,11 +246,6 @@ class OutputCollector:
     def _clear_if_due(self) -> None:
         if self._clear_next:
             self._clear(wait=False)
-
-    def _drop(self, text: str) -> None:
-        self.dropped += len(text)
-        if self._spill is not None:
-            self._spill(text)
 
 
 def _text(content: Mapping[str, Any]) -> str:

@@ -89,7 +89,7 @@ class Run:
         self._interrupt = interrupt
         self._stopping = stopping
         self._patience = patience or Patience()
-        self._collector = OutputCollector(max_output_bytes, request.spill)
+        self._collector = OutputCollector(max_output_bytes)
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self.ended = asyncio.Event()

@@ -42,13 +42,6 @@ class JupyterSessions:
             if session["type"] == "notebook" and session["kernel"]["id"] == kernel_id
         ]
 
-    async def unbind(self, path: str) -> None:
-        """Ends the session of this notebook, leaving its kernel."""
-        session = await self._session(path)
-        if session is not None:
-            # `delete_session` would shut the kernel down too.
-            self._manager.cursor.execute("DELETE FROM session WHERE session_id=?", (session["id"],))
-
     async def _session(self, path: str) -> dict[str, Any] | None:
         sessions = await self._manager.list_sessions()  # drops those whose kernel is gone
         found = [

@@ -328,14 +328,6 @@ class ExecutionNotFound(ToolError):
     default_hint = "Executions are kept for a limited time; outputs are in the notebook."
 
 
-class OutcomeUnknown(ToolError):
-    """The connection was lost after the request was sent: it may or may not have been carried out."""
-
-    code = "outcome_unknown"
-    status = 502
-    default_hint = "Read the notebook before trying again: the change may have been made."
-
-
 # --- permission
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,7 +26,6 @@ class ExecutionRequest:
         allow_stdin: Whether ``input()`` may ask; off, the code gets an error.
         timeout: Seconds of wall clock after which it is interrupted; None for no limit.
         user_expressions: Expressions whose values come back in the reply.
-        spill: Receives, in order, the text that goes over the bound of what is kept.
     """
 
     code: str
@@ -35,7 +33,6 @@ class ExecutionRequest:
     allow_stdin: bool = False
     timeout: float | None = None
     user_expressions: dict[str, str] = field(default_factory=dict[str, str])
-    spill: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
