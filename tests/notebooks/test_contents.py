@@ -14,7 +14,7 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 from jupyter_server.services.contents.manager import ContentsManager
 
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.contents import is_on_files
+from tk_ai_extension.notebooks.managers import is_on_files
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.document_bench import (
     DocumentBench,

@@ -138,3 +138,7 @@ class NotebookStore(Protocol):
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Calls ``changed`` when the notebook changes by anybody's hand; returns how to stop that."""
         ...
+
+    async def close(self) -> None:
+        """Lets go of what the store holds; documents must not be used afterwards."""
+        ...

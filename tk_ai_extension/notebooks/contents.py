@@ -7,16 +7,14 @@ the manager does not promise is not promised here: two servers may save at the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from inspect import signature
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from jupyter_server.services.contents.filemanager import FileContentsManager
 from jupyter_server.utils import ensure_async
-from tornado.web import HTTPError
 
 from tk_ai_extension.model.cells import CellContent, Json, Snapshot, cell_keys
 from tk_ai_extension.model.errors import (
@@ -29,6 +27,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
+from tk_ai_extension.notebooks.managers import manager_errors
 from tk_ai_extension.notebooks.reading import id_faults, read_cell
 from tk_ai_extension.notebooks.running import RunningOutputs, follow
 from tk_ai_extension.notebooks.saved import (
@@ -38,23 +37,10 @@ from tk_ai_extension.notebooks.saved import (
     runnable,
     unbroken,
 )
-from tk_ai_extension.notebooks.saving import manager_error
 
 _TRIES = 5
 _RENAMING = 2.0
 """Seconds between a manager's rename and its telling of it, at most."""
-
-
-def is_on_files(contents_manager: Any) -> bool:
-    """Whether a contents manager keeps notebooks as files and saves them as Jupyter's own does.
-
-    One that is derived from Jupyter's but saves in its own way (and keeps a script beside each
-    notebook, say) is left to do that.
-    """
-    if not isinstance(contents_manager, FileContentsManager):
-        return False
-    save = cast("Any", type(contents_manager)).save
-    return bool(save.__module__.startswith("jupyter_server.services.contents."))
 
 
 class _Kept:
@@ -197,7 +183,7 @@ class ContentsDocument:
     async def _load(self) -> Snapshot:
         """The notebook as the manager has it; got anew where it was modified."""
         kept = self._kept
-        with _typed_errors(self.path):
+        with manager_errors(self.path):
             # Asked before the content: a save in between is then seen the next time.
             modified = await self._modified()
             if kept.snapshot is None or modified != kept.modified:
@@ -218,7 +204,7 @@ class ContentsDocument:
     async def _save(self, cells: list[Json]) -> bool:
         """Saves the notebook with these cells; False where others saved it meanwhile."""
         kept = self._kept
-        with _typed_errors(self.path):
+        with manager_errors(self.path):
             if await self._modified() != kept.modified:
                 return False
             model: Json = {
@@ -297,7 +283,7 @@ class ContentsNotebooks:
         if not await ensure_async(self._manager.dir_exists(path.rpartition("/")[0])):
             raise FileMissing(f"There is no folder for {path}.")
         model: Json = {"type": "notebook", "format": "json", "content": notebook}
-        with _typed_errors(path):
+        with manager_errors(path):
             await ensure_async(self._manager.save(model, path))
         self._changed(path)
 
@@ -351,12 +337,3 @@ def _carry_out(cells: list[Json], step: Step) -> None:
             if "id" in cells[step.index]:
                 new.setdefault("id", cells[step.index]["id"])
             cells[step.index] = new
-
-
-@contextmanager
-def _typed_errors(path: str) -> Generator[None]:
-    """Turns the manager's errors into those of the tools."""
-    try:
-        yield
-    except HTTPError as error:
-        raise manager_error(error, path) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Sequence
 
 from tk_ai_extension.model.cells import CellType, Json
@@ -13,7 +13,8 @@ def new_cell_id() -> str:
 
     The letter keeps an id from being read as an index.
     """
-    return "abcdef"[uuid.uuid4().int % 6] + uuid.uuid4().hex[:7]
+    digits = os.urandom(4).hex()
+    return "abcdef"[int(digits[0], 16) % 6] + digits[1:]
 
 
 def new_cell(cell_type: CellType, source: str, cell_id: str | None = None) -> Json:

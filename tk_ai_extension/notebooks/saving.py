@@ -8,7 +8,6 @@ last moment, the two change back. Where the system lacks one of these, the neare
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -20,15 +19,11 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 from zlib import crc32
-
-from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import (
     DiskFull,
     FileMissing,
-    InvalidNotebook,
     NotebookExists,
     NotebookNotFound,
     ReadOnly,
@@ -72,25 +67,6 @@ def save_error(error: OSError, path: str) -> ToolError:
     if error.errno == errno.ENOENT:
         return NotebookNotFound(f"{path} is gone.")
     return SaveFailed(f"{path} cannot be saved: {reason}.")
-
-
-def manager_error(error: HTTPError, path: str) -> ToolError:
-    """The typed error for what a contents manager raised, which may be the system's at its root."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None:
-            return save_error(cause, path)
-        cause = cause.__cause__ or cause.__context__
-    reason = error.log_message or error.reason
-    match error.status_code:
-        case 404:
-            return NotebookNotFound(f"There is no notebook {path}.")
-        case 403:
-            return ReadOnly(f"{path} cannot be written: {reason}.")
-        case 400:
-            return InvalidNotebook(f"{path} cannot be opened: {reason}.", path=path)
-        case _:
-            return SaveFailed(f"{path} cannot be saved: {reason}.")
 
 
 @contextmanager
@@ -249,6 +225,8 @@ _RENAME_EXCHANGE = 2
 @cache
 def _renameat2() -> Any:
     """The C library's function, or None where it has none."""
+    import ctypes  # Late: who only reads does without.
+
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is not None:
         path = ctypes.c_char_p
@@ -263,6 +241,8 @@ def _exchange(folder: int, one: str, other: str) -> bool:
         return False
     if function(folder, os.fsencode(one), folder, os.fsencode(other), _RENAME_EXCHANGE) == 0:
         return True
+    import ctypes
+
     error = ctypes.get_errno()
     if error in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
         return False
@@ -301,7 +281,7 @@ def _open_temporary(folder: int, mode: int) -> _Temporary:
             if error.errno not in _NO_TMPFILE:
                 raise
     # A file system without unnamed files: one that file browsers and Dropbox pass over.
-    name = f".~{uuid4().hex}"
+    name = f".~{os.urandom(16).hex()}"
     fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode, dir_fd=folder)
     return _Temporary(fd, folder, name)
 

@@ -129,9 +129,10 @@ def _kept(
     """What keeps notebooks that nobody has open."""
     if contents_manager is None:
         return NotebookFiles(root, None, changed)
-    # A plain folder does without Jupyter Server, which these two come with.
-    from tk_ai_extension.notebooks.contents import ContentsNotebooks, is_on_files
+    # A plain folder does without Jupyter Server, which these come with.
+    from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.hooks import SaveHooks
+    from tk_ai_extension.notebooks.managers import is_on_files
 
     if is_on_files(contents_manager):
         return NotebookFiles(root, SaveHooks(contents_manager), changed)
