@@ -42,11 +42,21 @@ class Without:
         pass
 
 
+class Store(ContentsNotebookStore):
+    \"\"\"Says when it is closed.\"\"\"
+
+    closed = False
+
+    async def close(self):
+        await super().close()
+        self.closed = True
+
+
 async def main():
     root, state = Path(sys.argv[1]), Path(sys.argv[2])
     contain = partial(notebook_path, root)
     workspace = Workspace(
-        store=ContentsNotebookStore(root, contain),
+        store=(store := Store(root, contain)),
         kernels=Without(),
         sessions=Without(),
         files=FolderFiles(root),
@@ -67,7 +77,7 @@ async def main():
     ]:
         told.append((await registry.call(tool, arguments, context)).as_text())
     await workspace.close()
-    print(json.dumps({"told": told, "modules": sorted(sys.modules)}))
+    print(json.dumps({"told": told, "modules": sorted(sys.modules), "closed": store.closed}))
 
 
 asyncio.run(main())
@@ -91,5 +101,6 @@ def test_the_tools_work_on_a_plain_folder_without_a_jupyter_server(tmp_path: Pat
     assert "b = 2" in read
     assert "n.ipynb" in notebooks
     assert "n.ipynb" in files
+    assert answer["closed"]
     packages = {name.partition(".")[0] for name in answer["modules"]}
     assert not packages & {"jupyter_server", "jupyter_server_nbmodel", "mcp", "jupyter_client"}

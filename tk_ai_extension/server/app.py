@@ -169,7 +169,7 @@ class TkAIExtensionApp(ExtensionApp):
     async def stop_extension(self) -> None:
         """Ends what runs here."""
         await self.services.close()
-        await self._wired.close()
+        self._wired.close()
 
     def _stop_on_interrupt(self) -> None:
         """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.

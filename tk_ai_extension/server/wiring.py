@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,12 +35,12 @@ class Wired:
 
     Attributes:
         backends: What holds notebooks and what runs code where nothing else is known of them.
-        close: Lets go of what lies below the workspace.
+        close: Follows renamed notebooks no longer.
     """
 
     workspace: Workspace
     backends: Mapping[str, str]
-    close: Callable[[], Awaitable[None]]
+    close: Callable[[], None]
 
 
 def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
@@ -92,13 +92,8 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
     renames = Renames(managers.server.event_logger, workspace.renamed)
-
-    async def close() -> None:
-        renames.close()
-        await store.close()
-
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return Wired(workspace, backends, close)
+    return Wired(workspace, backends, renames.close)
 
 
 def root_of(contents: Any) -> Path | None:

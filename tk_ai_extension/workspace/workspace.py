@@ -210,13 +210,14 @@ class Workspace:
             self.runs.ran_elsewhere(event.kernel_id, snapshot, event.code)
 
     async def close(self) -> None:
-        """Ends what runs here; kernels are left to their owner."""
+        """Ends what runs here, and lets go of notebooks; kernels are left to their owner."""
         self._unsubscribe()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.executions.close()
         await self.kernels.close()
+        await self.store.close()
         await self.journal.close()
 
 
