@@ -25,14 +25,12 @@ class Presented:
         text: Within the budget.
         artifact: Where the whole text is, if `text` is not the whole.
         images: For a model that sees.
-        events: (MIME type, value) of status displays.
         data: The values of ``application/json`` outputs that fit the budget.
     """
 
     text: str
     artifact: str | None = None
     images: tuple[Image, ...] = ()
-    events: tuple[tuple[str, object], ...] = ()
     data: tuple[Any, ...] = ()
 
 
@@ -54,19 +52,18 @@ async def present(
     limit = context.workspace.limits.answer_budget if budget is None else budget
     found = await digested(outputs)
     images = await for_model(found.images)
-    events = tuple(found.events)
     data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)
     whole = found.hidden or found.text
     if len(found.text) <= limit and found.hidden is None:
-        return Presented(found.text, None, images, events, data)
+        return Presented(found.text, None, images, data)
     try:
         artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     except ToolError as error:
         # The code has run: its answer must not be lost because the whole of it is not kept.
         short = shorten(found.text, limit, pointer=f"; the whole is not kept: {error.message}")
-        return Presented(short.text, None, images, events, data)
+        return Presented(short.text, None, images, data)
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
     if found.hidden is not None and not short.truncated:
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
-    return Presented(text, artifact.id, images, events, data)
+    return Presented(text, artifact.id, images, data)
