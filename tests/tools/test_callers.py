@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.desk import ALICE, NOBODY
-from tk_ai_extension.model.errors import NothingToUndo, PermissionRequired
+from tk_ai_extension.model.errors import Conflict, NothingToUndo, PermissionRequired
 
 OVER_REST = replace(ALICE, face="rest")
 """The same user, with the same key, by another way in."""
@@ -52,3 +52,36 @@ async def test_one_who_has_a_key_is_told_what_is_new_and_one_without_is_told_all
     assert not await wait(ALICE)
     assert [await wait(OVER_REST), await wait(OVER_REST)] == [True, False]
     assert [await wait(NOBODY), await wait(NOBODY)] == [True, True]
+
+
+@pytest.mark.proves("ext:notebook-manager", "threat:exhaustion")
+async def test_what_is_kept_for_a_session_goes_with_it_and_its_work_stays(desk, notebook):
+    used = await desk.call("use_notebook", notebook=notebook)
+    await desk.call("insert_cell", source="b")
+    ran = await desk.call("execute_ipython", code="print('said once')")
+    run = desk.workspace.executions.get(ALICE, ran.execution_id)
+    assert run.cursors
+    desk.workspace.forget(ALICE)
+    assert (await desk.call("list_managed_notebooks")).notebooks == []
+    assert not run.cursors
+    with pytest.raises(Conflict):
+        await desk.call("overwrite_cell", notebook=notebook, cell=1, source="c")
+    assert (await desk.call("get_kernel_status", kernel_id=used.kernel_id)).kernel.state == "idle"
+    assert (await desk.call("undo", notebook=notebook)).undone
+
+
+async def test_no_lock_is_kept_of_a_kernel_that_was_started(desk, notebook):
+    await desk.call("use_notebook", notebook=notebook)
+    assert len(desk.workspace._starting) == 0
+
+
+@pytest.mark.proves("edit:history")
+async def test_history_counts_what_was_taken_back(desk, notebook):
+    await desk.call("insert_cell", notebook=notebook, source="b")
+    await desk.call("undo", notebook=notebook)
+    for source in "cd":
+        await desk.call("insert_cell", notebook=notebook, source=source)
+    await desk.call("undo", notebook=notebook, steps=2)
+    entries = (await desk.call("notebook_history", notebook=notebook)).entries
+    told = [entry.summary for entry in entries if entry.tool == "undo"]
+    assert told == ["took back 2 changes", "took back 1 change"]
