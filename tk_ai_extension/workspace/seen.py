@@ -63,6 +63,14 @@ class Seen:
         self._notebooks.move_to_end((caller.identity, path))
         return cells.get(cell)
 
+    def of(self, caller: Caller) -> dict[str, dict[str, str]]:
+        """What a caller has seen: the hash by cell of each notebook, by path."""
+        return {
+            path: dict(cells)
+            for (identity, path), cells in self._notebooks.items()
+            if identity == caller.identity
+        }
+
     def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
         for identity, path in list(self._notebooks):

@@ -1,0 +1,194 @@
+"""`nb` as a person, a script or an agent calls it: real processes in a project of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+
+DEADLINE = 60
+"""Seconds in which a command has to end."""
+
+NB = (sys.executable, "-m", "tk_ai_extension.cli")
+
+
+@dataclass
+class Ended:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed, as JSON."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Nb:
+    """`nb` in one project.
+
+    Attributes:
+        root: The project's folder.
+        environment: Of every command: Jupyter's folders are the test's own.
+    """
+
+    root: Path
+    environment: dict[str, str]
+    hosts: list[int] = field(default_factory=list)
+
+    def __call__(
+        self,
+        *words: str,
+        stdin: str | bytes = b"",
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        status: int | None = 0,
+    ) -> Ended:
+        """Runs a command and waits for its end.
+
+        Args:
+            words: What is typed after `nb`.
+            stdin: What it reads.
+            cwd: Where; the project's folder unless given.
+            env: Further variables.
+            status: What it must end with; None where any is right.
+        """
+        run = subprocess.run(
+            [*NB, *words],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            cwd=cwd or self.root,
+            env={**self.environment, **(env or {})},
+            timeout=DEADLINE,
+            check=False,
+        )
+        ended = Ended(run.returncode, run.stdout.decode(), run.stderr.decode())
+        assert status is None or ended.status == status, f"{words}: {ended}"
+        return ended
+
+    async def start(self, *words: str, **options: Any) -> asyncio.subprocess.Process:
+        """Starts a command and does not wait for it."""
+        return await asyncio.create_subprocess_exec(
+            *NB,
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.root,
+            env=self.environment,
+            **options,
+        )
+
+    def imports(self, *words: str, stdin: str = "") -> set[str]:
+        """The modules that a command imports."""
+        program = (
+            "import sys; from tk_ai_extension.cli.main import main\n"
+            f"try: main({list(words)!r})\n"
+            "finally: print('\\n'.join(sys.modules), file=sys.stderr)"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            input=stdin.encode(),
+            capture_output=True,
+            cwd=self.root,
+            env=self.environment,
+            timeout=DEADLINE,
+            check=False,
+        )
+        return set(run.stderr.decode().split())
+
+    def notebook(self, name: str, *sources: str) -> Path:
+        """Writes a notebook of code cells."""
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        notebook = nbformat.v4.new_notebook(
+            cells=cells,
+            metadata={
+                "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+            },
+        )
+        nbformat.write(notebook, path)
+        return path
+
+    def read(self, name: str) -> Any:
+        """A notebook as it is on disk, valid."""
+        notebook = nbformat.read(self.root / name, as_version=4)
+        nbformat.validate(notebook)
+        return notebook
+
+    @property
+    def host(self) -> int:
+        """The host's process."""
+        return self("status", "--json").json["host"]
+
+    def processes(self) -> list[psutil.Process]:
+        """The hosts and kernels of this project that run."""
+        mark = str(self.root / ".nb")
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter(["cmdline"]):
+            line = process.info["cmdline"] or []
+            if any(mark in word for word in line) or (
+                "tk_ai_extension.cli.host" in line and str(self.root) in line
+            ):
+                found.append(process)
+        return found
+
+    def end(self) -> None:
+        """Ends what still runs of this project."""
+        for process in self.processes():
+            try:
+                process.send_signal(signal.SIGKILL)
+                process.wait(10)
+            except psutil.NoSuchProcess:
+                continue
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment whose Jupyter folders are the test's own, with this one's kernelspecs."""
+    home = tmp_path / "home"
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JUPYTER", "ANTHROPIC", "CLAUDE", "NB_"))
+    }
+    for name in ("data", "runtime", "config"):
+        (home / name).mkdir(parents=True)
+        environment[f"JUPYTER_{name.upper()}_DIR"] = str(home / name)
+    environment |= {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "TERM": "dumb"}
+    return environment
+
+
+@pytest.fixture
+def nb(tmp_path: Path, home: dict[str, str]) -> Iterator[Nb]:
+    """`nb` in a new project."""
+    root = tmp_path / "project"
+    root.mkdir()
+    command = Nb(root, home)
+    yield command
+    command.end()
+
+
+@pytest.fixture
+async def other(tmp_path: Path, home: dict[str, str]) -> AsyncIterator[Nb]:
+    """`nb` in another project of the same user."""
+    root = tmp_path / "another project"
+    root.mkdir()
+    command = Nb(root, home)
+    yield command
+    command.end()

@@ -1,0 +1,1 @@
+"""nb: the headless face. Thin commands, and the host behind them."""

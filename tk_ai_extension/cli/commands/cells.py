@@ -1,0 +1,145 @@
+"""Cells: run some, or edit one, or all of them, in an editor."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.parsing import WrongCall
+from tk_ai_extension.cli.session import Session
+
+WHOLE = 2_000_000
+"""Characters of a notebook's text that an editor gets at once."""
+
+_RANGES = re.compile(r".*,.*|\d+-\d*|(@\w+|\d+)-(@\w+)?")
+"""What names several cells, such as ``0-3,7``, ``12-`` or ``@318a-@77b0``; an id may have dashes, too."""
+
+
+def _configure_exec(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,12-")
+    parser.add_argument("--all", action="store_true", help="all code cells, in order")
+    parser.add_argument("--stale", action="store_true", help="those whose code or inputs changed")
+    parser.add_argument("--restart", action="store_true", help="restart the kernel before")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a cell that failed")
+    parser.add_argument("-n", "--notebook", help="path or name (default: the open one)")
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
+    parser.add_argument("--timeout", type=float, help="interrupt after so many seconds")
+
+
+async def _exec(session: Session, args: argparse.Namespace) -> int:
+    chosen = sum((args.cell is not None, args.all, args.stale))
+    if chosen != 1:
+        raise WrongCall("nb exec: name a cell, or --all, or --stale\n")
+    arguments = session.located(
+        {
+            name: getattr(args, name)
+            for name in ("notebook", "wait", "timeout")
+            if getattr(args, name) is not None
+        }
+    )
+    several = args.all or args.stale or args.restart or bool(_RANGES.fullmatch(args.cell))
+    if not several:
+        return session.finish(await session.run("execute_cell", cell=args.cell, **arguments))
+    which = {"cells": args.cell} if args.cell else {"all": args.all, "stale": args.stale}
+    result = await session.run(
+        "execute_cells",
+        **which,
+        restart=args.restart,
+        stop_on_error=not args.keep_going,
+        **arguments,
+    )
+    return session.finish(result)
+
+
+def _configure_edit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cell", nargs="?", help="id or index; left out with --editor: all cells")
+    parser.add_argument("source", nargs="?", help="the new source, or - for standard input")
+    parser.add_argument("--editor", action="store_true", help="edit it in $EDITOR")
+    parser.add_argument("--cell-type", choices=("code", "markdown", "raw"), help="change its type")
+    parser.add_argument("--keep-outputs", action="store_true", help="leave the outputs there")
+    parser.add_argument("-n", "--notebook", help="path or name (default: the open one)")
+
+
+async def _edit(session: Session, args: argparse.Namespace) -> int:
+    where = session.located({"notebook": args.notebook} if args.notebook else {})
+    if args.editor:
+        if args.source is not None:
+            raise WrongCall("nb edit: either a source or --editor\n")
+        if args.cell is None:
+            return await _edit_notebook(session, where)
+        return await _edit_cell(session, args.cell, where)
+    if args.cell is None or args.source is None:
+        raise WrongCall("nb edit: name a cell and give its new source, or --editor\n")
+    given_source = (await given(session, argparse.Namespace(source=args.source)))["source"]
+    changes = {"cell_type": args.cell_type} if args.cell_type else {}
+    result = await session.call(
+        "overwrite_cell",
+        cell=args.cell,
+        source=given_source,
+        keep_outputs=args.keep_outputs,
+        **changes,
+        **where,
+    )
+    return session.finish(result)
+
+
+async def _edit_notebook(session: Session, where: dict[str, str]) -> int:
+    read = await session.call("read_notebook", view="editable", budget=WHOLE, **where)
+    fields = read.structured()
+    edited = await session.terminal.edit(fields["text"], "notebook.py")
+    if edited is None or edited == fields["text"]:
+        session.terminal.err("Nothing was changed.\n")
+        return wire.OK if edited is not None else wire.REFUSED
+    return session.finish(
+        await session.call("write_notebook", text=edited, notebook=fields["notebook"])
+    )
+
+
+async def _edit_cell(session: Session, cell: str, where: dict[str, str]) -> int:
+    fields = (await session.call("read_cell", cell=cell, outputs=False, **where)).structured()
+    suffix = {"markdown": "md", "code": "py"}.get(fields["cell_type"], "txt")
+    before = f"{fields['source']}\n"
+    edited = await session.terminal.edit(before, f"cell.{suffix}")
+    if edited is None or edited == before:
+        session.terminal.err("Nothing was changed.\n")
+        return wire.OK if edited is not None else wire.REFUSED
+    result = await session.call(
+        "overwrite_cell",
+        cell=fields["address"],
+        source=edited.removesuffix("\n"),
+        notebook=fields["notebook"],
+    )
+    return session.finish(result)
+
+
+COMMANDS = (
+    Command(
+        "exec",
+        "Runs a cell, or several, their outputs into the notebook.",
+        _configure_exec,
+        _exec,
+        (
+            "nb exec 3            # the cell of index 3",
+            "nb exec 318a         # the cell whose id begins so",
+            "nb exec 0-3,7",
+            "nb exec --stale      # what has to run again",
+            "nb exec --all --restart --timeout 600",
+        ),
+        group="Run",
+    ),
+    Command(
+        "edit",
+        "Replaces a cell's source; or opens a cell, or the whole notebook, in your editor.",
+        _configure_edit,
+        _edit,
+        (
+            "nb edit 3 'x = 1'",
+            "nb edit 318a.9f2c - < new.py   # only if it is still that version",
+            "nb edit 3 --editor",
+            "nb edit --editor               # all cells, as text with markers",
+        ),
+        group="Change",
+    ),
+)

@@ -1,0 +1,109 @@
+"""The notebook as a whole: as text into an editor and back, saved, watched."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.parsing import STDIN, WrongCall
+from tk_ai_extension.cli.session import Session
+from tk_ai_extension.tools.results import Result
+
+
+def _configure_write(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", default=STDIN, help="the text (default: standard input)")
+    parser.add_argument(
+        "-n", "--notebook", help="path or name (default: what the text's header says)"
+    )
+    parser.add_argument("--base", help="the revision that was read, where the text has no header")
+
+
+async def _write(session: Session, args: argparse.Namespace) -> int:
+    if args.file == STDIN:
+        text = await session.terminal.read()
+    else:
+        path = os.path.join(session.terminal.surroundings.cwd, args.file)
+        try:
+            text = await asyncio.to_thread(_text_of, path)
+        except OSError as error:
+            raise WrongCall(f"nb write: {args.file}: {error.strerror}\n") from None
+    named = {name: getattr(args, name) for name in ("notebook", "base") if getattr(args, name)}
+    return session.finish(await session.call("write_notebook", text=text, **session.located(named)))
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
+
+
+class Saved(Result):
+    """A notebook, as it is on disk."""
+
+    notebook: str
+    revision: str
+    server: str | None = None
+    """The Jupyter Server that keeps it, and saves it about a second after each change."""
+
+    def as_text(self) -> str:
+        """One line."""
+        by = f" by {self.server}" if self.server else ""
+        return f"{self.notebook} is saved{by} (rev:{self.revision})."
+
+
+def _configure_save(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", nargs="?", help="path or name (default: the open one)")
+
+
+async def _save(session: Session, args: argparse.Namespace) -> int:
+    workspace = session.headless.workspace
+    notebook = session.located({"notebook": args.notebook})["notebook"]
+    path = workspace.path(session.caller, notebook, tool="nb save")
+    server = await session.headless.server_of(path)
+    if server is not None:
+        read = (await session.call("read_notebook", notebook=path)).structured()
+        return session.finish(Saved(notebook=path, revision=read["revision"], server=server))
+    document = await workspace.store.open(path)
+    await document.flush()
+    snapshot = await document.read()
+    return session.finish(Saved(notebook=path, revision=snapshot.revision))
+
+
+def _configure_watch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("execution_id", help="what `nb exec` or an agent's answer named")
+    parser.add_argument("--wait", type=float, help="seconds (default: until it ends)")
+
+
+async def _watch(session: Session, args: argparse.Namespace) -> int:
+    named = {"wait": args.wait} if args.wait is not None else {}
+    result = await session.run("wait_execution", execution_id=args.execution_id, **named)
+    return session.finish(result)
+
+
+COMMANDS = (
+    Command(
+        "write",
+        "Writes the cell-marked text back, merged with what others changed meanwhile.",
+        _configure_write,
+        _write,
+        ("nb read > a.txt && $EDITOR a.txt && nb write a.txt", "sed s/foo/bar/ a.txt | nb write"),
+        group="Change",
+    ),
+    Command(
+        "save",
+        "Makes sure that all is on disk (every change and every output gets there by itself).",
+        _configure_save,
+        _save,
+        ("nb save",),
+        group="Change",
+    ),
+    Command(
+        "watch",
+        "Follows an execution: prints what is new until it ends.",
+        _configure_watch,
+        _watch,
+        ("nb watch 3f2a",),
+        group="Run",
+    ),
+)

@@ -1,0 +1,125 @@
+"""The project: opening a notebook in it, what runs, and stopping all of it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+from contextlib import suppress
+from typing import Any
+
+from pydantic import Field
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.session import Session
+from tk_ai_extension.model.errors import KernelNotFound, ToolError
+from tk_ai_extension.tools.results import Result
+
+
+def _configure_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", help="path of a notebook; made, without cells, if missing")
+    parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
+    parser.add_argument("--name", help="what to call it from now on")
+
+
+async def _open(session: Session, args: argparse.Namespace) -> int:
+    named: dict[str, str] = {"kernel_name": args.kernel} if args.kernel else {}
+    if args.name:
+        named["name"] = args.name
+    path = session.located({"notebook": args.notebook})["notebook"]
+    there = os.path.join(session.headless.root, path)
+    mode = "connect" if await asyncio.to_thread(os.path.exists, there) else "create"
+    return session.finish(await session.call("use_notebook", notebook=path, mode=mode, **named))
+
+
+class Status(Result):
+    """What there is in a project."""
+
+    project: str
+    host: int | None = None
+    """The host's process; None where there is none."""
+    notebook: str | None = None
+    server: str | None = None
+    """The Jupyter Server that the notebook belongs to."""
+    kernels: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+
+    def as_text(self) -> str:
+        """A line for each thing there is."""
+        lines = [f"project {self.project}"]
+        lines.append(f"host {self.host}" if self.host else "no host: nb open NOTEBOOK starts one")
+        lines.append(f"notebook {self.notebook}" if self.notebook else "no notebook is open")
+        if self.server:
+            lines.append(f"in the Jupyter Server at {self.server}")
+        for kernel in self.kernels:
+            said = ", ".join(f"{key} {value}" for key, value in kernel.items() if value is not None)
+            lines.append(f"kernel {said}")
+        return "\n".join(lines)
+
+
+async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
+    headless = session.headless
+    current = headless.workspace.notebooks.current(session.caller)
+    running = await session.call("list_running_kernels")
+    kernels = running.model_dump(mode="json", exclude_none=True)["kernels"]
+    server = await headless.server_of(current.path) if current else None
+    if server is not None:
+        with suppress(KernelNotFound):
+            kernel = await session.call("get_kernel_status")
+            kernels.append(kernel.model_dump(mode="json", exclude_none=True)["kernel"])
+    status = Status(
+        project=headless.root,
+        host=headless.host,
+        notebook=current.path if current else None,
+        server=server,
+        kernels=kernels,
+    )
+    return session.finish(status)
+
+
+async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
+    headless = session.headless
+    stopped: list[str] = []
+    failed: list[str] = []
+    for kernel_id in headless.workspace.kernels.ids():
+        try:
+            await headless.workspace.kernels.shutdown(kernel_id)
+            stopped.append(kernel_id)
+        except ToolError as error:
+            failed.append(f"{kernel_id}: {error.message}")
+    if session.options.json:
+        session.terminal.out(json.dumps({"stopped": stopped, "failed": failed}) + "\n")
+    else:
+        kernels = "1 kernel" if len(stopped) == 1 else f"{len(stopped)} kernels"
+        session.terminal.out(f"{kernels} stopped{', and the host' if headless.host else ''}.\n")
+        for problem in failed:
+            session.terminal.err(f"Not stopped: {problem}\n")
+    headless.stop(clean=not failed)
+    return wire.FAILED if failed else wire.OK
+
+
+def _nothing(parser: argparse.ArgumentParser) -> None:
+    """Takes no arguments."""
+
+
+COMMANDS = (
+    Command(
+        "open",
+        "Opens a notebook: starts its kernel and makes it the one that other commands mean.",
+        _configure_open,
+        _open,
+        (
+            "nb open analysis.ipynb",
+            "nb open new.ipynb --kernel ir   # a new notebook, for R",
+        ),
+    ),
+    Command("status", "Says what is open and what runs.", _nothing, _status, ("nb status --json",)),
+    Command(
+        "shutdown",
+        "Stops this project's kernels and its host, and cleans up.",
+        _nothing,
+        _shutdown,
+        ("nb shutdown",),
+    ),
+)

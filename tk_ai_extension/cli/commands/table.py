@@ -1,0 +1,177 @@
+"""All commands: a tool's by itself, the others by their modules; and how one is run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from tk_ai_extension import __version__
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands import cells, completion, notebook, project
+from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
+from tk_ai_extension.cli.session import Options, Session
+from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.tools.following import ExecutionResult
+from tk_ai_extension.tools.registry import Registry, Tool
+
+OWN = (*project.COMMANDS, *notebook.COMMANDS, *cells.COMMANDS, *completion.COMMANDS)
+"""The commands that are more than a tool's call."""
+
+_USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"
+_INTRODUCTION = """\
+Notebooks on the command line: read and change their cells, run them in kernels that stay.
+
+A cell is named by its id or the beginning of it, its index (-1 is the last), or `id.version`,
+which makes a change conditional on the version. `-` stands for standard input.
+
+  nb open analysis.ipynb            start its kernel; it is the notebook meant from now on
+  nb cells                          a line a cell
+  nb insert -1 'df.describe()'      a new cell before the last
+  nb exec 318a                      run a cell, its outputs into the notebook
+  nb read > a.txt; nb write a.txt   the whole as text and back, merged with what others did
+"""
+
+
+class Commands:
+    """The commands over a registry's tools."""
+
+    def __init__(self, registry: Registry) -> None:
+        own = {command.name for command in OWN}
+        self._commands = {command.name: command for command in OWN}
+        self._by_tool: dict[str, str] = {}
+        for tool in registry:
+            command = tool_command(tool)
+            self._by_tool[tool.name] = command.name
+            if command.name not in own:
+                self._commands[command.name] = command
+        self._parsers: dict[str, Parser] = {}
+
+    def __iter__(self) -> Iterator[Command]:
+        return iter(self._commands.values())
+
+    def parser(self, name: str) -> Parser:
+        """The parser of a command.
+
+        Raises:
+            WrongCall: there is no such command.
+        """
+        if name not in self._parsers:
+            command = self._commands.get(name)
+            if command is None:
+                raise WrongCall(f"nb: there is no command `{name}`; `nb --help` lists them.\n")
+            examples = "\n".join(f"  {line}" for line in command.examples)
+            parser = Parser(
+                prog=f"nb {name}",
+                description=command.summary,
+                epilog=f"examples:\n{examples}" if examples else None,
+            )
+            command.configure(parser)
+            parser.add_argument("--json", action="store_true", help="answer as JSON, for programs")
+            self._parsers[name] = parser
+        return self._parsers[name]
+
+    def overview(self) -> str:
+        """What ``nb --help`` says."""
+        groups: dict[str, list[Command]] = {}
+        for command in self:
+            groups.setdefault(command.group, []).append(command)
+        lines = [_USAGE, "", _INTRODUCTION]
+        for title, commands in groups.items():
+            lines.append(f"{title}:")
+            lines += [
+                f"  {command.name:<12} {_first_sentence(command.summary)}" for command in commands
+            ]
+            lines.append("")
+        lines.append("`nb COMMAND --help` says more. Exit status: 0; 1 the cell failed; 2 refused;")
+        lines.append("3 no kernel or server answers.")
+        return "\n".join(lines) + "\n"
+
+    def in_words(self, error: ToolError) -> ToolError:
+        """The same error, with what it says to call as commands instead of tools."""
+        error.hint = re.sub(
+            r"\b[a-z]+(?:_[a-z]+)+\b",
+            lambda m: f"`nb {self._by_tool[m[0]]}`" if m[0] in self._by_tool else m[0],
+            error.hint,
+        )
+        return error
+
+    async def run(self, headless: Headless, argv: list[str], terminal: Terminal) -> int:
+        """Runs what was typed; the exit status."""
+        if not argv or argv[0] in ("-h", "--help", "help"):
+            terminal.out(self.overview())
+            return wire.OK
+        if argv[0] == "--version":
+            terminal.out(f"nb {__version__}\n")
+            return wire.OK
+        caller = headless.caller(terminal.surroundings.env.get("NB_CALLER"))
+        if argv[0] == "complete":
+            return await self._complete(Session(headless, terminal, caller, Options()), argv[1:])
+        try:
+            args = self.parser(argv[0]).parse_args(argv[1:])
+            options = Options(json=args.json)
+            delattr(args, "json")
+        except HelpAsked as asked:
+            terminal.out(str(asked))
+            return wire.OK
+        except WrongCall as wrong:
+            return refuse_call(terminal, wrong, json="--json" in argv)
+        session = Session(headless, terminal, caller, options)
+        headless.memory.recall(headless.workspace, caller)
+        try:
+            return await self._commands[argv[0]].run(session, args)
+        except WrongCall as wrong:
+            return refuse_call(terminal, wrong, json=options.json)
+        except ToolError as error:
+            return session.refuse(self.in_words(error))
+        finally:
+            headless.memory.save(headless.workspace, caller)
+
+    async def _complete(self, session: Session, words: list[str]) -> int:
+        words = words[1:] if words[:1] == ["--"] else words
+        known = words and words[0] in self._commands
+        parser = self.parser(words[0]) if known else None
+        return await completion.complete(session, words, self._commands, parser)
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.;:]) ", text, maxsplit=1)[0].rstrip(";:.") + "."
+
+
+def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
+    """Says how a call goes; the exit status."""
+    if json:
+        import json as encoder
+
+        error = InvalidArguments(str(wrong).strip(), hint="--help says how it is called.")
+        terminal.out(encoder.dumps({"error": error.as_dict()}) + "\n")
+    else:
+        terminal.err(str(wrong))
+    return wire.REFUSED
+
+
+def tool_command(tool: Tool) -> Command:
+    """A tool's command."""
+    words = Words.of(tool)
+    return Command(
+        words.name,
+        " ".join(tool.description.split()),
+        partial(_configure, tool=tool, words=words),
+        partial(_call, tool=tool),
+        group={"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}[tool.effect],
+    )
+
+
+def _configure(parser: argparse.ArgumentParser, *, tool: Tool, words: Words) -> None:
+    add_tool_arguments(parser, tool, words.positionals)
+
+
+async def _call(session: Session, args: argparse.Namespace, *, tool: Tool) -> int:
+    arguments = await given(session, args)
+    if issubclass(tool.result, ExecutionResult):
+        return session.finish(await session.run(tool.name, **arguments))
+    return session.finish(await session.call(tool.name, **arguments))

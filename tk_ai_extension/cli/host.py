@@ -1,0 +1,227 @@
+"""The host: one process for a project, which owns its kernels and answers commands and MCP.
+
+``python -m tk_ai_extension.cli.host ROOT FD`` is how a command starts it: it closes the file
+descriptor when it listens, and writes there before why it cannot. It ends at SIGTERM, or when
+``nb shutdown`` says so; kernels outlive it unless they are shut down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tk_ai_extension import __version__
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.project import HOST_LOCK, Project, Refused
+from tk_ai_extension.cli.terminal import Surroundings, said_yes
+
+if TYPE_CHECKING:
+    from tk_ai_extension.cli.mcp import McpOverSocket
+
+logger = logging.getLogger(__name__)
+
+LONGEST_LINE = 1 << 28
+"""Bytes of one line that a command may send: what it read from standard input."""
+
+
+class SocketTerminal:
+    """The terminal at the other end of a command's socket."""
+
+    def __init__(self, greeting: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
+        self.surroundings = Surroundings(
+            cwd=greeting["cwd"],
+            columns=greeting["columns"],
+            tty=greeting["tty"],
+            typing=greeting["typing"],
+            env=greeting["env"],
+        )
+        self.interrupted = asyncio.Event()
+        self._writer = writer
+        self._answer: asyncio.Future[str | None] | None = None
+
+    def out(self, text: str) -> None:
+        """Prints what was asked for."""
+        self.say(out=text)
+
+    def err(self, text: str) -> None:
+        """Prints what is said besides."""
+        self.say(err=text)
+
+    async def read(self) -> str:
+        """All of standard input."""
+        return await self._ask(ask="stdin") or ""
+
+    async def edit(self, text: str, name: str) -> str | None:
+        """The text after a person has edited it."""
+        return await self._ask(ask="edit", text=text, name=name)
+
+    async def confirm(self, question: str) -> bool:
+        """Whether a person says yes."""
+        return said_yes(await self._ask(ask="confirm", text=question))
+
+    def say(self, **frame: object) -> None:
+        """Sends a frame; nothing happens where nobody is there any more."""
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(frame).encode() + b"\n")
+
+    def say_last(self, **frame: object) -> None:
+        """Sends a frame, and keeps the connection open until this process is no more."""
+        os.dup(self._writer.get_extra_info("socket").fileno())
+        self.say(**frame)
+
+    def heard(self, frame: Mapping[str, Any]) -> None:
+        """Takes what the command says."""
+        if "interrupt" in frame:
+            self.interrupted.set()
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(frame.get("answer"))
+
+    def gone(self) -> None:
+        """The command is gone: who waits for its answer hears that there is none."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+
+    async def _ask(self, **frame: str) -> str | None:
+        self._answer = asyncio.get_running_loop().create_future()
+        self.say(**frame)
+        return await self._answer
+
+
+class Host:
+    """Answers commands on one socket of the project's ``.nb`` and MCP on another."""
+
+    def __init__(self, project: Project, headless: Headless) -> None:
+        self._project = project
+        self._headless = headless
+        self._commands = Commands(headless.registry)
+        self._running: set[asyncio.Task[None]] = set()
+        self._mcp: McpOverSocket | None = None
+        self._mcp_starting = asyncio.Lock()
+
+    async def serve(self, ready: int) -> None:
+        """Serves until it is told to stop.
+
+        Args:
+            ready: The file descriptor to close when it listens.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._headless.stop)
+        listeners = [self._project.bind(name) for name in (wire.SOCKET, wire.MCP_SOCKET)]
+        commands = await asyncio.start_unix_server(
+            self._command, sock=listeners[0], limit=LONGEST_LINE
+        )
+        mcp = await asyncio.start_unix_server(self._speak_mcp, sock=listeners[1])
+        os.close(ready)
+        logger.info("Host %s of %s listens", os.getpid(), self._project.root)
+        await self._headless.stopped.wait()
+        for name in (wire.SOCKET, wire.MCP_SOCKET):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._project.folder, name))
+        commands.close()
+        mcp.close()
+        await self._headless.workspace.executions.close()
+        if self._mcp is not None:
+            await self._mcp.close()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _command(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        if not line:
+            writer.close()
+            return
+        greeting = json.loads(line)
+        terminal = SocketTerminal(greeting, writer)
+        if greeting["version"] != __version__:
+            terminal.err(
+                f"The host runs version {__version__}, and this is {greeting['version']}: "
+                "`nb shutdown`, then `nb open` makes them one.\n"
+            )
+        task = asyncio.create_task(self._answer(greeting["argv"], terminal))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        listening = asyncio.create_task(_listen(reader, terminal))
+        try:
+            await asyncio.shield(task)
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+        finally:
+            listening.cancel()
+            writer.close()
+
+    async def _answer(self, argv: list[str], terminal: SocketTerminal) -> None:
+        """Runs a command to its end, whether or not somebody still waits for it."""
+        try:
+            status = await self._commands.run(self._headless, argv, terminal)
+        except Exception:
+            logger.exception("nb %s failed", argv)
+            terminal.err("This is a defect of nb; .nb/host.log has more.\n")
+            status = wire.REFUSED
+        if self._headless.stopped.is_set():
+            terminal.say_last(exit=status, ending=True)
+        else:
+            terminal.say(exit=status)
+
+    async def _speak_mcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with self._mcp_starting:
+            if self._mcp is None:
+                # Half a second of imports: only for who speaks it.
+                from tk_ai_extension.cli.mcp import McpOverSocket
+
+                self._mcp = McpOverSocket(self._headless)
+        await self._mcp.serve(reader, writer)
+
+
+async def _listen(reader: asyncio.StreamReader, terminal: SocketTerminal) -> None:
+    while line := await reader.readline():
+        terminal.heard(json.loads(line))
+    terminal.gone()
+
+
+async def host(project: Project, ready: int) -> None:
+    """Is the host of a project until it is told to stop."""
+    headless = await Headless.with_kernels(project)
+    try:
+        await Host(project, headless).serve(ready)
+    finally:
+        await headless.close()
+    if headless.cleans:
+        project.clean()
+
+
+def main() -> int:
+    """Runs the host; the exit status."""
+    project, ready = Project(sys.argv[1]), int(sys.argv[2])
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    lock = os.open(os.path.join(project.folder, HOST_LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.write(ready, b"another host of this project is ending just now; try again.")
+        return wire.REFUSED
+    try:
+        asyncio.run(host(project, ready))
+    except (Refused, OSError) as problem:
+        with contextlib.suppress(OSError):
+            os.write(ready, str(problem).encode())
+        logger.exception("The host ended")
+        return wire.REFUSED
+    return wire.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

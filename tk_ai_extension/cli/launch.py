@@ -1,0 +1,51 @@
+"""Starting a project's host: a process of its own, that outlives the command and its terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.project import LAUNCH_LOCK, Project, Refused
+
+
+def launch(project: Project) -> None:
+    """Starts the project's host, unless another command has just done so, and waits until it listens.
+
+    Raises:
+        Refused: ``.nb`` cannot be written, or the host did not start; the message has its own words.
+    """
+    project.make()
+    with open(os.path.join(project.folder, LAUNCH_LOCK), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        running = project.connect(wire.SOCKET)
+        if running is not None:
+            running.close()
+            return
+        _start(project)
+
+
+def _start(project: Project) -> None:
+    ready, told = os.pipe()
+    try:
+        with open(project.log, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tk_ai_extension.cli.host", project.root, str(told)],
+                cwd=project.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(told,),
+            )
+    finally:
+        os.close(told)
+    # The host closes its end when it listens, having said nothing, or when it fails, having said why.
+    with os.fdopen(ready, encoding="utf-8") as words:
+        problem = words.read()
+    if problem or process.poll() is not None:
+        raise Refused(problem or f"the host ended at once; {project.log} has its last words.")
+    # It lives on: nobody here waits for it.
+    process.returncode = 0

@@ -1,0 +1,75 @@
+"""What commands must know of the ones before them, though each is a process: what was seen and opened."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.workspace.workspace import Workspace
+
+MAX_NOTEBOOKS = 50
+"""How many notebooks one caller's memory holds."""
+
+
+class Memory:
+    """A file with the open notebooks and the seen cells of each caller who types commands.
+
+    To forget is safe: it costs a command that names its notebook, or a conflict that shows the
+    source. So a file that cannot be read or written is none.
+
+    Args:
+        file: Where; its folder is its user's alone.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._callers: dict[str, Any] = self._load()
+        self._recalled: set[str] = set()
+
+    def recall(self, workspace: Workspace, caller: Caller) -> None:
+        """Tells a workspace what this caller knew when it was last saved, once."""
+        if caller.identity in self._recalled:
+            return
+        self._recalled.add(caller.identity)
+        known = self._callers.get(caller.identity, {})
+        for path, cells in known.get("seen", {}).items():
+            for cell, source_hash in cells.items():
+                workspace.seen.mark(caller, path, cell, source_hash)
+        for entry in known.get("notebooks", ()):
+            try:
+                workspace.notebooks.add(caller, entry["name"], entry["path"], entry["kernel"])
+            except ToolError:  # its name is none any more
+                continue
+
+    def save(self, workspace: Workspace, caller: Caller) -> None:
+        """Writes down what this caller knows now, if that is news."""
+        # The current one last: whoever is added last is current.
+        notebooks = sorted(workspace.notebooks.list(caller), key=lambda managed: managed.current)
+        seen = workspace.seen.of(caller)
+        known = {
+            "notebooks": [
+                {"name": m.name, "path": m.path, "kernel": m.kernel_id} for m in notebooks
+            ],
+            "seen": dict(list(seen.items())[-MAX_NOTEBOOKS:]),
+        }
+        if known == self._callers.get(caller.identity):
+            return
+        self._callers[caller.identity] = known
+        new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        try:
+            new.write_text(json.dumps(self._callers), encoding="utf-8")
+            new.chmod(0o600)
+            new.replace(self._file)
+        except OSError:
+            new.unlink(missing_ok=True)
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            loaded = json.loads(self._file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else {}

@@ -1,0 +1,79 @@
+"""The kernels of a command without a host: none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from tk_ai_extension.kernels.base import Executor, KernelEvent, KernelInfo, Kernelspec
+from tk_ai_extension.model.errors import KernelNotFound
+
+
+class HostRequired(KernelNotFound):
+    """What runs code needs the project's host."""
+
+    default_hint = "`nb open NOTEBOOK` starts the host and the notebook's kernel."
+
+
+class NoKernels:
+    """`kernels.base.Kernels` where nobody could keep a kernel: reading and editing need none."""
+
+    def kernelspecs(self) -> list[Kernelspec]:
+        """The installed kernelspecs."""
+        from jupyter_client.kernelspec import KernelSpecManager
+
+        return [
+            Kernelspec(
+                name=name,
+                display_name=str(entry["spec"].get("display_name", name)),
+                language=str(entry["spec"].get("language", "")).lower(),
+            )
+            for name, entry in sorted(KernelSpecManager().get_all_specs().items())
+        ]
+
+    def ids(self) -> list[str]:
+        """None."""
+        return []
+
+    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002 - the protocol's
+        """Refuses.
+
+        Raises:
+            HostRequired: always.
+        """
+        _refuse()
+
+    async def wait_ready(self, kernel_id: str) -> float:  # noqa: ARG002
+        """Refuses, as `start` does."""
+        _refuse()
+
+    async def info(self, kernel_id: str) -> KernelInfo:  # noqa: ARG002
+        """Refuses, as `start` does."""
+        _refuse()
+
+    def executor(self, kernel_id: str) -> Executor:  # noqa: ARG002
+        """Refuses, as `start` does."""
+        _refuse()
+
+    async def interrupt(self, kernel_id: str) -> None:  # noqa: ARG002
+        """Refuses, as `start` does."""
+        _refuse()
+
+    async def restart(self, kernel_id: str) -> None:  # noqa: ARG002
+        """Refuses, as `start` does."""
+        _refuse()
+
+    async def shutdown(self, kernel_id: str) -> None:  # noqa: ARG002
+        """Refuses, as `start` does."""
+        _refuse()
+
+    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nothing ever happens to none."""
+        return lambda: None
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def _refuse() -> NoReturn:
+    raise HostRequired("No host runs in this project, so there is no kernel.")

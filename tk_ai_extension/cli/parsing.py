@@ -1,0 +1,179 @@
+"""What is typed, as a tool's arguments: each tool's command and its parser, made from the registry."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tk_ai_extension.tools.registry import Tool
+
+STDIN = "-"
+"""Stands for standard input wherever a text is expected."""
+
+
+class WrongCall(Exception):
+    """What was typed is no call; the message says how it goes."""
+
+
+class HelpAsked(Exception):
+    """``--help``: the message is the help."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of ending the process, and prints nothing itself."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises `WrongCall` with the usage."""
+        raise WrongCall(f"{self.prog}: {message}\n{self.format_usage()}")
+
+    def print_help(self, file: Any = None) -> NoReturn:  # noqa: ARG002 - argparse's signature
+        """Raises `HelpAsked` with the help."""
+        raise HelpAsked(self.format_help())
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a tool is called on the command line: ``@tool(..., command="insert index source")``.
+
+    Attributes:
+        name: The command.
+        positionals: The arguments that are given by place; the others are options.
+    """
+
+    name: str
+    positionals: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tool: Tool) -> Words:
+        """A tool's own words, else its name with dashes, what it requires by place."""
+        if tool.command:
+            name, *positionals = tool.command.split()
+            return cls(name, tuple(positionals))
+        required = [name for name, f in tool.arguments.model_fields.items() if f.is_required()]
+        return cls(tool.name.replace("_", "-"), tuple(required))
+
+
+def add_tool_arguments(
+    parser: argparse.ArgumentParser,
+    tool: Tool,
+    positionals: Sequence[str],
+    *,
+    leave: Sequence[str] = (),
+) -> None:
+    """Adds a tool's arguments to a parser.
+
+    Args:
+        parser: Where to.
+        tool: The tool.
+        positionals: The arguments given by place, in this order.
+        leave: Arguments that are given in another way.
+    """
+    properties: Mapping[str, Mapping[str, Any]] = tool.input_schema["properties"]
+    names = [*positionals, *(name for name in properties if name not in positionals)]
+    for name in names:
+        if name in leave:
+            continue
+        schema = properties[name]
+        required = tool.arguments.model_fields[name].is_required()
+        _add(parser, name, schema, by_place=name in positionals, required=required)
+
+
+def _add(
+    parser: argparse.ArgumentParser,
+    name: str,
+    schema: Mapping[str, Any],
+    *,
+    by_place: bool,
+    required: bool,
+) -> None:
+    described: dict[str, Any] = {"help": _help(schema)}
+    if schema.get("type") == "boolean" and not by_place:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            action=argparse.BooleanOptionalAction,
+            default=argparse.SUPPRESS,
+            **described,
+        )
+        return
+    if "enum" in schema:
+        described["choices"] = schema["enum"]
+    else:
+        described["type"] = _converter(schema)
+        described["metavar"] = name.upper().replace("_", "-")
+    if by_place:
+        parser.add_argument(
+            name,
+            nargs=None if required else "?",
+            **described,
+        )
+        if name != "notebook":
+            return
+        described["help"] = argparse.SUPPRESS
+    flags = [f"--{name.replace('_', '-')}"]
+    if name == "notebook":
+        flags.insert(0, "-n")
+    required = required and not by_place
+    parser.add_argument(
+        *flags, dest=name, required=required, default=argparse.SUPPRESS, **described
+    )
+
+
+def _help(schema: Mapping[str, Any]) -> str:
+    text = str(schema.get("description", "")).replace("%", "%%").replace("`", "")
+    if "default" in schema and schema["default"] not in (None, "", False):
+        text = f"{text} (default: {schema['default']})".strip()
+    return text
+
+
+def _converter(schema: Mapping[str, Any]) -> Callable[[str], Any]:
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        # A cell: an id or an index; the tool knows which.
+        return str
+    return {"string": str, "integer": _integer, "number": _number}.get(str(kinds), _json)
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+class FromStdin:
+    """A value that is JSON on standard input."""
+
+    def parse(self, text: str) -> Any:
+        """The value.
+
+        Raises:
+            WrongCall: it is no JSON.
+        """
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise WrongCall(f"nb: standard input is no JSON: {error}\n") from None
+
+
+def _json(text: str) -> Any:
+    if text == STDIN:
+        return FromStdin()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from None

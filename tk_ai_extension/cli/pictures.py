@@ -1,0 +1,41 @@
+"""Pictures inside a terminal, where it can show them; a line that says what there is, elsewhere."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+from tk_ai_extension.cli.terminal import Surroundings
+from tk_ai_extension.tools.results import Image
+
+CHUNK = 4096
+"""Characters of base64 in one escape sequence, as kitty's protocol has it."""
+
+
+def picture(image: Image, surroundings: Surroundings) -> str:
+    """What to print for a picture: kitty's or iTerm2's escape sequences, else a line of text."""
+    if surroundings.tty and image.mime == "image/png" and _is_kitty(surroundings.env):
+        return _kitty(image.data)
+    if surroundings.tty and _is_iterm(surroundings.env):
+        return f"\x1b]1337;File=inline=1;preserveAspectRatio=1:{image.data}\a\n"
+    size = len(base64.b64decode(image.data))
+    return f"[{image.mime}, {size:,} bytes]\n"
+
+
+def _is_kitty(env: Mapping[str, str]) -> bool:
+    program = env.get("TERM_PROGRAM", "").lower()
+    return "TMUX" not in env and ("KITTY_WINDOW_ID" in env or program in ("ghostty", "wezterm"))
+
+
+def _is_iterm(env: Mapping[str, str]) -> bool:
+    return "TMUX" not in env and env.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm", "vscode")
+
+
+def _kitty(data: str) -> str:
+    parts = [data[i : i + CHUNK] for i in range(0, len(data), CHUNK)]
+    sequences: list[str] = []
+    for number, part in enumerate(parts):
+        more = int(number < len(parts) - 1)
+        keys = f"a=T,f=100,m={more}" if number == 0 else f"m={more}"
+        sequences.append(f"\x1b_G{keys};{part}\x1b\\")
+    return "".join(sequences) + "\n"

@@ -1,0 +1,155 @@
+"""Which calls are made here, and which in the Jupyter Server that a notebook belongs to.
+
+Two programs must not write one notebook: while a server runs that has the extension, what concerns
+a notebook in its folder is its business, and people see it there as it happens.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from tk_ai_extension.cli.remote import RemoteTools
+from tk_ai_extension.cli.servers import Server, Servers
+from tk_ai_extension.model.errors import PathRefused
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry, Tool
+from tk_ai_extension.tools.results import Result
+
+MAX_NAMES = 10_000
+"""How many executions and artifacts of servers are remembered."""
+
+
+class Router:
+    """Finds out where a call belongs, and makes those that belong to a server.
+
+    Args:
+        root: The project's folder.
+        servers: The servers that run on this machine.
+        attached: The server that the whole project works in; None to go by where notebooks are.
+    """
+
+    def __init__(self, root: Path, servers: Servers, attached: Server | None = None) -> None:
+        self.attached = attached
+        self._root = root
+        self._servers = servers
+        self._remotes: dict[Server, RemoteTools] = {}
+        # The servers of executions and artifacts, by id.
+        self._named: OrderedDict[str, Server] = OrderedDict()
+
+    async def place(
+        self, tool: Tool, parsed: Any, context: ToolContext
+    ) -> tuple[Server | None, str | None]:
+        """The server that a call belongs to (None: this process), and the path that it concerns."""
+        if self.attached is not None:
+            return self.attached, None
+        for argument in ("execution_id", "artifact"):
+            server = self._named.get(getattr(parsed, argument, None) or "")
+            if server is not None:
+                return server, None
+        path = await tool.concerns(context, parsed)
+        if path is None:
+            return None, None
+        return await self.owner_of(path), path
+
+    async def owner_of(self, path: str) -> Server | None:
+        """The server that a notebook belongs to; None where it is this process's."""
+        return self.attached or await self._servers.owner_of(self._root / path)
+
+    async def call(
+        self,
+        server: Server,
+        path: str | None,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+    ) -> Result:
+        """Makes a call in a server.
+
+        Args:
+            server: Which.
+            path: What it concerns, from the project's folder; None where nothing, or where the
+                arguments name it as the server does.
+            tool: The tool.
+            arguments: Its arguments.
+            context: Who calls.
+
+        Raises:
+            ToolError.
+        """
+        remote = self._remotes.get(server)
+        if remote is None:
+            remote = self._remotes[server] = RemoteTools(server)
+        if path is None or server.root is None:
+            result = await remote.call(tool, arguments, context)
+        else:
+            there = self._path_in(server, path)
+            result = await remote.call(tool, {**arguments, "notebook": there}, context)
+            _rename(result, there, path)
+            if tool.name == "use_notebook":
+                context.workspace.notebooks.add(
+                    context.caller, arguments.get("name"), path, kernel_id=None
+                )
+        self._remember(server, result.structured())
+        return result
+
+    async def close(self) -> None:
+        """Closes the connections to servers."""
+        for remote in self._remotes.values():
+            await remote.close()
+
+    def _path_in(self, server: Server, path: str) -> str:
+        assert server.root is not None
+        absolute = (self._root / path).resolve()
+        if not absolute.is_relative_to(server.root):
+            raise PathRefused(f"{path} is not in the folder of {server.url}.")
+        return absolute.relative_to(server.root).as_posix()
+
+    def _remember(self, server: Server, value: Any) -> None:
+        if isinstance(value, dict):
+            for name, entry in cast("dict[str, Any]", value).items():
+                if name in ("execution_id", "artifact") and isinstance(entry, str):
+                    self._named[entry] = server
+                else:
+                    self._remember(server, entry)
+        elif isinstance(value, list):
+            for entry in cast("list[Any]", value):
+                self._remember(server, entry)
+        while len(self._named) > MAX_NAMES:
+            self._named.popitem(last=False)
+
+
+class RoutedRegistry(Registry):
+    """A registry whose calls are made where they belong."""
+
+    def __init__(self, tools: Iterable[Tool], router: Router) -> None:
+        super().__init__(tools)
+        self._router = router
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
+        """Calls a tool for a caller, here or in the server that the notebook belongs to.
+
+        Raises:
+            ToolError: every failure.
+        """
+        tool = self.get(name)
+        parsed = self.validate(tool, arguments)
+        server, path = await self._router.place(tool, parsed, context)
+        if server is None:
+            return await super().call(name, arguments, context)
+        return await self._router.call(server, path, tool, arguments, context)
+
+
+def _rename(result: Result, there: str, here: str) -> None:
+    """Has an answer name the notebook as it is named here, the header of its text included."""
+    if there == here:
+        return
+    for name in type(result).model_fields:
+        value = getattr(result, name)
+        if name == "notebook" and value == there:
+            setattr(result, name, here)
+        elif name == "text" and isinstance(value, str):
+            first, newline, rest = value.partition("\n")
+            setattr(result, name, first.replace(f" {there} ", f" {here} ", 1) + newline + rest)

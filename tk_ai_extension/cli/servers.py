@@ -1,0 +1,166 @@
+"""The Jupyter Servers of this user: which of them a notebook belongs to while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import psutil
+from jupyter_core.paths import jupyter_runtime_dir
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+
+from tk_ai_extension.model.errors import ToolError
+
+PATIENCE = 5.0
+"""Seconds in which a server must say whether it has the extension."""
+
+
+class ServerUnreachable(ToolError):
+    """A Jupyter Server does not answer, or not to us."""
+
+    code = "server_unreachable"
+    status = 502
+    retryable = True
+    default_hint = "See that the server runs, and give its address with the token in it."
+
+
+class OpenElsewhere(ToolError):
+    """A Jupyter Server without this extension has the notebook open."""
+
+    code = "open_elsewhere"
+    status = 409
+    default_hint = (
+        "Install tk-ai-extension where that server runs and start it anew, or close the notebook "
+        "there: what is written underneath an open tab is lost, or takes its work away."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running Jupyter Server.
+
+    Attributes:
+        url: Its address with the base URL, ending in a slash.
+        token: What it lets in.
+        root: The folder of its notebooks; None where that is not on this machine.
+    """
+
+    url: str
+    token: str
+    root: Path | None = None
+
+    @classmethod
+    def at(cls, address: str) -> Server:
+        """The server at an address as Jupyter prints it, token and all."""
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ServerUnreachable(f"`{address}` is no address of a Jupyter Server.")
+        path = parts.path
+        for page in ("/lab", "/tree", "/notebooks"):
+            path = path.split(page)[0] if page in path else path
+        token = parse_qs(parts.query).get("token", [""])[0] or os.environ.get("JUPYTER_TOKEN", "")
+        return cls(f"{parts.scheme}://{parts.netloc}{path.rstrip('/')}/", token)
+
+    async def get(self, path: str) -> Any:
+        """What the server answers there, as JSON; None where there is nothing.
+
+        Raises:
+            ServerUnreachable.
+        """
+        request = HTTPRequest(
+            self.url + path,
+            headers={"Authorization": f"token {self.token}"} if self.token else {},
+            request_timeout=PATIENCE,
+            connect_timeout=PATIENCE,
+            follow_redirects=False,
+        )
+        try:
+            return json.loads((await AsyncHTTPClient().fetch(request)).body)
+        except HTTPClientError as error:
+            if error.code == 404:
+                return None
+            raise ServerUnreachable(f"{self.url} answers {error.code} {error.message}.") from error
+        except (OSError, ValueError) as error:
+            raise ServerUnreachable(f"{self.url} does not answer: {error}") from error
+
+
+class Servers:
+    """Finds the server that a path belongs to, by the files in Jupyter's runtime folder."""
+
+    def __init__(self, runtime: Path | None = None) -> None:
+        self._runtime = runtime or Path(jupyter_runtime_dir())
+        self._known: dict[Path, tuple[int, Server | None]] = {}
+        self._extended: dict[Server, bool] = {}
+
+    async def owner_of(self, path: Path) -> Server | None:
+        """The server that has the extension and in whose folder a path is; None where there is none.
+
+        The one with the deepest folder wins.
+
+        Raises:
+            OpenElsewhere: a server without the extension has a session for this notebook.
+        """
+        path = await asyncio.to_thread(path.resolve)
+        found = [
+            server
+            for server in self.running()
+            if server.root is not None and path.is_relative_to(server.root)
+        ]
+        found.sort(key=lambda server: len(str(server.root)), reverse=True)
+        for server in found:
+            if await self.has_extension(server):
+                return server
+        for server in found:
+            if await _is_open(server, path):
+                raise OpenElsewhere(f"{path.name} is open in the Jupyter Server at {server.url}.")
+        return None
+
+    def running(self) -> list[Server]:
+        """The servers of this user that run on this machine."""
+        try:
+            files = list(self._runtime.glob("jpserver-*.json"))
+        except OSError:
+            return []
+        servers = [self._read(file) for file in files]
+        return [server for server in servers if server is not None]
+
+    async def has_extension(self, server: Server) -> bool:
+        """Whether this extension answers there; False, too, where the server does not answer."""
+        if server not in self._extended:
+            try:
+                answer = await server.get("api/tk-ai/health")
+            except ServerUnreachable:
+                return False
+            self._extended[server] = isinstance(answer, dict) and "version" in answer
+        return self._extended[server]
+
+    def _read(self, file: Path) -> Server | None:
+        try:
+            changed = file.stat().st_mtime_ns
+            known = self._known.get(file)
+            if known is None or known[0] != changed:
+                known = self._known[file] = (changed, _server(json.loads(file.read_bytes())))
+        except (OSError, ValueError, KeyError, TypeError):
+            # Being written, or left by a server that did not end well.
+            return None
+        pid = int(file.stem.rpartition("-")[2]) if file.stem[-1:].isdigit() else 0
+        return known[1] if psutil.pid_exists(pid) else None
+
+
+def _server(entry: dict[str, Any]) -> Server:
+    return Server(str(entry["url"]), str(entry["token"]), Path(entry["root_dir"]).resolve())
+
+
+async def _is_open(server: Server, path: Path) -> bool:
+    assert server.root is not None
+    try:
+        sessions: list[dict[str, Any]] = await server.get("api/sessions") or []
+    except ServerUnreachable:
+        return False
+    wanted = path.relative_to(server.root).as_posix()
+    return any(str(session.get("path", "")).removeprefix("RTC:") == wanted for session in sessions)

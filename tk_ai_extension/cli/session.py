@@ -1,0 +1,159 @@
+"""One command under way: who calls, from where, and how the answer is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.rendering import Screen
+from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.following import ExecutionResult
+from tk_ai_extension.tools.results import Result
+
+UNREACHABLE_CODES = frozenset({"kernel_not_found", "kernel_start_failed", "server_unreachable"})
+"""The errors that mean that no kernel or server answers."""
+
+FIRST = 0.25
+"""Seconds after which an execution is one to be followed."""
+SLICE = 1.0
+"""Seconds after which new output is shown to a person who waits."""
+LONG = 3600.0
+"""Seconds of one wait where nobody looks on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What every command takes.
+
+    Attributes:
+        json: Answer with the structured reading.
+    """
+
+    json: bool = False
+
+
+class Session:
+    """One command: calls tools for its caller and shows what they answer.
+
+    Args:
+        headless: The project's workspace and tools.
+        terminal: Where it was typed.
+        caller: Who typed it.
+        options: What every command takes.
+    """
+
+    def __init__(
+        self, headless: Headless, terminal: Terminal, caller: Caller, options: Options
+    ) -> None:
+        self.headless = headless
+        self.terminal = terminal
+        self.caller = caller
+        self.options = options
+        self.screen = Screen(terminal, live=terminal.surroundings.tty and not options.json)
+
+    def path(self, given: str) -> str:
+        """A path on the command line, as one that does not depend on where it was typed."""
+        path = os.path.join(self.terminal.surroundings.cwd, os.path.expanduser(given))
+        return os.path.normpath(path)
+
+    def located(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The same arguments with paths relative to the project's root; names stay names."""
+        located = dict(arguments)
+        if located.get("path"):
+            located["path"] = self.path(located["path"])
+        notebook = located.get("notebook")
+        if isinstance(notebook, str) and self._is_path(notebook):
+            located["notebook"] = self.path(notebook)
+        return located
+
+    def _is_path(self, notebook: str) -> bool:
+        here = os.path.join(self.terminal.surroundings.cwd, notebook)
+        return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
+
+    async def call(self, tool: str, **arguments: Any) -> Result:
+        """Calls a tool, with its progress on the terminal meanwhile."""
+        context = ToolContext(self.headless.workspace, self.caller, self.screen.progress)
+        try:
+            return await self.headless.registry.call(tool, arguments, context)
+        finally:
+            self.screen.clear_progress()
+
+    async def run(self, tool: str, **arguments: Any) -> ExecutionResult:
+        """Calls a tool that runs code, and shows what it prints until it ends.
+
+        ``wait`` bounds the time, as for every caller; without it there is no bound. Ctrl-C interrupts.
+        """
+        bound: float | None = arguments.pop("wait", None)
+        clock = asyncio.get_running_loop().time
+        deadline = math.inf if bound is None else clock() + bound
+        result = cast(
+            "ExecutionResult",
+            await self.call(tool, **arguments, wait=min(FIRST, deadline - clock())),
+        )
+        while result.status in ("queued", "running") and clock() < deadline:
+            if self.screen.live:
+                self.screen.show_part(result)
+            wait = min(deadline - clock(), SLICE if self.screen.live else LONG)
+            later = await self._wait(result.execution_id, wait)
+            result = later if self.screen.live else joined(result, later)
+        return result
+
+    async def _wait(self, execution_id: str, wait: float) -> ExecutionResult:
+        """Waits for an execution; interrupts it at Ctrl-C."""
+        waiting = asyncio.create_task(
+            self.call("wait_execution", execution_id=execution_id, wait=wait)
+        )
+        interrupted = asyncio.create_task(self.terminal.interrupted.wait())
+        try:
+            await asyncio.wait((waiting, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            if self.terminal.interrupted.is_set():
+                self.terminal.interrupted.clear()
+                await self.call("interrupt_kernel", execution_id=execution_id)
+            return cast("ExecutionResult", await waiting)
+        finally:
+            interrupted.cancel()
+            waiting.cancel()
+
+    def finish(self, result: Result) -> int:
+        """Shows an answer; the exit status."""
+        if self.options.json:
+            self.terminal.out(json.dumps(result.structured(), ensure_ascii=False) + "\n")
+        else:
+            self.screen.show(result)
+        if isinstance(result, ExecutionResult) and result.status == "connection_lost":
+            return wire.UNREACHABLE
+        return wire.FAILED if result.is_error else wire.OK
+
+    def refuse(self, error: ToolError) -> int:
+        """Shows an error; the exit status."""
+        if self.options.json:
+            self.terminal.out(json.dumps({"error": error.as_dict()}, ensure_ascii=False) + "\n")
+        else:
+            self.screen.refuse(error)
+        return wire.UNREACHABLE if error.code in UNREACHABLE_CODES else wire.REFUSED
+
+
+def joined(earlier: ExecutionResult, later: ExecutionResult) -> ExecutionResult:
+    """Two answers about one execution as one: what the first showed, then what is new."""
+    by_cell = {(run.cell, run.index): run for run in earlier.runs}
+    for run in later.runs:
+        before = by_cell.pop((run.cell, run.index), None)
+        if before is not None:
+            run.output = before.output + run.output
+            run.data = before.data + run.data
+            run.events = before.events + run.events
+            run.artifact = run.artifact or before.artifact
+    later.runs = [run for run in earlier.runs if (run.cell, run.index) in by_cell] + later.runs
+    later.notices = earlier.notices + later.notices
+    later.with_images((*earlier.images, *later.images))
+    return later

@@ -1,0 +1,99 @@
+"""What a command is typed into: a terminal or a pipe, here or at the other end of a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tk_ai_extension.cli import client, wire
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """How and where a command was called.
+
+    Attributes:
+        cwd: The folder that paths on the command line are relative to.
+        columns: The terminal's width; 0 for a pipe.
+        tty: Whether the output goes to a terminal.
+        typing: Whether a person can be asked.
+        env: What is known of the environment (`wire.ENVIRONMENT`).
+    """
+
+    cwd: str
+    columns: int = 0
+    tty: bool = False
+    typing: bool = False
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Terminal(Protocol):
+    """One command's terminal."""
+
+    surroundings: Surroundings
+    interrupted: asyncio.Event
+    """Set by Ctrl-C; whoever acts on it clears it."""
+
+    def out(self, text: str) -> None:
+        """Prints what was asked for."""
+        ...
+
+    def err(self, text: str) -> None:
+        """Prints what is said besides."""
+        ...
+
+    async def read(self) -> str:
+        """All of standard input."""
+        ...
+
+    async def edit(self, text: str, name: str) -> str | None:
+        """The text after a person has edited it as a file of this name; None where they gave up."""
+        ...
+
+    async def confirm(self, question: str) -> bool:
+        """Whether a person says yes."""
+        ...
+
+
+class LocalTerminal:
+    """This process's own terminal."""
+
+    def __init__(self) -> None:
+        tty = sys.stdout.isatty()
+        self.surroundings = Surroundings(
+            cwd=os.getcwd(),
+            columns=os.get_terminal_size().columns if tty else 0,
+            tty=tty,
+            typing=sys.stdin is not None and sys.stdin.isatty(),
+            env={name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
+        )
+        self.interrupted = asyncio.Event()
+
+    def out(self, text: str) -> None:
+        """Prints what was asked for."""
+        client.write(sys.stdout, text)
+
+    def err(self, text: str) -> None:
+        """Prints what is said besides."""
+        client.write(sys.stderr, text)
+
+    async def read(self) -> str:
+        """All of standard input."""
+        return await asyncio.to_thread(client.read_stdin)
+
+    async def edit(self, text: str, name: str) -> str | None:
+        """The text after a person has edited it."""
+        return await asyncio.to_thread(client.edit, text, name)
+
+    async def confirm(self, question: str) -> bool:
+        """Whether a person says yes."""
+        return said_yes(await asyncio.to_thread(client.confirm, question))
+
+
+def said_yes(answer: str | None) -> bool:
+    """Whether what was typed means yes."""
+    return (answer or "").strip().lower() in ("y", "yes")

@@ -1,0 +1,40 @@
+"""What a command and its host say to each other: a JSON object a line, over the host's socket.
+
+The command says once what it was called with::
+
+    {"argv": [...], "cwd": "/...", "columns": 100, "tty": true, "env": {"TERM": ...}, "version": "..."}
+
+and ``{"interrupt": true}`` for each Ctrl-C. The host answers with any number of ``{"out": text}``
+and ``{"err": text}``, asks with ``{"ask": "stdin"}``, ``{"ask": "edit", "text": ..., "name": ...}``
+or ``{"ask": "confirm", "text": ...}`` (answered with ``{"answer": ...}``), and ends with
+``{"exit": status}``. Where ``"ending": true`` is with it the host ends, too, and the command waits
+for the end of the connection. What belongs together may come in one object.
+"""
+
+from __future__ import annotations
+
+SOCKET = "nb.sock"
+"""The socket's name in ``.nb``."""
+
+MCP_SOCKET = "mcp.sock"
+"""The name of the socket that speaks MCP, a message a line, as over stdio."""
+
+ENVIRONMENT = (
+    "COLORTERM",
+    "KITTY_WINDOW_ID",
+    "LANG",
+    "LC_ALL",
+    "NB_CALLER",
+    "NO_COLOR",
+    "TERM",
+    "TERM_PROGRAM",
+    "TMUX",
+)
+"""What the host hears of a command's environment: how to draw, and who calls."""
+
+OK, FAILED, REFUSED, UNREACHABLE = 0, 1, 2, 3
+"""Exit statuses: done; the cell failed; refused (a wrong call, an unknown cell, a conflict); no
+kernel or server answers."""
+
+INTERRUPTED = 130
+"""Exit status after a second Ctrl-C: nobody waits any more."""
