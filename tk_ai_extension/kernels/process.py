@@ -18,10 +18,51 @@ POLL_INTERVAL = 1.0
 """Seconds between looks at a process that cannot be awaited (no pidfd, or not on this machine)."""
 
 
-def local_process(manager: Any) -> subprocess.Popen[bytes] | None:
-    """The process that a kernel manager has started on this machine, or None."""
+class AdoptedProcess:
+    """A running process that another one has started: as much of a `Popen` as kernels need.
+
+    Raises:
+        psutil.NoSuchProcess: it has ended, or its id is another's by now.
+    """
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, pid: int, started: float) -> None:
+        self.pid = pid
+        self._process = psutil.Process(pid)
+        if abs(self._process.create_time() - started) > 1 or self.poll() is not None:
+            raise psutil.NoSuchProcess(pid)
+
+    def poll(self) -> int | None:
+        """None while it runs; 0 afterwards: its exit code is its parent's to know."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE:
+                return None
+        return 0
+
+    def wait(self) -> int:
+        """Called when `poll` says that it has ended."""
+        return 0
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal to it alone; nothing where it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it."""
+        self.send_signal(signal.SIGKILL)
+
+
+def local_process(manager: Any) -> subprocess.Popen[bytes] | AdoptedProcess | None:
+    """The process on this machine that a kernel manager has started or adopted, or None."""
     process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
-    return process if isinstance(process, subprocess.Popen) else None  # pyright: ignore[reportUnknownVariableType]
+    return process if isinstance(process, subprocess.Popen | AdoptedProcess) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 async def process_end(manager: Any) -> int | None:
@@ -35,7 +76,7 @@ async def process_end(manager: Any) -> int | None:
         # There is no event to wait for.
         while await manager.is_alive() and local_process(manager) is process:  # noqa: ASYNC110
             await asyncio.sleep(POLL_INTERVAL)
-    return None if process is None else process.poll()
+    return process.poll() if isinstance(process, subprocess.Popen) else None
 
 
 async def _end_by_event(pid: int) -> bool:

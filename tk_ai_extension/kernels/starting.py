@@ -141,10 +141,15 @@ class KernelStarter:
             problem = f"did not answer within {self._ready_timeout:g} s"
         else:
             return clock() - began
-        said = tail.text if tail is not None else ""
+        said = tail.text if tail is not None else self._logged(kernel_id)
         failure = _PortTakenError if tail and tail.port_taken.is_set() else KernelStartFailed
         wrote = f" It wrote:\n{said}" if said else ""
         raise failure(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
+
+    def _logged(self, kernel_id: str) -> str:
+        """What a kernel has written to a log of its own, where its manager keeps one."""
+        log_of = getattr(self._manager, "log_of", None)
+        return str(log_of(kernel_id)) if callable(log_of) else ""
 
     async def _connect_unless(self, port_taken: asyncio.Event, kernel_id: str) -> None:
         """Connects to a new kernel; gives up at once where it has found its ports taken."""

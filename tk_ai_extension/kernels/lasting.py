@@ -1,0 +1,173 @@
+"""Kernels that outlive the process that started them, and are found again by the next one.
+
+A kernel that Jupyter starts ends with its parent, and its connection file goes with the object that
+manages it. These are started independent, keep both their connection file and a note of their process
+in one folder, and write what they have to say beside their outputs to a file there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
+from jupyter_client.manager import KernelManager
+from jupyter_client.multikernelmanager import AsyncMultiKernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from tk_ai_extension.kernels.process import AdoptedProcess
+from tk_ai_extension.kernels.stderr import KEPT
+
+log = logging.getLogger(__name__)
+
+NOTE = ".process"
+"""How the name of a note ends; a connection file's ends with ``.json``, a log's with ``.log``."""
+
+
+class LastingProvisioner(LocalProvisioner):
+    """Starts a kernel's process and notes which it is; or takes over one that runs already."""
+
+    parent: Any  # the kernel manager
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        """Called by the kernel manager to start the process."""
+        with self._file(".log").open("wb") as output:
+            info = await super().launch_kernel(
+                cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
+            )
+        try:
+            self._write_note()
+        except BaseException:
+            await self.kill()  # nobody would find it
+            raise
+        return info
+
+    def _write_note(self) -> None:
+        note = {
+            "pid": self.pid,
+            "started": psutil.Process(self.pid).create_time(),
+            "kernel_name": self.parent.kernel_name,
+            "cwd": os.fspath(self.cwd or Path.cwd()),
+        }
+        self._file(NOTE).write_text(json.dumps(note), encoding="utf-8")
+
+    def adopt(self, process: AdoptedProcess, cwd: str) -> None:
+        """Takes over a process that was started before."""
+        self.process: Any = process
+        self.pid = process.pid
+        self.pgid = os.getpgid(process.pid)
+        self.cwd = cwd
+        self.ports_cached = True  # a restart keeps the ports that the connection file names
+        self.connection_info = self.parent.get_connection_info()
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Called by the kernel manager when the process has ended."""
+        await super().cleanup(restart=restart)
+        if not restart:
+            for ending in (NOTE, ".log"):
+                self._file(ending).unlink(missing_ok=True)
+
+    def _file(self, ending: str) -> Path:
+        return Path(self.parent.connection_file).with_suffix(ending)
+
+
+class LastingKernelManager(AsyncIOLoopKernelManager):
+    """Manages one kernel; its connection file stays until the kernel is shut down."""
+
+    def __del__(self) -> None:
+        self.leave()  # and nothing else: the kernel lives on
+
+    def leave(self) -> None:
+        """Lets go of the kernel, which lives on."""
+        self.stop_restarter()
+        self._close_control_socket()
+
+    def adopt(
+        self, kernel_id: str, process: AdoptedProcess, cwd: str, environment: Mapping[str, str]
+    ) -> None:
+        """Takes over a running kernel whose connection file is this manager's."""
+        self.load_connection_file()
+        self._connection_file_written = True
+        self.kernel_id = kernel_id
+        self.provisioner = provisioner = _provisioner(self, kernel_id)
+        provisioner.adopt(process, cwd)
+        # What a restart starts it with.
+        self._launch_args: Any = {"env": dict(environment), "cwd": cwd}
+        self._attempted_start = True
+        cast("Any", self).ready.set_result(None)
+        self.start_restarter()
+
+
+class LastingMultiKernelManager(AsyncMultiKernelManager):
+    """The kernels whose connection files are in one folder, whoever has started them.
+
+    Args:
+        connection_dir: The folder, of mode 0700: the files hold the kernels' keys.
+    """
+
+    def __init__(self, **traits: Any) -> None:
+        kind = f"{LastingKernelManager.__module__}.{LastingKernelManager.__qualname__}"
+        super().__init__(kernel_manager_class=kind, **traits)
+
+    def pre_start_kernel(
+        self, kernel_name: str | None, kwargs: Any
+    ) -> tuple[KernelManager, str, str]:
+        """Called for each new kernel, before it is started."""
+        manager, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
+        spec: Any = manager.kernel_spec
+        if "kernel_provisioner" not in spec.metadata:
+            manager.provisioner = _provisioner(manager, kernel_id)
+        return manager, name, kernel_id
+
+    def adopt(self, environment: Mapping[str, str]) -> list[str]:
+        """Takes over the kernels that still run, and removes the files of those that do not.
+
+        Args:
+            environment: What their environment holds when they are restarted.
+
+        Returns:
+            Their ids, the same as before.
+        """
+        adopted: list[str] = []
+        for note in sorted(Path(self.connection_dir).glob(f"kernel-*{NOTE}")):
+            kernel_id = note.stem.removeprefix("kernel-")
+            if kernel_id in self:
+                continue
+            try:
+                known = json.loads(note.read_text(encoding="utf-8"))
+                process = AdoptedProcess(known["pid"], known["started"])
+                manager: Any = self.pre_start_kernel(
+                    known["kernel_name"], {"kernel_id": kernel_id}
+                )[0]
+                manager.adopt(kernel_id, process, known["cwd"], environment)
+            except (OSError, ValueError, KeyError, psutil.Error) as error:
+                log.info("Kernel %s does not run any more: %s", kernel_id, error)
+                for ending in (NOTE, ".json", ".log"):
+                    note.with_suffix(ending).unlink(missing_ok=True)
+                continue
+            self._kernels[kernel_id] = manager
+            adopted.append(kernel_id)
+        return adopted
+
+    def log_of(self, kernel_id: str) -> str:
+        """The end of what a kernel has written beside its outputs: why it did not start, perhaps."""
+        try:
+            written = Path(self.connection_dir, f"kernel-{kernel_id}.log").read_bytes()
+        except FileNotFoundError:
+            return ""
+        return written[-KEPT:].decode("utf-8", "replace").strip()
+
+    def leave(self) -> None:
+        """Lets go of all kernels, which live on; this manager is of no use afterwards."""
+        for manager in self._kernels.values():
+            cast("LastingKernelManager", manager).leave()
+        self.context.destroy(linger=0)
+
+
+def _provisioner(manager: KernelManager, kernel_id: str) -> LastingProvisioner:
+    return LastingProvisioner(kernel_id=kernel_id, kernel_spec=manager.kernel_spec, parent=manager)
