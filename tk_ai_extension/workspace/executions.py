@@ -32,6 +32,7 @@ from tk_ai_extension.model.executions import (
 from tk_ai_extension.model.outputs import apply_change, overwritten, summarise
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.keeping import Keeper
 from tk_ai_extension.workspace.paths import moved
 from tk_ai_extension.workspace.pump import OutputPump
 from tk_ai_extension.workspace.queue import FairQueue
@@ -78,6 +79,7 @@ class Executions:
         self._journal = journal
         self._records = records
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._keepers: dict[str, Keeper] = {}
         self._under_way = 0
         self._max_kept_output = max_kept_output
         self._kept_output = 0
@@ -95,12 +97,14 @@ class Executions:
         stop_on_error: bool = True,
         as_shown: bool = False,
         tool: str = "",
+        keeper: Keeper | None = None,
     ) -> Run:
         """Queues steps for a kernel and returns at once.
 
         Steps that name a cell run its source as it is when their turn comes, with outputs streamed
         into the document that ``open_document`` gives; with ``as_shown`` only if it is still the
-        step's, since a person allowed just that.
+        step's, since a person allowed just that. ``keeper`` looks after a kernel that is no
+        notebook's.
 
         Raises:
             LimitReached: too many are under way.
@@ -109,6 +113,8 @@ class Executions:
             raise LimitReached(f"{MAX_ACTIVE} executions are under way.")
         run = Run(caller, kernel_id, path, list(steps), as_shown=as_shown)
         self._runs[run.id] = run
+        if keeper is not None:
+            self._keepers[run.id] = keeper
         self._under_way += 1
         self._forget_old()
         run.task = asyncio.create_task(
@@ -149,6 +155,11 @@ class Executions:
             run.task.cancel()
         if await run.wait(grace):
             return "ended"
+        keeper = self._keepers.get(run.id)
+        if keeper is not None and run.current.started:
+            await keeper.stuck(run)
+            if await run.wait(grace):
+                return "ended"
         return "ignored" if run.current.started else "waiting"
 
     def forget(self, caller: Caller) -> None:
@@ -201,7 +212,7 @@ class Executions:
         try:
             for step in run.steps:
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
-                    await self._step(run, step, open_document, timeout)
+                    await self._take_turn(run, step, open_document, timeout)
                 if run.cancelled or (step.status != "ok" and stop_on_error):
                     break
         except asyncio.CancelledError:
@@ -218,10 +229,37 @@ class Executions:
                 if step.status == "queued":
                     step.status = "skipped"
             await self._save_outputs(run, open_document)
+            await self._let_go_of_kernel(run)
             self._under_way -= 1
             self._let_go_of_outputs(run)
             self._note(run, tool)
             run.record("done", {"status": run.status})
+
+    async def _take_turn(
+        self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
+    ) -> None:
+        """Runs a step in its turn; once more where the run's keeper says so."""
+        keeper = self._keepers.get(run.id)
+        if keeper is None:
+            await self._step(run, step, open_document, timeout)
+            return
+        while True:
+            await keeper.before(run, step)
+            await self._step(run, step, open_document, timeout)
+            if not await keeper.after(run, step):
+                return
+            step.outputs, step.statuses, step.execution = [], [], None
+            step.status, step.started = "queued", False
+            run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
+
+    async def _let_go_of_kernel(self, run: Run) -> None:
+        """Tells a run's keeper that it is over."""
+        keeper = self._keepers.pop(run.id, None)
+        try:
+            if keeper is not None:
+                await keeper.ended(run)
+        except ToolError as error:
+            logger.warning("The kernel of run %s could not be let go: %s", run.id, error.message)
 
     async def _save_outputs(self, run: Run, open_document: OpenDocument | None) -> None:
         """Saves what the cells of a run have printed, where their ends did not."""

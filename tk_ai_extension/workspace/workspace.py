@@ -19,6 +19,7 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.revisions import Revisions
 from tk_ai_extension.workspace.runs import RunRecords
@@ -65,9 +66,11 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
+    python: PythonSessions = field(init=False)
 
     def __post_init__(self) -> None:
         self.executions = Executions(self.kernels, self.queue, self.journal, self.runs)
+        self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         # Held by those who start a kernel just now, and by nobody afterwards.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
@@ -216,6 +219,7 @@ class Workspace:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.executions.close()
+        await self.python.close()
         await self.kernels.close()
         await self.store.close()
         await self.journal.close()

@@ -1,0 +1,194 @@
+"""The bridge by which code in a kernel calls the tools, for the caller who runs it and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+import shutil
+import socket
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
+
+logger = logging.getLogger(__name__)
+
+Answer = Callable[[Caller, str, Json], Awaitable[Json]]
+"""Calls a tool for a caller; its structured answer."""
+
+MAX_LINE = 64_000_000
+"""Bytes of one call."""
+_PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """What a token is good for."""
+
+    caller: Caller
+    kernel_id: str
+    session: str
+
+
+class ToolBridge:
+    """A socket in a folder of its own, of mode 0700: one call a connection, a line of JSON each way.
+
+    A token is good for one caller and one kernel: where the system says who is at the other end of
+    a socket, only that kernel's processes may use it. No web page reaches such a socket.
+
+    Args:
+        kernels: Says which process a kernel is.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._grants: dict[str, _Grant] = {}
+        self._folder: Path | None = None
+        self._server: asyncio.Server | None = None
+        self._opening = asyncio.Lock()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._answer: Answer | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the socket is, and the sessions' files; made at first use."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tk-ai-"))
+        return self._folder
+
+    def describe(self, session: str, about: Json) -> Path:
+        """Writes down what a session's code may know of it; where that stands."""
+        path = self.folder / f"{session}.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(about), encoding="utf-8")
+        return path
+
+    def forget(self, session: str) -> None:
+        """A session is over: its file goes."""
+        if self._folder is not None:
+            (self._folder / f"{session}.json").unlink(missing_ok=True)
+
+    async def open(self, make_answer: Callable[[], Answer]) -> None:
+        """Listens, unless it does already; ``make_answer`` gives what answers then."""
+        async with self._opening:
+            if self._server is None:
+                self._answer = make_answer()
+                path = self.folder / "bridge.sock"
+                self._server = await asyncio.start_unix_server(self._hear, path, limit=MAX_LINE)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"unix://{self.folder / 'bridge.sock'}"
+
+    def token(self, caller: Caller, kernel_id: str, session: str) -> str:
+        """The token of a caller in a kernel, who acts in the mode that they have now."""
+        grant = _Grant(caller, kernel_id, session)
+        for token, known in self._grants.items():
+            if (known.caller.identity, known.kernel_id) == (caller.identity, kernel_id):
+                self._grants[token] = grant
+                return token
+        token = secrets.token_urlsafe(24)
+        self._grants[token] = grant
+        return token
+
+    def revoke(self, kernel_id: str) -> None:
+        """A kernel is gone, or another's: its tokens are good for nothing."""
+        for token, grant in list(self._grants.items()):
+            if grant.kernel_id == kernel_id:
+                del self._grants[token]
+
+    async def close(self) -> None:
+        """Ends all calls and removes the folder."""
+        if self._server is not None:
+            self._server.close()
+        for call in list(self._calls):
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        if self._folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = None
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        try:
+            line = await reader.readline()
+            if line:
+                writer.write(json.dumps(await self._respond(line, writer)).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:  # it is gone, or its line has no end
+            logger.info("A call over the bridge was cut off: %s", error)
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _respond(self, line: bytes, writer: asyncio.StreamWriter) -> Json:
+        try:
+            asked = _parsed(line)
+            caller = await self._admit(asked, writer.get_extra_info("socket"))
+            assert self._answer is not None
+            return {"result": await self._answer(caller, asked["tool"], asked["arguments"])}
+        except ToolError as error:
+            return {"error": error.as_dict()}
+
+    async def _admit(self, asked: Json, line: Any) -> Caller:
+        """The caller whose token it is, at the other end of this socket.
+
+        Raises:
+            PermissionDenied: it is nobody's, or another kernel's.
+        """
+        grant = self._grants.get(asked["token"])
+        if grant is None or grant.session != asked["session"]:
+            raise PermissionDenied("The bridge does not know this token in this session.")
+        if grant.kernel_id not in self._kernels.ids():
+            raise PermissionDenied("The kernel of this token is gone.")
+        pid = (await self._kernels.info(grant.kernel_id)).pid
+        peer = _peer(line)
+        if pid is not None and peer is not None and not await asyncio.to_thread(_within, peer, pid):
+            raise PermissionDenied("The token is good in the kernel that it was given to, alone.")
+        return grant.caller
+
+
+def _parsed(line: bytes) -> Json:
+    try:
+        asked = json.loads(line)
+        kinds = {"token": str, "session": str, "tool": str, "arguments": dict}
+        if all(isinstance(asked[name], kind) for name, kind in kinds.items()):
+            return asked
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise InvalidArguments("A call is a line of JSON with token, session, tool and arguments.")
+
+
+def _peer(line: Any) -> int | None:
+    """The process at the other end of a local socket, where the system says it."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    return _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, option, _PEER.size))[0] or None
+
+
+def _within(process: int, ancestor: int) -> bool:
+    """Whether a process is another one or comes from it."""
+    if process == ancestor:
+        return True
+    try:
+        return any(parent.pid == ancestor for parent in psutil.Process(process).parents())
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,71 @@
+"""The module `tool_bridge` of a `python` kernel (Python 3.8 or later): its surroundings, and the tools.
+
+    import tool_bridge
+    tool_bridge.call("read_cell", notebook="a.ipynb", cell=0)["source"]
+
+It imports nothing but the standard library. Its text is sent to the kernel; nothing here is imported
+by this package.
+"""
+# pyright: basic, reportAttributeAccessIssue=false
+
+import json
+import os
+import socket
+import sys
+
+_home = os.getcwd()  # noqa: PTH109 - what os.chdir takes
+os.environ.pop("JPY_SESSION_NAME", None)  # it names a notebook, and here is none
+_managed = {}  # the value that a variable had before it was set here; None: it had none
+
+
+class ToolError(Exception):
+    """A tool refused the call, or failed; `code` and `hint` as every face of the tools has them."""
+
+    def __init__(self, message, code="", hint="", details=None):
+        super().__init__(message)
+        self.code, self.hint, self.details = code, hint, details or {}
+
+
+def call(tool, **arguments):
+    """Calls a tool for whoever runs this code; answers with its structured reading (a dict).
+
+    Raises:
+        ToolError: it was refused, or failed.
+    """
+    url = os.environ.get("PI_TOOL_BRIDGE_URL", "")
+    if not url.startswith("unix://"):
+        raise ToolError("There is no bridge: PI_TOOL_BRIDGE_URL is not set.")
+    asked = {
+        "token": os.environ.get("PI_TOOL_BRIDGE_TOKEN", ""),
+        "session": os.environ.get("PI_TOOL_BRIDGE_SESSION", ""),
+        "tool": tool,
+        "arguments": arguments,
+    }
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(url[len("unix://") :])
+        line.sendall(json.dumps(asked).encode() + b"\n")
+        with line.makefile("rb") as answers:
+            answer = answers.readline()
+    if not answer:
+        raise ToolError("The bridge closed without an answer.")
+    found = json.loads(answer)
+    if "error" in found:
+        error = found["error"]
+        raise ToolError(error["message"], error["code"], error["hint"], error.get("details"))
+    return found["result"]
+
+
+def _enter(text):
+    """Sets the folder, the variables and the path of what runs next."""
+    for name, before in _managed.items():
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
+    _managed.clear()
+    for name, value in json.loads(text).items():
+        _managed[name] = os.environ.get(name)
+        os.environ[name] = value
+    os.chdir(_home)
+    if _home not in sys.path:
+        sys.path.insert(0, _home)
