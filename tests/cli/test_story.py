@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Nb
@@ -32,3 +33,62 @@ def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> Non
     nb("shutdown")
     assert nb.processes() == []
     assert not (nb.root / ".nb").exists()
+
+
+@pytest.mark.proves("nb:persist")
+def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    nb("run", "kept = 'state'")
+    host = psutil.Process(nb.host)
+    host.kill()
+    host.wait(10)
+    assert "state" in nb("run", "kept").out  # any command starts the next host
+    assert len(nb("ps", "--json").json["kernels"]) == 1
+    assert nb.host != host.pid
+    nb("restart")
+    assert "NameError" in nb("run", "kept", status=1).out
+    nb("shutdown")
+    assert nb.processes() == []
+
+
+@pytest.mark.proves("nb:persist")
+def test_a_kernel_that_was_killed_is_replaced_and_that_is_said(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    nb("run", "kept = 'state'")
+    killed = psutil.Process(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
+    killed.kill()
+    assert "its variables are gone" in nb("run", "1 + 1").out
+    assert "NameError" in nb("run", "kept", status=1).out
+
+
+@pytest.mark.proves("nb:cleanup")
+def test_shutdown_stops_a_kernel_whose_host_was_killed_and_only_its_own(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    (nb.root / ".nb" / "mine.txt").write_text("a person's")
+    host = psutil.Process(nb.host)
+    host.kill()
+    host.wait(10)
+    assert nb("shutdown").out.startswith("1 kernel stopped")
+    assert nb.processes() == []
+    assert [path.name for path in (nb.root / ".nb").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.proves("nb:kernelspec")
+def test_a_notebook_of_another_language(nb: Nb) -> None:
+    nb("open", "shell.ipynb", "--kernel", "bash")
+    nb("insert", "0", "echo $((6 * 7))")
+    assert "42" in nb("exec", "0").out
+    assert nb.read("shell.ipynb").metadata.kernelspec.name == "bash"
+
+
+@pytest.mark.proves("nb:compact")
+def test_what_is_long_is_shown_in_short(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "print('x' * 100_000)", "\n".join(f"line{n} = {n}" for n in range(50)))
+    nb("open", "a.ipynb")
+    shown = nb("exec", "0").out
+    assert len(shown) < 9_000
+    assert "nb output" in shown
+    cells = nb("cells").out.splitlines()
+    assert len(cells) == 3
+    assert max(map(len, cells)) < 200
+    assert "line49 = 49" in nb("cell", "1").out

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from jupyter_client.multikernelmanager import AsyncMultiKernelManager
-
+from tk_ai_extension.cli.bindings import Bindings
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels
-from tk_ai_extension.cli.project import KERNELS, Project
+from tk_ai_extension.cli.project import BINDINGS, KERNELS, Project
 from tk_ai_extension.cli.routing import RoutedRegistry, Router
 from tk_ai_extension.cli.servers import Servers
+from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
@@ -44,17 +46,26 @@ class Headless:
         stopped: Set when the host is to end.
     """
 
-    def __init__(self, project: Project, kernels: Kernels, *, host: int | None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        kernels: Kernels,
+        bindings: Bindings,
+        *,
+        host: int | None,
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
         self.root = project.root
         self.user = pwd.getpwuid(os.getuid()).pw_name
         root = Path(project.root)
         state = state_folder(default_data_folder(), root)
         self.memory = Memory(state / MEMORY)
-        self.workspace = _workspace(root, state, kernels)
+        self.workspace = _workspace(root, state, kernels, bindings)
         self._router = Router(root, Servers())
         self.host = host
         self.stopped = asyncio.Event()
         self.cleans = False
+        self._leave = leave
         self._registries: dict[str, Registry] = {}
         self.registry = self.registry_of(None)
 
@@ -96,6 +107,7 @@ class Headless:
         """Lets go of everything; kernels live on."""
         await self._router.close()
         await self.workspace.close()
+        self._leave()
 
     @classmethod
     async def with_kernels(cls, project: Project) -> Headless:
@@ -103,44 +115,27 @@ class Headless:
         root = Path(project.root)
         folder = Path(project.folder, KERNELS)
         await asyncio.to_thread(folder.mkdir, mode=0o700, exist_ok=True)
-        kernels = JupyterKernels(
-            AsyncMultiKernelManager(connection_dir=str(folder)), root=root, capture_stderr=False
-        )
-        return cls(project, kernels, host=os.getpid())
+        environment = AllowedEnvironment()
+        manager = LastingMultiKernelManager(connection_dir=str(folder))
+        bindings = Bindings(folder / BINDINGS)
+        manager.adopt(environment.environment("", None))
+        kernels = JupyterKernels(manager, environment=environment, root=root, capture_stderr=False)
+        return cls(project, kernels, bindings, host=os.getpid(), leave=manager.leave)
 
     @classmethod
     async def without_kernels(cls, project: Project) -> Headless:
         """What a command works with where there is no host: notebooks, and no kernel."""
-        return cls(project, NoKernels(), host=None)
+        return cls(project, NoKernels(), Bindings(), host=None)
 
 
-def _workspace(root: Path, state: Path, kernels: Kernels) -> Workspace:
+def _workspace(root: Path, state: Path, kernels: Kernels, bindings: Bindings) -> Workspace:
     contain = partial(notebook_path, root)
     return Workspace(
         store=ContentsNotebookStore(root, contain),
         kernels=kernels,
-        sessions=Bindings(),
+        sessions=bindings,
         files=FolderFiles(root),
         journal=Journal(state / "journal.sqlite"),
         artifacts=Artifacts(state / "artifacts"),
         contain=contain,
     )
-
-
-class Bindings:
-    """Which kernel each notebook runs on, where no Jupyter session says it: `kernels.base.Sessions`."""
-
-    def __init__(self) -> None:
-        self._kernels: dict[str, str] = {}
-
-    async def kernel_of(self, path: str) -> str | None:
-        """The kernel that was bound to this notebook, or None."""
-        return self._kernels.get(path)
-
-    async def bind(self, path: str, kernel_id: str) -> None:
-        """Binds a kernel to a notebook."""
-        self._kernels[path] = kernel_id
-
-    async def paths_of(self, kernel_id: str) -> list[str]:
-        """The notebooks that run on this kernel."""
-        return [path for path, bound in self._kernels.items() if bound == kernel_id]

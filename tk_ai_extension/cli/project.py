@@ -20,7 +20,11 @@ HOST_LOCK = "host.lock"
 """Locked by a host as long as it lives."""
 LAUNCH_LOCK = "launch.lock"
 """Held while a host is being started, so that two commands at once start one."""
-OWN_FILES = (HOST_LOCK, LAUNCH_LOCK, "host.log", ".gitignore")
+BINDINGS = "notebooks.json"
+"""The file beside them that says which kernel each notebook runs on."""
+NOTE = ".process"
+"""How the name of what says that a kernel runs ends."""
+OWN_FILES = (os.path.join(KERNELS, BINDINGS), HOST_LOCK, LAUNCH_LOCK, "host.log", ".gitignore")
 
 
 class Refused(Exception):
@@ -92,7 +96,8 @@ class Project:
     def has_kernels(self) -> bool:
         """Whether there are kernels that a host, which is gone, has left."""
         try:
-            return bool(os.listdir(os.path.join(self.folder, KERNELS)))
+            found = os.listdir(os.path.join(self.folder, KERNELS))
+            return any(name.endswith(NOTE) for name in found)
         except OSError:
             return False
 

@@ -6,10 +6,40 @@ import argparse
 import asyncio
 import os
 
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.parsing import STDIN, WrongCall
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.tools.results import Result
+
+WHOLE = 2_000_000
+"""Characters of a notebook's text that are read at once, unless told otherwise."""
+
+
+def _configure_read(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", nargs="?", help="path or name (default: the open one)")
+    parser.add_argument("-n", "--notebook", dest="notebook", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--view",
+        choices=("editable", "reading", "raw"),
+        help="sources, to write back (default); with outputs in short; JSON",
+    )
+    parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,12-")
+    parser.add_argument("--budget", type=int, help="characters (default: all)", default=WHOLE)
+
+
+async def _read(session: Session, args: argparse.Namespace) -> int:
+    result = await session.call("read_notebook", **await given(session, args))
+    fields = result.structured()
+    if session.screen.live or session.options.json:
+        return session.finish(result)
+    # The text alone goes where it is read from; what is said of it is for a person.
+    session.terminal.out(fields["text"])
+    for warning in fields.get("warnings", ()):
+        session.terminal.err(f"Warning: {warning}\n")
+    if "next_range" in fields:
+        session.terminal.err(f"There is more: --cells {fields['next_range']}\n")
+    return wire.OK
 
 
 def _configure_write(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +112,14 @@ async def _watch(session: Session, args: argparse.Namespace) -> int:
 
 
 COMMANDS = (
+    Command(
+        "read",
+        "Reads a notebook as text, its cells after markers: `# %% [code] @id`.",
+        _configure_read,
+        _read,
+        ("nb read analysis.ipynb > a.txt", "nb read --view reading --cells 0-9"),
+        group="Read",
+    ),
     Command(
         "write",
         "Writes the cell-marked text back, merged with what others changed meanwhile.",

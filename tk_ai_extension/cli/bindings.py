@@ -1,0 +1,36 @@
+"""Which kernel each notebook runs on, where no Jupyter session says it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+class Bindings:
+    """`kernels.base.Sessions` of a host, kept in a file for the host that comes after.
+
+    Args:
+        file: Where, beside the kernels' connection files; None to keep nothing.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._kernels: dict[str, str] = {}
+        if file is not None and file.exists():
+            self._kernels = json.loads(file.read_bytes())
+
+    async def kernel_of(self, path: str) -> str | None:
+        """The kernel that was bound to this notebook, or None."""
+        return self._kernels.get(path)
+
+    async def bind(self, path: str, kernel_id: str) -> None:
+        """Binds a kernel to a notebook."""
+        self._kernels[path] = kernel_id
+        if self._file is not None:
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps(self._kernels), encoding="utf-8")
+            new.replace(self._file)
+
+    async def paths_of(self, kernel_id: str) -> list[str]:
+        """The notebooks that run on this kernel."""
+        return [path for path, bound in self._kernels.items() if bound == kernel_id]
