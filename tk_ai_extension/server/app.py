@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
 
 from tk_ai_extension import __version__
+from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import FaceSettings, Managers, Services
-from tk_ai_extension.server.wiring import wire
 from tk_ai_extension.workspace.state import default_data_folder
-from tk_ai_extension.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from tk_ai_extension.server.wiring import Wired
+    from tk_ai_extension.workspace.workspace import Workspace
 
 
 class TkAIExtensionApp(ExtensionApp):
@@ -142,7 +147,11 @@ class TkAIExtensionApp(ExtensionApp):
     # -- the life of a server
 
     def initialize_settings(self) -> None:
-        """Registers the server's managers, once, where every call finds them."""
+        """Registers the server's managers, once, where every call finds them.
+
+        What works on them is put together when the server is up (`Services.ready`). Only what must
+        not miss anything begins here: secrets are kept from kernels, renamed notebooks followed.
+        """
         server: Any = self.serverapp
         managers = Managers(
             contents=server.contents_manager,
@@ -151,10 +160,10 @@ class TkAIExtensionApp(ExtensionApp):
             sessions=server.session_manager,
             server=server,
         )
-        self._wired = wire(self, managers)
-        self.services = Services(
-            managers, self._wired.workspace, self._face_settings(), self._wired.backends
-        )
+        if self.filter_all_kernels:
+            keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude)
+        self.services = Services(managers, partial(self._wire, managers), self._face_settings())
+        self._renames = Renames(server.event_logger, self.services.renamed)
         self.settings[SETTINGS_KEY] = self.services
 
     def initialize_handlers(self) -> None:
@@ -168,8 +177,14 @@ class TkAIExtensionApp(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Ends what runs here."""
+        self._renames.close()
         await self.services.close()
-        self._wired.close()
+
+    def _wire(self, managers: Managers) -> Wired:
+        # Its imports take as long as all else that the extension does at the server's start.
+        from tk_ai_extension.server.wiring import wire
+
+        return wire(self, managers)
 
     def _stop_on_interrupt(self) -> None:
         """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.

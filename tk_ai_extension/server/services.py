@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tk_ai_extension.server.users import owner
 
 if TYPE_CHECKING:
     from tk_ai_extension.mcp.http import McpHttp
+    from tk_ai_extension.server.wiring import Wired
     from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -49,22 +51,25 @@ class Managers:
 class Services:
     """One server's extension; kept in ``web_app.settings["tk_ai_extension"]``.
 
-    What takes long to import (pydantic's models, the MCP SDK) is imported in a thread, once the
-    server is up or when the first request needs it, whichever is earlier.
+    What takes long to import (the workspace and what it stands on, pydantic's models, the MCP SDK)
+    is imported in a thread, once the server is up or when the first request needs it, whichever is
+    earlier.
+
+    Args:
+        managers: Jupyter Server's own managers.
+        wire: Puts the workspace together over them.
+        settings: How the server answers.
     """
 
     def __init__(
         self,
         managers: Managers,
-        workspace: Workspace,
+        wire: Callable[[], Wired],
         settings: FaceSettings,
-        backends: Mapping[str, str],
     ) -> None:
         self.managers = managers
-        self.workspace = workspace
+        self._wire = wire
         self.settings = settings
-        self.backends = backends
-        """What holds notebooks and what runs code here, as ``health`` says it."""
         self.owner = owner()
         """Who runs the server; looked up once, which may be a question to a directory."""
         self.registries = Registries(settings.toolsets)
@@ -76,8 +81,28 @@ class Services:
         self._mcp: McpHttp | None = None
         self._closing = False
 
+    @cached_property
+    def _wired(self) -> Wired:
+        return self._wire()
+
+    @property
+    def workspace(self) -> Workspace:
+        """What the tools work on; put together when it is first asked for, `ready` at the latest."""
+        return self._wired.workspace
+
+    @property
+    def backends(self) -> Mapping[str, str]:
+        """What holds notebooks and what runs code here, as ``health`` says it."""
+        return self._wired.backends
+
+    async def renamed(self, old: str, new: str) -> None:
+        """A notebook, or a folder above some, has another path now."""
+        await self.ready()
+        if not self._closing:
+            await self.workspace.renamed(old, new)
+
     async def ready(self) -> None:
-        """Waits until everything is imported."""
+        """Waits until everything is imported and put together."""
         if self._loading is None:
             self._loading = asyncio.create_task(self._load(), name="tk-ai late imports")
         await asyncio.shield(self._loading)
@@ -98,6 +123,8 @@ class Services:
         self._closing = True
         if self._loading is not None:
             await asyncio.wait((self._loading,))
+        if "_wired" not in vars(self):
+            return
         # Runs first: what waits for them then has its answer.
         await self.workspace.executions.close()
         if self._mcp is not None:
@@ -126,6 +153,7 @@ class Services:
 
     def _import(self) -> None:
         with _uncollected():
+            import_module("tk_ai_extension.server.wiring")
             self.registries.prepare()
             import_module("tk_ai_extension.mcp.http")
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import Managers
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
@@ -35,12 +33,10 @@ class Wired:
 
     Attributes:
         backends: What holds notebooks and what runs code where nothing else is known of them.
-        close: Follows renamed notebooks no longer.
     """
 
     workspace: Workspace
     backends: Mapping[str, str]
-    close: Callable[[], None]
 
 
 def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
@@ -56,8 +52,6 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
         settings=managers.server.web_app.settings,
         event_logger=managers.server.event_logger,
     )
-    if app.filter_all_kernels:
-        keep_secrets_from_kernels(managers.kernels, app.kernel_env_exclude)
     kernels = JupyterKernels(
         managers.kernels,
         managers.kernelspecs,
@@ -91,9 +85,7 @@ def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
         policy=PermissionPolicy(cast("Mode", app.mode_cap)),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
-    renames = Renames(managers.server.event_logger, workspace.renamed)
-    backends = {"documents": store.backend, "executor": kernels.backend}
-    return Wired(workspace, backends, renames.close)
+    return Wired(workspace, {"documents": store.backend, "executor": kernels.backend})
 
 
 def root_of(contents: Any) -> Path | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
-from tk_ai_extension.workspace.permissions import Answer
 
 if TYPE_CHECKING:
     from tk_ai_extension.workspace.permissions import PermissionRequest
@@ -19,6 +18,7 @@ class PermissionsHandler(TkAIHandler):
     @allowed("read")
     async def get(self) -> None:
         """Lists those that wait for this user, the oldest first, with what each would do."""
+        await self.services.ready()
         pending = self.services.workspace.policy.pending(username(self))
         self.write_json({"permissions": [_described(request) for request in pending]})
 
@@ -30,6 +30,9 @@ class PermissionHandler(TkAIHandler):
     async def post(self, permission_id: str) -> None:
         """Answers it: ``{"answer": "once"}``, ``chat``, ``notebook`` or ``deny``."""
         body = self.json_body()
+        await self.services.ready()
+        from tk_ai_extension.workspace.permissions import Answer
+
         answer = body.get("answer")
         if answer not in get_args(Answer) or len(body) > 1:
             raise InvalidArguments(

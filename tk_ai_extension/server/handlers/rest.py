@@ -10,10 +10,10 @@ from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
 from tk_ai_extension.server.bridge import send_at_once
-from tk_ai_extension.server.following import Position
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 
 if TYPE_CHECKING:
+    from tk_ai_extension.server.following import Position
     from tk_ai_extension.workspace.running import Run
 
 HEARTBEAT = 15.0
@@ -29,6 +29,7 @@ class HealthHandler(TkAIHandler):
     async def get(self) -> None:
         """Answers with the version and the backends."""
         services = self.services
+        await services.ready()
         self.write_json(
             {
                 "status": "ok",
@@ -114,6 +115,9 @@ class ExecutionHandler(TkAIHandler):
     @allowed("read")
     async def get(self, execution_id: str) -> None:
         """Streams its events (server-sent events) from the first, or from after ``Last-Event-ID``."""
+        await self.services.ready()
+        from tk_ai_extension.server.following import Position
+
         run = self.services.workspace.executions.get(self.caller, execution_id)
         position = Position.parse(self.request.headers.get("Last-Event-ID") or "0", run)
         self.set_header("Content-Type", "text/event-stream")
@@ -165,6 +169,7 @@ class ArtifactHandler(TkAIHandler):
     @allowed("read")
     async def get(self, artifact_id: str) -> None:
         """Gives it whole, as a download: it is whatever a cell wrote, and must not run in a page."""
+        await self.services.ready()
         data, mime = await self.services.workspace.artifacts.data(self.caller.user, artifact_id)
         self.set_header("Content-Type", mime)
         self.set_header("Content-Length", str(len(data)))
