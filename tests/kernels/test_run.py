@@ -91,6 +91,19 @@ async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end(run
     assert (await ended(run)).outputs[0]["text"] == "more\n" * 8
 
 
+@pytest.mark.proves("fault:flood")
+@pytest.mark.parametrize("end_is_heard", [True, False])
+async def test_a_flood_whose_end_is_not_heard_says_so(run: Run, end_is_heard: bool) -> None:
+    for _ in range(1_000):
+        hear(run, "stream", name="stdout", text="more\n")
+    run.on_reply(OK)
+    if end_is_heard:
+        hear(run, "status", execution_state="idle")
+    execution = await ended(run)
+    said = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
+    assert ("the last of the output were lost" in said) is not end_is_heard
+
+
 @pytest.mark.proves("exec:statuses")
 async def test_an_error_without_a_reply_is_one(run: Run) -> None:
     hear(run, "error", ename="E", evalue="v", traceback=[])

@@ -281,6 +281,9 @@ class Run:
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not come", missing)
             self._tell_losses()
+            if not self._idle and self._heard >= FLOOD:
+                # What was lost before it was lost with it, and nothing came after to count it by.
+                self._collector.warn(f"[Messages with the last of the output were lost: {FASTER}.]")
             self._finish()
 
     def _finish(self) -> None:
