@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tornado.web import HTTPError
+
 from tk_ai_extension.kernels.base import KernelEnvironment
 from tk_ai_extension.kernels.connection import ConnectionClosed, Ending
 from tk_ai_extension.kernels.stderr import StderrTail
@@ -82,7 +84,7 @@ class KernelStarter:
         except BaseException as error:
             if tail is not None:
                 tail.close()
-            if isinstance(error, OSError | RuntimeError | ValueError):
+            if isinstance(error, OSError | RuntimeError | ValueError | HTTPError):
                 message = f"The kernel `{name}` could not be started: {error}"
                 raise KernelStartFailed(message) from error
             raise
@@ -113,13 +115,23 @@ class KernelStarter:
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
         kernel_id = str(uuid4())
         try:
-            return await self._manager.start_kernel(
+            return await self._ask_manager(
                 kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
             )
         except BaseException:
             # jupyter_client keeps it as one that is starting, and fails to stop it when all stop.
             getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
             raise
+
+    async def _ask_manager(self, **arguments: Any) -> str:
+        """Has the manager start a kernel; once more where a gateway behind it failed (HTTP 5xx)."""
+        try:
+            return await self._manager.start_kernel(**arguments)
+        except HTTPError as error:
+            if error.status_code < 500:
+                raise
+            log.warning("The gateway failed to start a kernel, once more: %s", error)
+        return await self._manager.start_kernel(**arguments)
 
     def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:
         """Lets go of the pipe: a restarted kernel writes to our own stderr, as Jupyter has it."""

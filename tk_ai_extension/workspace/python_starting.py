@@ -1,4 +1,4 @@
-"""Starting a Python kernel where a second attempt may help."""
+"""Starting a Python kernel, also where others hold too many files open."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 
-from tornado.web import HTTPError
-
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.errors import KernelspecNotFound, KernelStartFailed
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 2
-"""How often a kernel is started whose start fails for a reason that may pass."""
+"""How often a kernel is started for which too many files are open."""
 
 
 async def start_python(
     kernels: Kernels, path: str, *, make_room: Callable[[], Awaitable[None]]
 ) -> str:
-    """Starts a Python kernel, and once more where a gateway failed or too many files were open.
+    """Starts a Python kernel, and once more where too many files were open.
 
     Args:
         kernels: Starts it.
@@ -35,12 +33,6 @@ async def start_python(
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return await kernels.start(name, path=path)
-        except HTTPError as error:  # a gateway's: Jupyter's own manager for those passes it on
-            if error.status_code < 500:
-                raise KernelStartFailed(f"The gateway refused the kernel: {error}") from error
-            if attempt == ATTEMPTS:
-                raise KernelStartFailed(f"The gateway failed twice: {error}") from error
-            logger.warning("The gateway failed to start a kernel, once more: %s", error)
         except (KernelStartFailed, OSError) as error:
             if not _is_exhausted(error):
                 raise
