@@ -320,6 +320,14 @@ class VariableNotFound(ToolError):
     default_hint = "Call list_variables for those that exist."
 
 
+class ModuleMissing(ToolError):
+    """The kernel's environment has no such module."""
+
+    code = "module_not_found"
+    status = 404
+    default_hint = "list_modules shows those that it has; another has to be installed there first."
+
+
 class ExecutionNotFound(ToolError):
     """No such execution for this user."""
 

@@ -31,9 +31,14 @@ ANSWER_WITHIN = 5.0
 
 
 async def ask(
-    context: ToolContext, notebook: str | None, call: dict[str, Any], *, tool: str
+    context: ToolContext,
+    notebook: str | None,
+    call: dict[str, Any],
+    *,
+    tool: str,
+    program: str = "inspecting.py",
 ) -> Any:
-    """Evaluates ``call`` against the inspecting code in the notebook's kernel; JSON comes back.
+    """Evaluates ``call`` by a program of ours in the notebook's kernel; JSON comes back.
 
     Raises:
         KernelNotFound, LanguageUnsupported.
@@ -49,7 +54,7 @@ async def ask(
         )
     if info.state == "busy" or workspace.executions.active(kernel_id=kernel_id):
         raise KernelBusy("The kernel is running something.")
-    source = files("tk_ai_extension.tools").joinpath("inspecting.py").read_text("utf-8")
+    source = files("tk_ai_extension.tools").joinpath(program).read_text("utf-8")
     asked = json.dumps(call)
     # One expression: nothing is left behind in the user's namespace, nothing goes into history.
     expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"

@@ -1,0 +1,1 @@
+"""The toolset `introspection`: which modules a notebook's kernel can import."""

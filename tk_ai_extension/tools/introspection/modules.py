@@ -1,0 +1,145 @@
+"""The modules that a notebook's Python kernel has, looked at without importing them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.digest import sanitise
+from tk_ai_extension.model.errors import InvalidArguments, ModuleMissing
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.default.variables import ask
+from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+
+PROGRAM = "looking.py"
+
+Name = Annotated[str, Field(description="with dots, such as `os.path`")]
+
+
+class ModuleEntry(BaseModel):
+    """A module that can be imported."""
+
+    name: str
+    version: str | None = None
+    """Of the distribution that it is from."""
+    loaded: bool = False
+    """Whether the kernel has imported it."""
+    standard: bool = False
+    """Whether it is of the standard library."""
+
+
+class ModuleList(Result):
+    """A kernel's modules."""
+
+    modules: list[ModuleEntry]
+    more: int = 0
+
+    def as_text(self) -> str:
+        lines = [
+            f"{m.name}{f' {m.version}' if m.version else ''}{', loaded' if m.loaded else ''}"
+            for m in self.modules
+        ]
+        if self.more:
+            lines.append(f"[{self.more} more: give a pattern]")
+        return "\n".join(lines) or "No modules."
+
+
+@tool("READ")
+async def list_modules(
+    context: ToolContext,
+    notebook: Notebook = None,
+    pattern: Annotated[
+        str | None, Field(description="such as `num*`; finds the standard library's, too")
+    ] = None,
+) -> ModuleList:
+    """Lists the modules that the kernel can import, with versions. Python only."""
+    call = {"what": "list", "pattern": pattern}
+    found = await ask(context, notebook, call, tool="list_modules", program=PROGRAM)
+    return ModuleList(
+        modules=[ModuleEntry(**entry) for entry in found["modules"]], more=found["more"]
+    )
+
+
+class ModuleCheck(Result):
+    """Whether a module can be imported."""
+
+    name: str
+    available: bool
+    loaded: bool = False
+    """Whether the kernel has imported it."""
+    version: str | None = None
+    """Of the distribution that it is from."""
+    distribution: str | None = None
+    """What brings it, as a package index calls it."""
+    location: str | None = None
+    """The file that it is read from."""
+    standard: bool = False
+    """Whether it is of the standard library."""
+    found: str | None = None
+    """Where it is missing: how far the name leads."""
+
+    def as_text(self) -> str:
+        if not self.available:
+            so_far = f"; there is `{self.found}`" if self.found else ""
+            return f"There is no module `{self.name}` in the kernel's environment{so_far}."
+        parts = [f"{self.name} can be imported"]
+        if self.standard:
+            parts.append("standard library")
+        if self.distribution:
+            parts.append(f"of {self.distribution} {self.version}")
+        if self.loaded:
+            parts.append("loaded")
+        if self.location:
+            parts.append(f"from {self.location}")
+        return ", ".join(parts) + "."
+
+
+@tool("READ")
+async def check_module(context: ToolContext, name: Name, notebook: Notebook = None) -> ModuleCheck:
+    """Tells whether the kernel can import a module, and which version; imports nothing. Python only."""
+    call = {"what": "check", "name": _checked(name)}
+    found = await ask(context, notebook, call, tool="check_module", program=PROGRAM)
+    return ModuleCheck(name=name, **found)
+
+
+class ModuleInfo(ModuleCheck):
+    """What is in a module."""
+
+    doc: str = ""
+    """Its docstring, or the beginning of it."""
+    names: list[str] = Field(default_factory=list[str])
+    """What it defines for others, functions with their signatures."""
+    submodules: list[str] = Field(default_factory=list[str])
+    """The modules in a package."""
+    more: int = 0
+    """How many names are left out."""
+
+    def as_text(self) -> str:
+        parts = [super().as_text(), self.doc]
+        if self.names:
+            parts.append("\n".join(self.names) + (f"\n[{self.more} more]" if self.more else ""))
+        if self.submodules:
+            parts.append(f"Submodules: {', '.join(self.submodules)}")
+        return "\n\n".join(part for part in parts if part)
+
+
+@tool("READ")
+async def get_module_info(
+    context: ToolContext, name: Name, notebook: Notebook = None
+) -> ModuleInfo:
+    """Shows a module's version, docstring, functions and submodules; imports nothing. Python only."""
+    call = {"what": "tell", "name": _checked(name)}
+    found = await ask(context, notebook, call, tool="get_module_info", program=PROGRAM)
+    if not found["available"]:
+        raise ModuleMissing(ModuleCheck(name=name, **found).as_text())
+    found["doc"] = sanitise(found["doc"])
+    return ModuleInfo(name=name, **found)
+
+
+def _checked(name: str) -> str:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidArguments(f"`{name}` is not a module's name.")
+    return name
