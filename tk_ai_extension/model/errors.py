@@ -278,6 +278,17 @@ class KernelStartFailed(ToolError):
     default_hint = "The kernel's own error output is in the message."
 
 
+class SandboxUnavailable(ToolError):
+    """This machine has no sandbox that works, or none that would hide anything; nothing was run."""
+
+    code = "sandbox_unavailable"
+    status = 501
+    default_hint = (
+        "Install bubblewrap or podman (`apt install bubblewrap`), allow user namespaces, "
+        "or start the kernel without a sandbox; `nb doctor` says what this machine can do."
+    )
+
+
 class KernelBusy(ToolError):
     """The kernel is running something, and the tool does not wait for it."""
 

@@ -13,45 +13,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.connect import write_connection_file
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.session import Session
 
+from tests.kernels.guests import DEADLINE, connect
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
-
-DEADLINE = 60.0
-
-
-async def connect(info: Any) -> Any:
-    """A client of its own: with its own session, hence its own identity."""
-    client = AsyncKernelClient(
-        session=Session(key=info["key"], signature_scheme=info["signature_scheme"])
-    )
-    client.load_connection_info(info)
-    client.start_channels()
-    await client.wait_for_ready(timeout=DEADLINE)
-    return client
-
-
-async def run(client: Any, code: str) -> str:
-    """What code prints; the name of the error where there is one."""
-    said: list[str] = []
-
-    def hear(message: dict[str, Any]) -> None:
-        content = message["content"]
-        said.append(content.get("text") or content.get("ename") or "")
-
-    await client.execute_interactive(code, output_hook=hear, timeout=DEADLINE, allow_stdin=False)
-    return "".join(said).strip()
-
-
-async def until(client: Any, text: str) -> None:
-    """Waits until something is printed on iopub."""
-    async with asyncio.timeout(DEADLINE):
-        while text not in (await client.get_iopub_msg())["content"].get("text", ""):
-            pass
 
 
 @dataclass

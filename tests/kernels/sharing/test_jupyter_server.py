@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 from traitlets.config import Config
 
-from tests.kernels.sharing.conftest import DEADLINE, Owner, run
+from tests.kernels.guests import DEADLINE, run
+from tests.kernels.sharing.conftest import Owner
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 
 pytestmark = [pytest.mark.proves("nb:serve")]

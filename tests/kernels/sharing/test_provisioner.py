@@ -15,7 +15,8 @@ import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from tests.kernels.sharing.conftest import DEADLINE, Owner, connect, run, start_kernel, until
+from tests.kernels.guests import DEADLINE, connect, run, until
+from tests.kernels.sharing.conftest import Owner, start_kernel
 from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import NoConnection
 from tk_ai_extension.testing.faults import RUN_FOREVER

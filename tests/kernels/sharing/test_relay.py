@@ -14,14 +14,8 @@ import pytest
 from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
-from tests.kernels.sharing.conftest import (
-    DEADLINE,
-    Launch,
-    Owner,
-    run,
-    start_kernel,
-    until,
-)
+from tests.kernels.guests import DEADLINE, run, until
+from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
 from tk_ai_extension.kernels.sharing.share import Share
 from tk_ai_extension.testing.faults import RUN_FOREVER
 

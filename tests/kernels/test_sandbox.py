@@ -1,0 +1,287 @@
+"""Kernels in a sandbox, for real: with bubblewrap and with podman, where this machine has them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+from jupyter_client.manager import AsyncKernelManager
+
+from tests.kernels.guests import DEADLINE, connect, run, until
+from tk_ai_extension.kernels.allowlist import ALLOWED, allowed
+from tk_ai_extension.kernels.sandbox.base import Sandbox, View
+from tk_ai_extension.kernels.sandbox.confinement import Confinement
+from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandboxes
+from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.testing.faults import RUN_FOREVER
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.proves("nb:sandbox"),
+]
+
+KEY = "OPENAI_API_KEY"
+"""A key that somebody has exported."""
+
+
+@dataclass
+class Confined:
+    """A kernel in a sandbox, and a client of it."""
+
+    manager: Any
+    client: Any
+    confinement: Confinement
+
+    @property
+    def project(self) -> Path:
+        return self.confinement.project
+
+    async def run(self, code: str) -> str:
+        """What code prints in it, or the name of its error."""
+        return await run(self.client, code)
+
+    async def close(self) -> None:
+        self.client.stop_channels()
+        await self.manager.shutdown_kernel(now=True)
+
+
+async def confined(sandbox: Sandbox, project: Path) -> Confined:
+    """Starts an ordinary Python kernel in a sandbox."""
+    hidden = project / ".nb"
+    hidden.mkdir()
+    confinement = replace(Confinement.of(project, hidden=[hidden]), sandbox=sandbox)
+    manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
+    manager.provisioner = SandboxedProvisioner(
+        kernel_id="1", kernel_spec=manager.kernel_spec, parent=manager, confinement=confinement
+    )
+    await manager.start_kernel(
+        cwd=str(project), env=os.environ | {KEY: "canary", "LC_TIME": "C"}, independent=True
+    )
+    return Confined(manager, await connect(manager.get_connection_info()), confinement)
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", "podman"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    for found, finding in sandboxes():
+        if finding.name == request.param:
+            if found is None:
+                pytest.skip(f"{finding.name}: {finding.detail}")
+            return found
+    raise AssertionError(request.param)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kernel(sandbox: Sandbox) -> AsyncIterator[Confined]:
+    """A kernel that is not to be harmed."""
+    with TemporaryDirectory() as project:
+        kernel = await confined(sandbox, Path(project))
+        yield kernel
+        await kernel.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def harmed(sandbox: Sandbox) -> AsyncIterator[Confined]:
+    """A kernel of the test's own."""
+    with TemporaryDirectory() as project:
+        kernel = await confined(sandbox, Path(project))
+        yield kernel
+        await kernel.close()
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A file of this machine that is not in the project."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "outside")
+        file.write_text("canary", encoding="utf-8")
+        yield file
+
+
+async def test_it_has_no_network(kernel: Confined) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = server.getsockname()
+        code = f"import socket; socket.create_connection({here}, 5)"
+        assert await kernel.run(code) == "ConnectionRefusedError"
+    assert await kernel.run("print(len(open('/proc/net/route').readlines()))") in {"0", "1"}
+
+
+async def test_it_sees_nothing_of_the_home_folder(kernel: Confined, outside: Path) -> None:
+    assert await kernel.run(f"open({str(outside)!r})") == "FileNotFoundError"
+    home = Path.home()
+    # What the interpreter is made of may be there, and nothing else.
+    parts = {
+        path.relative_to(home).parts[0]
+        for path in map(Path, (sys.prefix, sys.base_prefix, *sys.path))
+        if path.is_relative_to(home)
+    }
+    code = (
+        f"import os; print(*(os.listdir({str(home)!r}) if os.path.exists({str(home)!r}) else []))"
+    )
+    assert set((await kernel.run(code)).split()) <= parts
+
+
+@pytest.mark.parametrize("path", ["/outside", "/usr/outside", "/etc/outside", f"{sys.prefix}/x"])
+async def test_what_it_writes_outside_of_the_project_fails(kernel: Confined, path: str) -> None:
+    assert await kernel.run(f"open({path!r}, 'w')") in {"OSError", "PermissionError"}
+
+
+async def test_the_project_is_its_own(kernel: Confined) -> None:
+    (kernel.project / "data.csv").write_text("1,2", encoding="utf-8")
+    code = "print(open('data.csv').read()); open('result.txt', 'w').write('done').__class__"
+    assert await kernel.run(code) == "1,2"
+    assert (kernel.project / "result.txt").read_text(encoding="utf-8") == "done"
+
+
+async def test_it_does_not_see_the_keys_and_sockets_of_the_host(kernel: Confined) -> None:
+    assert (kernel.project / ".nb" / "kernel-1.json").exists()
+    assert await kernel.run("import os; print(os.listdir('.nb'))") == "[]"
+
+
+async def test_it_otherwise_works_with_matplotlib(kernel: Confined) -> None:
+    code = (
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.savefig('plot.png')\nprint('ok')"
+    )
+    assert (await kernel.run(code)).startswith("ok")
+    assert (kernel.project / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.proves("threat:secrets")
+async def test_its_environment_is_a_short_list_without_keys(kernel: Confined) -> None:
+    environ = await kernel.run("import os; print(*os.environ.items(), sep='\\n')")
+    assert "('LC_TIME', 'C')" in environ
+    assert KEY not in environ
+    assert "canary" not in environ
+    assert "('HOME', '/tmp')" in environ
+
+
+async def test_an_interrupt_reaches_it(harmed: Confined) -> None:
+    listener = await connect(harmed.manager.get_connection_info())
+    running = asyncio.ensure_future(harmed.run(RUN_FOREVER))
+    await until(listener, "running")
+    await harmed.manager.interrupt_kernel()
+    assert "KeyboardInterrupt" in await running
+    assert await harmed.run("print('goes on')") == "goes on"
+    listener.stop_channels()
+
+
+async def test_a_restart_does_not_leave_the_sandbox(harmed: Confined, outside: Path) -> None:
+    await harmed.run("X = 1")
+    await harmed.manager.restart_kernel(now=True)
+    harmed.client.stop_channels()
+    harmed.client = await connect(harmed.manager.get_connection_info())
+    assert await harmed.run("print('X' in globals())") == "False"
+    assert await harmed.run(f"open({str(outside)!r})") == "FileNotFoundError"
+
+
+async def test_a_killed_kernel_leaves_nothing(harmed: Confined) -> None:
+    marker = harmed.confinement.folder.name
+    assert _processes_with(marker)
+    await harmed.manager.shutdown_kernel(now=True)
+    async with asyncio.timeout(DEADLINE):
+        await asyncio.to_thread(psutil.wait_procs, _processes_with(marker), DEADLINE)
+    assert _processes_with(marker) == []
+    assert not harmed.confinement.folder.exists()
+
+
+def _processes_with(marker: str) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(marker in part for part in process.info["cmdline"] or ())
+    ]
+
+
+class TestWithoutASandbox:
+    """Where none works, nothing runs: tested on every machine."""
+
+    @pytest.fixture(autouse=True)
+    def programs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        monkeypatch.setenv("PATH", str(folder))
+        return folder
+
+    async def test_it_is_refused_with_what_to_do(self) -> None:
+        with pytest.raises(SandboxUnavailable, match="It is not installed") as refused:
+            find_sandbox()
+        assert "Install bubblewrap or podman" in refused.value.hint
+        findings = refused.value.details["findings"]
+        assert [finding["name"] for finding in findings] == ["bubblewrap", "podman"]
+
+    async def test_the_probe_says_what_is_missing(self) -> None:
+        assert [(finding.name, finding.ok) for finding in probe()] == [
+            ("bubblewrap", False),
+            ("podman", False),
+        ]
+
+    async def test_no_kernel_is_started(self, tmp_path: Path) -> None:
+        project = tmp_path / "project"
+        project.mkdir()
+        with pytest.raises(SandboxUnavailable):
+            Confinement.of(project)
+
+    async def test_a_sandbox_that_fails_is_not_used_and_its_words_are_told(
+        self, programs: Path
+    ) -> None:
+        _program(programs / "bwrap", "echo 'No permissions to create a new namespace' >&2; exit 1")
+        assert probe()[0].detail == (
+            f"{programs}/bwrap does not work here: No permissions to create a new namespace."
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "until_program"), [("bwrap", '[ "$1" != -- ]'), ("podman", '[ "$1" != --rootfs ]')]
+    )
+    async def test_one_that_hides_nothing_is_found_out(
+        self, programs: Path, name: str, until_program: str
+    ) -> None:
+        skip = "shift 2" if name == "podman" else "shift"
+        _program(programs / name, f'while {until_program}; do shift; done; {skip}; exec "$@"')
+        finding = probe()[0 if name == "bwrap" else 1]
+        assert not finding.ok
+        assert "it sees files outside of the project" in finding.detail
+
+
+def _program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
+    for project in (Path.home(), Path.home().parent):
+        with pytest.raises(SandboxUnavailable, match="home folder would be visible"):
+            Confinement.of(project)
+
+
+async def test_an_environment_inside_the_project_is_read_only() -> None:
+    project = Path("/data/project")
+    view = View(
+        folder=project,
+        root=Path("/data/root"),
+        environment={},
+        writable=(project,),
+        readable=(project / ".venv", Path("/data")),
+        empty=(project / ".nb",),
+    )
+    mounts = view.mounts()
+    order = [access for path, access in mounts if path.is_relative_to("/data")]
+    assert order[:2] == ["read", "write"]
+    assert set(order[2:]) == {"read", "empty"}
+
+
+@pytest.mark.proves("threat:secrets")
+async def test_only_what_is_named_is_allowed() -> None:
+    given = {"PATH": "/bin", "LC_ALL": "C", "XDG_SECRET": "s", "CUDA_API_KEY": "s", "FOO": "1"}
+    assert allowed(given) == {"PATH": "/bin", "LC_ALL": "C"}
+    assert allowed(given, more=["FOO"]) == {"PATH": "/bin", "LC_ALL": "C", "FOO": "1"}
+    assert "ANTHROPIC_API_KEY" not in ALLOWED

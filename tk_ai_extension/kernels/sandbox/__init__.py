@@ -1,0 +1,1 @@
+"""Kernels that run without network, and see nothing of the machine but a project and what they run on."""

@@ -1,0 +1,147 @@
+"""One kernel's sandbox: where its project is, where its sockets are, and the command that runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Self
+
+from tk_ai_extension.kernels.sandbox.base import SCRATCH, Sandbox, View
+from tk_ai_extension.kernels.sandbox.finding import find_sandbox
+from tk_ai_extension.kernels.sandbox.interpreter import program
+from tk_ai_extension.model.errors import SandboxUnavailable
+
+OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+"""What the sandbox's own program gets of this process's environment; the kernel gets none of it."""
+
+ELSEWHERE = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
+"""Variables that would name folders that are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The sandbox of one kernel, from its first start to its end.
+
+    Attributes:
+        sandbox: What runs it.
+        project: The only folder of the machine that it writes, and sees the files of.
+        hidden: Folders in it that it does not see: ``.nb``, with the host's sockets and other
+            kernels' keys.
+        folder: A folder of its own: its sockets, which are all that leads out of it. The path is
+            short, since that of a socket may not be longer than about 100 bytes.
+    """
+
+    sandbox: Sandbox
+    project: Path
+    hidden: tuple[Path, ...]
+    folder: Path
+
+    @classmethod
+    def of(cls, project: Path, *, hidden: Sequence[Path] = ()) -> Self:
+        """A sandbox for a new kernel. Blocks for about a second: the sandbox is tried first.
+
+        Raises:
+            SandboxUnavailable: none works here, or the project holds the home folder.
+        """
+        project = project.resolve()
+        if Path.home().resolve().is_relative_to(project):
+            raise SandboxUnavailable(
+                f"In a sandbox for {project} everything in your home folder would be visible.",
+                hint="Work in a folder of its own: move the notebook into one, and open it there.",
+            )
+        sandbox = find_sandbox()
+        return cls(sandbox, project, tuple(map(Path.resolve, hidden)), Path(mkdtemp(prefix="nb-")))
+
+    @classmethod
+    def from_note(cls, note: Mapping[str, Any]) -> Self:
+        """The sandbox of a kernel that was started before, by what `as_note` said of it. Blocks.
+
+        Raises:
+            SandboxUnavailable: none works here any more.
+            KeyError: it is no such note.
+        """
+        hidden = tuple(map(Path, note["hidden"]))
+        return cls(find_sandbox(), Path(note["project"]), hidden, Path(note["folder"]))
+
+    def as_note(self) -> dict[str, Any]:
+        """What to keep, as JSON, to start the kernel again in the same sandbox."""
+        hidden = [str(path) for path in self.hidden]
+        return {"project": str(self.project), "hidden": hidden, "folder": str(self.folder)}
+
+    @property
+    def address(self) -> str:
+        """The ``ip`` of the kernel's connection, with the transport ``ipc``."""
+        return str(self._sockets / "k")
+
+    def command(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        cwd: Path | None,
+        connection_file: Path,
+        ends_with_parent: bool,
+    ) -> list[str]:
+        """The command that runs a kernel in the sandbox. Blocks.
+
+        Args:
+            argv: The kernel's own.
+            environment: All variables of the kernel.
+            cwd: Where it starts; in the project, where that is elsewhere.
+            connection_file: What ``argv`` names; the kernel gets a copy beside its sockets.
+            ends_with_parent: Whether it ends with this process.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        for folder in (self._sockets, self._root):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        copy = self._sockets / "connection.json"
+        copy.unlink(missing_ok=True)
+        shutil.copy(connection_file, copy)  # with its mode, 0600
+        needed = program(argv, environment)
+        names = {str(connection_file), str(connection_file.resolve())}
+        here = (cwd or self.project).resolve()
+        view = View(
+            folder=here if here.is_relative_to(self.project) else self.project,
+            root=self._root,
+            environment={**environment, **needed.environment, **ELSEWHERE},
+            writable=(self.project, self._sockets),
+            readable=needed.readable,
+            empty=self.hidden,
+            ends_with_parent=ends_with_parent,
+        )
+        inside = [str(copy) if part in names else part for part in needed.argv]
+        return self.sandbox.command(inside, view, self._label)
+
+    def outside(self) -> dict[str, str]:
+        """The environment of the sandbox's own program."""
+        return {name: os.environ[name] for name in OUTSIDE if name in os.environ}
+
+    def processes(self, pid: int) -> list[int]:
+        """The processes to interrupt where the command runs as ``pid``."""
+        return self.sandbox.processes(pid)
+
+    def discard(self) -> None:
+        """Ends what is left of a kernel whose process has ended. Blocks."""
+        self.sandbox.discard(self._label)
+
+    def remove(self) -> None:
+        """Removes its own folder, when the kernel is to run no more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _sockets(self) -> Path:
+        return self.folder / "s"
+
+    @property
+    def _root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def _label(self) -> str:
+        return self.folder.name

@@ -1,0 +1,166 @@
+"""Which sandbox this machine has: found by running something in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from tk_ai_extension.kernels.sandbox.base import Sandbox, View
+from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
+from tk_ai_extension.kernels.sandbox.interpreter import program
+from tk_ai_extension.kernels.sandbox.podman import Podman
+from tk_ai_extension.model.errors import SandboxUnavailable
+
+TRIAL = 30
+"""Seconds in which a trial must have ended."""
+
+TRYING = """
+import os, sys
+project, outside, hidden = sys.argv[1:]
+if os.path.exists(outside):
+    sys.exit("it sees files outside of the project")
+if os.path.exists(hidden):
+    sys.exit("it sees what is hidden in the project")
+if len(open("/proc/net/route").readlines()) > 1:
+    sys.exit("it has a network")
+open(os.path.join(project, "written"), "w").close()
+"""
+"""Run in the sandbox: what must not be possible there, and what must."""
+
+RUNTIMES = ("crun", "runc")
+"""What podman can run containers with; it does not look for another where its own fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out about this machine.
+
+    Attributes:
+        name: What was looked at, such as ``bubblewrap``.
+        ok: Whether it can be used.
+        detail: A sentence: what it is, or why not and what to do.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def find_sandbox() -> Sandbox:
+    """The sandbox to use on this machine: bubblewrap, else podman. Each is tried; blocks.
+
+    Raises:
+        SandboxUnavailable: neither works; its details say for each why, and its hint what to do.
+    """
+    findings: list[Finding] = []
+    for sandbox, finding in sandboxes():
+        if finding.ok and sandbox is not None:
+            return sandbox
+        findings.append(finding)
+    reasons = " ".join(f"{finding.name}: {finding.detail}" for finding in findings)
+    raise SandboxUnavailable(
+        f"No sandbox works on this machine, and without one nothing was run. {reasons}",
+        findings=[{"name": finding.name, "detail": finding.detail} for finding in findings],
+    )
+
+
+def probe() -> list[Finding]:
+    """What this machine can do, for ``nb doctor``: each way is tried, whether or not another works.
+
+    Takes up to about a second for each; blocks.
+    """
+    return [finding for _, finding in sandboxes()]
+
+
+def sandboxes() -> Iterator[tuple[Sandbox | None, Finding]]:
+    """Each way there is, tried in turn: the sandbox, or None, and what was found out. Blocks."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        yield None, _missing("bubblewrap", "bubblewrap")
+    else:
+        yield _judged([Bubblewrap(bwrap)])
+    podman = shutil.which("podman")
+    if podman is None:
+        yield None, _missing("podman", "podman")
+    else:
+        chosen = [("--runtime", runtime) for runtime in RUNTIMES if shutil.which(runtime)]
+        yield _judged([Podman(podman, options) for options in [(), *chosen]])
+
+
+def _missing(name: str, package: str) -> Finding:
+    if sys.platform != "linux":
+        return Finding(name, False, "It is not installed (bubblewrap is for Linux alone).")
+    return Finding(name, False, f"It is not installed: `apt install {package}` or the like.")
+
+
+def _judged(sandboxes: list[Bubblewrap] | list[Podman]) -> tuple[Sandbox | None, Finding]:
+    """The first of several ways to use the same program that works."""
+    problems: list[str] = []
+    for sandbox in sandboxes:
+        problem = trial(sandbox)
+        if problem is None:
+            return sandbox, Finding(
+                sandbox.name,
+                True,
+                f"{_version(sandbox.executable)}: a program ran in it without network, and saw "
+                "nothing outside of its project.",
+            )
+        if problem not in problems:
+            problems.append(problem)
+    found = sandboxes[0]
+    return None, Finding(
+        found.name, False, f"{found.executable} does not work here: {' / '.join(problems)}"
+    )
+
+
+def trial(sandbox: Sandbox) -> str | None:
+    """Runs this interpreter in a sandbox; returns why that does not do, None where it does."""
+    with TemporaryDirectory(prefix="nb-") as folder:
+        project, outside, root = (Path(folder, name) for name in ("project", "outside", "root"))
+        hidden = project / ".nb" / "connection.json"
+        for made in (hidden.parent, root):
+            made.mkdir(parents=True)
+        for file in (outside, hidden):
+            file.touch()
+        arguments = map(str, (project, outside, hidden))
+        python = program([sys.executable, "-I", "-S", "-c", TRYING, *arguments], os.environ)
+        view = View(
+            folder=project,
+            root=root,
+            environment={"PATH": os.defpath},
+            writable=(project,),
+            readable=python.readable,
+            empty=(hidden.parent,),
+        )
+        label = f"nb-trial-{uuid4().hex}"
+        try:
+            tried = subprocess.run(
+                sandbox.command(python.argv, view, label),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TRIAL,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            sandbox.discard(label)
+            return f"a program in it did not end within {TRIAL} s."
+        said = tried.stderr.decode(errors="replace").strip()
+        if tried.returncode:
+            return f"{said or f'exit status {tried.returncode}'}."
+        if not (project / "written").exists():
+            return "what is written in it does not reach the project."
+        return None
+
+
+def _version(executable: str) -> str:
+    asked = subprocess.run(
+        [executable, "--version"], capture_output=True, timeout=TRIAL, check=False
+    )
+    return f"{asked.stdout.decode(errors='replace').strip()} ({executable})"

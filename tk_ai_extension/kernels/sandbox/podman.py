@@ -1,0 +1,74 @@
+"""The sandbox by podman: a container without an image, of the machine's own system."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tk_ai_extension.kernels.sandbox.base import View
+
+LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+
+ENOUGH = 16_384
+"""Open files, and processes, that a program in a container may have."""
+
+ENDING = 30
+"""Seconds in which podman removes a container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Runs programs by ``podman run``, whose process passes signals on.
+
+    Attributes:
+        executable: The path of ``podman``.
+        options: Options of podman's own, such as ``("--runtime", "runc")``.
+    """
+
+    executable: str
+    options: tuple[str, ...] = ()
+    name: str = "podman"
+
+    def command(self, argv: Sequence[str], view: View, label: str) -> list[str]:
+        """``podman run`` with all of the view as options."""
+        command = [self.executable, *self.options, "run", "--rm", "--interactive", "--name", label]
+        command += ["--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"]
+        command += ["--security-opt=label=disable", "--log-driver=none", "--hostname=sandbox"]
+        command += ["--read-only", "--read-only-tmpfs=false", "--no-hosts", "--passwd=false"]
+        command += ["--env-host=false", "--http-proxy=false", "--unsetenv-all"]
+        if os.geteuid() != 0:
+            command.append("--userns=keep-id")
+        for name, limit in LIMITS.items():
+            # Left to itself podman asks for more than it may have, and fails.
+            hard = resource.getrlimit(limit)[1]
+            number = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+            command.append(f"--ulimit={name}={number}:{number}")
+        for path in view.system():
+            command.append(f"--volume={os.path.realpath(path)}:{path}:ro")
+        for path, access in view.mounts():
+            if access == "empty":
+                command.append(f"--tmpfs={path}:rw,mode=1777,notmpcopyup")
+            else:
+                command.append(f"--volume={path}:{path}:{'ro' if access == 'read' else 'rw'}")
+        for variable, value in view.environment.items():
+            command.append(f"--env={variable}={value}")
+        command += [f"--workdir={view.folder}", "--rootfs", str(view.root)]
+        return [*command, *argv]
+
+    def processes(self, pid: int) -> list[int]:
+        """Podman's own process: it passes the signal on."""
+        return [pid]
+
+    def discard(self, label: str) -> None:
+        """Removes the container: it outlives podman's process."""
+        subprocess.run(
+            [self.executable, *self.options, "rm", "--force", "--ignore", "--time=0", label],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            timeout=ENDING,
+            check=False,
+        )

@@ -1,0 +1,74 @@
+"""Starting a kernel in its sandbox, as jupyter_client starts any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets import Instance
+
+from tk_ai_extension.kernels.allowlist import allowed
+from tk_ai_extension.kernels.sandbox.confinement import Confinement
+
+
+class SandboxedProvisioner(LocalProvisioner):
+    """Starts a kernel's process in a sandbox, at each start: a restart does not leave it.
+
+    The kernel has no network: its manager's transport becomes ``ipc``. Its environment is what
+    `allowlist.allowed` lets through, and what its kernelspec sets.
+
+    It is given to a kernel manager before its start (``manager.provisioner = ...``), and may be put
+    before another local provisioner (``class X(SandboxedProvisioner, LastingProvisioner)``).
+    """
+
+    parent: Any  # the kernel manager
+    pid: int | None
+
+    confinement: Any = Instance(Confinement, help="The kernel's sandbox.")
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Called by the kernel manager before each launch of the process."""
+        self.parent.transport = "ipc"
+        self.parent.ip = self.confinement.address
+        await asyncio.to_thread(Path(self.confinement.address).parent.mkdir, exist_ok=True)
+        prepared = await super().pre_launch(**kwargs)
+        prepared["env"] = allowed(prepared["env"], more=self.kernel_spec.env)
+        return prepared
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        """Called by the kernel manager to start the process."""
+        command = await asyncio.to_thread(
+            self.confinement.command,
+            cmd,
+            kwargs["env"],
+            cwd=Path(kwargs["cwd"]) if kwargs.get("cwd") else None,
+            connection_file=Path(self.parent.connection_file),
+            ends_with_parent=not kwargs.get("independent", False),
+        )
+        return await super().launch_kernel(command, **kwargs | {"env": self.confinement.outside()})
+
+    async def send_signal(self, signum: int) -> None:
+        """Interrupts the kernel, not the program of the sandbox: that would end of it."""
+        if signum != signal.SIGINT or self.pid is None:
+            await super().send_signal(signum)
+            return
+        for pid in self.confinement.processes(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signum)
+
+    async def kill(self, restart: bool = False) -> None:
+        """Called by the kernel manager to end the process at once."""
+        await super().kill(restart=restart)
+        await asyncio.to_thread(self.confinement.discard)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Called by the kernel manager when the process has ended."""
+        await super().cleanup(restart=restart)
+        await asyncio.to_thread(self.confinement.discard)
+        if not restart:
+            await asyncio.to_thread(self.confinement.remove)
