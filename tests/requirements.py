@@ -36,12 +36,6 @@ class Requirement:
 
 
 NB = "The command line `nb` and its host without a Jupyter Server are not there yet."
-OMP = "The toolset `omp`, with `notebook`, `python` and their session kernels, is not there yet."
-BRIDGE = "The bridge by which code in a kernel calls the tools comes with the session kernels of `python`."
-NOTEBOOK_EDIT = "The toolset `claude-code`, with `NotebookEdit`, is not there yet."
-TOOLSETS = (
-    "There is one toolset to choose, the default one, until `omp` and `claude-code` are there."
-)
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
 CHAT = "The chat, with Claude's sessions, keys and transcripts, is not there yet."
 PANEL = "The panel in JupyterLab, where a person sees and answers, is not there yet."
@@ -77,32 +71,32 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("text:delete", "project", "a missing marker deletes only a cell that the view which was read contained; an unknown `@` id is an error; a ranged read carries its range"),
     Requirement("text:merge", "project", "writing back merges by cell id with what others changed meanwhile; a cell changed on both sides stops the whole write and shows both"),
     # -- Cell edits --
-    Requirement("edit:notebook-tool", "S0", "`notebook` edit, insert, delete by index; insert accepts 0 to count, the others 0 to count-1; content needed for edit and insert; edit keeps the cell's type, insert defaults to code; answers a summary and action, cellIndex, cellType, totalCells, cellSource; delete answers the removed source", OMP),
-    Requirement("edit:relative-path", "S0", "its path is relative to the session's folder", OMP),
-    Requirement("edit:notebookedit", "S2", "`NotebookEdit` replace, insert, delete with the shape, defaults and result of S2", NOTEBOOK_EDIT),
-    Requirement("edit:notebookedit-path", "S2", "absolute path and `.ipynb` required", NOTEBOOK_EDIT),
-    Requirement("edit:replace-clears", "S2", "replacing a code cell's source clears count and outputs; a markdown cell keeps its metadata", NOTEBOOK_EDIT, partial=True),
-    Requirement("edit:replace-at-end", "S2", "replace addressed one past the last cell becomes an insert, and then needs cell_type", NOTEBOOK_EDIT),
-    Requirement("edit:insert-after", "S2", "insert goes after the anchor; with an empty id at the start; needs cell_type", NOTEBOOK_EDIT),
-    Requirement("edit:resolve", "S2", "a literal id first, then `cell-N`; failure lists up to ten ids", NOTEBOOK_EDIT, partial=True),
-    Requirement("edit:plan-mode", "S2", "a mutating tool in plan mode is refused with a clear answer", NOTEBOOK_EDIT, partial=True),
+    Requirement("edit:notebook-tool", "S0", "`notebook` edit, insert, delete by index; insert accepts 0 to count, the others 0 to count-1; content needed for edit and insert; edit keeps the cell's type, insert defaults to code; answers a summary and action, cellIndex, cellType, totalCells, cellSource; delete answers the removed source"),
+    Requirement("edit:relative-path", "S0", "its path is relative to the session's folder"),
+    Requirement("edit:notebookedit", "S2", "`NotebookEdit` replace, insert, delete with the shape, defaults and result of S2"),
+    Requirement("edit:notebookedit-path", "S2", "absolute path and `.ipynb` required"),
+    Requirement("edit:replace-clears", "S2", "replacing a code cell's source clears count and outputs; a markdown cell keeps its metadata"),
+    Requirement("edit:replace-at-end", "S2", "replace addressed one past the last cell becomes an insert, and then needs cell_type"),
+    Requirement("edit:insert-after", "S2", "insert goes after the anchor; with an empty id at the start; needs cell_type"),
+    Requirement("edit:resolve", "S2", "a literal id first, then `cell-N`; failure lists up to ten ids"),
+    Requirement("edit:plan-mode", "S2", "a mutating tool in plan mode is refused with a clear answer"),
     Requirement("edit:batch", "S2", "several operations in one call, all or none"),
     Requirement("edit:history", "S2", "a ledger of edits with author; undo"),
     Requirement("edit:tools", "S4", "insert_cell, delete_cell, overwrite_cell, move_cell; the index after a move is the one asked for"),
     Requirement("edit:mutate-and-execute", "S0 S1", "one tool both changes the notebook and runs the cell in its kernel"),
     # -- Kernels and sessions --
-    Requirement("kernel:python-session", "S0 S1", "`python` in session mode: kernels kept by (session, cwd), several owners may share one, state persists from cell to cell and call to call", OMP),
-    Requirement("kernel:python-per-call", "S0 S1", "per-call mode: started for the request and always shut down after it", OMP),
-    Requirement("kernel:pool", "S0", "at most 4 session kernels, the least recently used goes; idle ones are swept every 30 s after 5 minutes; kernels bound to notebooks are never swept", OMP),
+    Requirement("kernel:python-session", "S0 S1", "`python` in session mode: kernels kept by (session, cwd), several owners may share one, state persists from cell to cell and call to call"),
+    Requirement("kernel:python-per-call", "S0 S1", "per-call mode: started for the request and always shut down after it"),
+    Requirement("kernel:pool", "S0", "at most 4 session kernels, the least recently used goes; idle ones are swept every 30 s after 5 minutes; kernels bound to notebooks are never swept"),
     Requirement("kernel:queue", "S0 S4", "executions of one kernel run one after the other, first come first served, fair between callers"),
-    Requirement("kernel:reset", "S0 S1", "each cell of a `python` call has its own reset flag; a reset while another is in progress is rejected", OMP),
+    Requirement("kernel:reset", "S0 S1", "each cell of a `python` call has its own reset flag; a reset while another is in progress is rejected"),
     Requirement("kernel:heartbeat", "S0", "a kernel that died is noticed within 5 s"),
-    Requirement("kernel:replace-dead", "S0 S1", "a dead session kernel is replaced before the run; one that crashes in the run is replaced and the code run once more", OMP),
-    Requirement("kernel:restart-limit", "S0", "a second crash in one session ends with \"restarted too many times\"", OMP),
-    Requirement("kernel:start-retry", "S0", "starting a kernel through a gateway is retried once on HTTP 5xx", GATEWAY),
-    Requirement("kernel:exhaustion", "S0", "on EMFILE, ENFILE or \"Too many open files\": idle session kernels are let go, then one retry", OMP),
-    Requirement("kernel:env", "S0 S1", "cwd, environment entries and `sys.path` are set in the kernel at start and per execution; PI_SESSION_FILE, ARTIFACTS and PI_ARTIFACTS_DIR (the same folder), PI_TOOL_BRIDGE_URL, PI_TOOL_BRIDGE_TOKEN, PI_TOOL_BRIDGE_SESSION are set for `python` kernels", OMP),
-    Requirement("kernel:bridge", "S1", "code in a kernel can call the registry's tools through a bridge whose address, token and session are in its environment; the token is good for that caller and that kernel alone, and the caller's permission mode holds", BRIDGE),
+    Requirement("kernel:replace-dead", "S0 S1", "a dead session kernel is replaced before the run; one that crashes in the run is replaced and the code run once more"),
+    Requirement("kernel:restart-limit", "S0", "a second crash in one session ends with \"restarted too many times\""),
+    Requirement("kernel:start-retry", "S0", "starting a kernel through a gateway is retried once on HTTP 5xx", GATEWAY, partial=True),
+    Requirement("kernel:exhaustion", "S0", "on EMFILE, ENFILE or \"Too many open files\": idle session kernels are let go, then one retry"),
+    Requirement("kernel:env", "S0 S1", "cwd, environment entries and `sys.path` are set in the kernel at start and per execution; PI_SESSION_FILE, ARTIFACTS and PI_ARTIFACTS_DIR (the same folder), PI_TOOL_BRIDGE_URL, PI_TOOL_BRIDGE_TOKEN, PI_TOOL_BRIDGE_SESSION are set for `python` kernels"),
+    Requirement("kernel:bridge", "S1", "code in a kernel can call the registry's tools through a bridge whose address, token and session are in its environment; the token is good for that caller and that kernel alone, and the caller's permission mode holds"),
     Requirement("kernel:readiness", "S4", "use_notebook waits until the kernel answers, up to 30 s, and logs how long it took; after that a typed error with the kernel's stderr, and no orphan"),
     Requirement("kernel:shared-live", "card", "a person's runs, restarts, shutdowns and renames in the shared kernel update states, staleness and the session's path as they happen"),
     Requirement("kernel:session", "S4", "use_notebook creates the Jupyter session, so that JupyterLab shows the kernel connected"),
@@ -119,7 +113,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:complete", "S0", "an execution has ended at reply and idle"),
     Requirement("exec:tools", "S4", "execute_ipython, execute_cell, insert_and_execute_cell"),
     Requirement("exec:not-connected", "S4", "without a connected notebook: and without `notebook`: \"No notebook connected. Use use_notebook first\", naming the tool; with `notebook`, execution joins or starts its kernel by itself"),
-    Requirement("exec:cancel", "S0 S1 S4", "cancelling interrupts and marks cancelled; a `python` session kernel that does not settle is killed and replaced; a notebook's kernel is not (a person's variables live there): `interrupt_ignored`", OMP, partial=True),
+    Requirement("exec:cancel", "S0 S1 S4", "cancelling interrupts and marks cancelled; a `python` session kernel that does not settle is killed and replaced; a notebook's kernel is not (a person's variables live there): `interrupt_ignored`"),
     Requirement("exec:timeout", "S0 S1", "a wall-clock timeout interrupts and says after how many seconds, keeping what was printed"),
     Requirement("exec:stdin", "S0", "input() warns, is answered empty or refused, and never hangs"),
     Requirement("exec:progress", "S4", "a long execution reports progress"),
@@ -168,7 +162,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:errors", "project", "an error of a tool is an `isError` result with code and hint; an error of the protocol is a JSON-RPC error"),
     Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; an approval is bound to the hash of the exact arguments and source", PANEL, partial=True),
     Requirement("mcp:elicitation", "project", "a client that declares elicitation is asked for permission within the call"),
-    Requirement("mcp:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets; an unknown one is an error", TOOLSETS, partial=True),
+    Requirement("mcp:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets; an unknown one is an error"),
     Requirement("mcp:examples", "project", "every tool, resource, prompt and completion has an observable example"),
     Requirement("mcp:schema-size", "project", "names, descriptions and input schemas of the default toolset stay below 20,000 characters"),
     Requirement("mcp:reading-size", "project", "the notebook of fifty cells reads in fewer than 12,500 characters with nothing an agent needs missing"),

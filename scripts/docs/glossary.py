@@ -21,6 +21,7 @@ EVERYWHERE: Mapping[str, str] = {
 """By argument, for every tool that says nothing else."""
 
 BY_TOOL: Mapping[tuple[str, str], str] = {
+    ("NotebookEdit", "edit_mode"): "A replace one past the last cell is an insert.",
     ("clear_outputs", "all"): "Instead of `cells`: those of every cell.",
     ("create_notebook", "cells"): "The cells that it starts with.",
     ("create_notebook", "notebook"): "The path of the new notebook, below the server's root.",
@@ -37,8 +38,10 @@ BY_TOOL: Mapping[tuple[str, str], str] = {
     ("list_variables", "pattern"): "Only names that match, with `*` and `?`.",
     ("list_files", "path"): "The folder; the root if left out.",
     ("move_cell", "to"): "The index that it has afterwards; a negative one counts from the end.",
+    ("notebook", "action"): "What to do with the cell.",
     ("overwrite_cell", "cell_type"): "Another type for the cell; it keeps its own if left out.",
     ("overwrite_cell", "keep_outputs"): "Keeps the outputs and the count of a code cell.",
+    ("python", "cells"): "The code, in order; a cell that fails ends the call.",
     ("read_cell", "outputs"): "Whether to show the outputs.",
     ("read_output", "artifact"): "The id that the shortened output gave.",
     ("search_cells", "where"): "Where to look.",

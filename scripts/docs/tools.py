@@ -6,6 +6,7 @@ import inspect
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -49,8 +50,10 @@ def families(registry: Iterable[Tool]) -> Mapping[str, list[Tool]]:
 
 
 def title(module: str) -> str:
-    """The last part of a module's name."""
-    return module.rpartition(".")[2]
+    """The last part of a module's name, with its toolset's before it, unless that is the default."""
+    package, _, name = module.rpartition(".")
+    toolset = next((each for each, home in TOOLSETS.items() if home == package), "default")
+    return (name if toolset == "default" else f"{toolset}: {name}").replace("_", " ")
 
 
 def tools_page(registry: Registry, default: Registry) -> str:
@@ -81,8 +84,22 @@ def tools_page(registry: Registry, default: Registry) -> str:
         + ". The [permission mode](guarantees.md#permission-modes) decides which run. *Destructive*: can "
         "remove what it does not give back. *Idempotent*: a second call changes nothing more. Each tool "
         "ends with its MCP annotations.",
-        f"**Toolsets.** {', '.join(code(name) for name in TOOLSETS)}. "
-        "A connection [chooses](../agents.md#toolsets).",
+        "**Toolsets.** A connection [chooses](../agents.md#toolsets) among them.",
+        table(
+            ["toolset", "what it is", "tools"],
+            (
+                [
+                    code(name),
+                    sentence(import_module(package).__doc__),
+                    str(len(default))
+                    if name == "default"
+                    else ", ".join(
+                        f"[`{tool.name}`](#{tool.name})" for tool in Registry.load([name])
+                    ),
+                ]
+                for name, package in TOOLSETS.items()
+            ),
+        ),
         *(
             part
             for module, tools in families(registry).items()

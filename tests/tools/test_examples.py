@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.toolsets import TOOLSETS
 
 CALL = re.compile(r"""desk\.call\(\s*["'](\w+)["']""")
 
@@ -13,7 +14,5 @@ CALL = re.compile(r"""desk\.call\(\s*["'](\w+)["']""")
 @pytest.mark.proves("mcp:examples")
 def test_every_tool_is_called_in_the_tests():
     here = Path(__file__).parent
-    called = {
-        name for path in here.glob("test_*.py") for name in CALL.findall(path.read_text("utf-8"))
-    }
-    assert {tool.name for tool in Registry.load()} - called == set()
+    called = {name for path in here.rglob("*.py") for name in CALL.findall(path.read_text("utf-8"))}
+    assert {tool.name for tool in Registry.load(TOOLSETS)} - called == set()

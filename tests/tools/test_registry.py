@@ -12,6 +12,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Address
 from tk_ai_extension.tools.registry import Registry, compact_schema, tool
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.toolsets import TOOLSETS
 
 DEFAULT_TOOLS = """
     list_notebooks create_notebook use_notebook unuse_notebook list_managed_notebooks list_cells
@@ -56,7 +57,7 @@ def test_the_default_toolset_costs_a_model_less_than_20_000_characters():
 
 
 def test_every_tool_and_every_field_of_its_answer_is_described():
-    for definition in Registry.load():
+    for definition in Registry.load(TOOLSETS):
         assert definition.description.endswith((".", "only.")), definition.name
         assert definition.result.__doc__, definition.name
 

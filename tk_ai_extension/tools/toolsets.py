@@ -10,7 +10,12 @@ from types import ModuleType
 
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
 
-TOOLSETS: Mapping[str, str] = {"default": "tk_ai_extension.tools.default"}
+TOOLSETS: Mapping[str, str] = {
+    "default": "tk_ai_extension.tools.default",
+    "claude-code": "tk_ai_extension.tools.claude_code",
+    "omp": "tk_ai_extension.tools.omp",
+    "introspection": "tk_ai_extension.tools.introspection",
+}
 """Our own by name, each a package whose modules define the tools."""
 
 ENTRY_POINTS = "tk_ai_extension.toolsets"

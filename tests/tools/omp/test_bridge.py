@@ -1,0 +1,201 @@
+"""The bridge: code in a kernel calls the tools, for its caller and in that kernel alone."""
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.desk import ALICE, BOB
+from tk_ai_extension.tools.context import ToolContext
+
+READ = """
+import tool_bridge
+found = tool_bridge.call("read_cell", notebook="n.ipynb", cell=0)
+print(found["source"])
+"""
+REFUSED = """
+import tool_bridge
+try:
+    print(tool_bridge.call({tool!r}, **{arguments!r}))
+except tool_bridge.ToolError as error:
+    print(error.code, error, bool(error.hint))
+"""
+
+
+@pytest.fixture
+def notebook(desk):
+    return desk.write("n.ipynb", "a = 1", "b = 2")
+
+
+def call(tool, **arguments):
+    """Code that calls a tool and prints how it was refused."""
+    return REFUSED.format(tool=tool, arguments=arguments)
+
+
+async def said(run, code, **arguments):
+    result = await run(code, **arguments)
+    assert result.status == "ok", result.full_text()
+    return result.runs[0].output
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_code_in_a_kernel_reads_and_changes_notebooks_as_its_caller(desk, run, notebook):
+    assert await said(run, READ) == "a = 1"
+    await run(
+        "import tool_bridge as t\nt.call('overwrite_cell', notebook='n.ipynb', cell=0, source='a = 9')"
+    )
+    assert desk.sources("n.ipynb")[0] == "a = 9"
+    history = await desk.call("notebook_history", notebook="n.ipynb")
+    assert history.entries[0].author == "agent A"
+    await desk.call("undo", notebook="n.ipynb")
+    assert desk.sources("n.ipynb")[0] == "a = 1"
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_it_works_from_a_process_of_the_kernels_too(run, notebook):
+    # As a library's worker would: the bridge is in its environment.
+    code = """
+import os, subprocess, sys
+script = '''
+import json, os, socket
+env = os.environ
+line = socket.socket(socket.AF_UNIX)
+line.connect(env["PI_TOOL_BRIDGE_URL"][len("unix://"):])
+ask = {"token": env["PI_TOOL_BRIDGE_TOKEN"], "session": env["PI_TOOL_BRIDGE_SESSION"]}
+ask.update(tool="list_notebooks", arguments={})
+line.sendall(json.dumps(ask).encode() + b"\\\\n")
+print(json.loads(line.makefile().readline())["result"]["notebooks"][0]["notebook"])
+'''
+print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout)
+"""
+    assert await said(run, code) == "n.ipynb"
+
+
+@pytest.mark.proves("kernel:bridge", "perm:ask")
+async def test_the_callers_permission_mode_holds(desk, run, notebook):
+    asking = replace(ALICE, mode="edit")  # code is asked for, changes are not
+    context = ToolContext(desk.workspace, asking, approver=Yes())
+    refused = call("execute_cell", notebook="n.ipynb", cell=0)
+    cells = {"cells": [{"code": refused}, {"code": READ}]}
+    result = await desk.registry.call("python", cells, context)
+    assert result.runs[0].output.startswith("permission_required")
+    assert result.runs[1].output == "a = 1"
+    (request,) = desk.workspace.policy.pending("alice")
+    assert (request.tool, request.preview.splitlines()[-1]) == ("execute_cell", "a = 1")
+    assert len(desk.workspace.kernels.ids()) == 1
+
+
+class Yes:
+    """A person who allows everything."""
+
+    async def ask(self, request):
+        assert request.tool == "python"
+        return "once"
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_a_refusal_and_a_wrong_call_are_errors_with_code_and_hint(run, notebook):
+    assert await said(run, call("no_tool")) == "unknown_tool There is no tool `no_tool`. True"
+    assert (await said(run, call("read_cell", nothing=1))).startswith("invalid_arguments")
+    assert (await said(run, call("read_cell", notebook="../n.ipynb", cell=0))).startswith(
+        "path_refused"
+    )
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_python_itself_is_not_called_from_its_own_code(run):
+    assert (await said(run, call("python", cells=[]))).startswith("unknown_tool")
+
+
+@pytest.fixture
+async def secrets(desk, run):
+    """The bridge's address, and Alice's token and session, as her code sees them."""
+    names = ("URL", "TOKEN", "SESSION")
+    code = "import json, os; print(json.dumps([os.environ['PI_TOOL_BRIDGE_' + n] for n in %r]))"
+    return json.loads(await said(run, code % (names,)))
+
+
+def pretend(url, token, session):
+    """Code that reads a cell with somebody's token."""
+    set_all = "\n".join(
+        f"os.environ['PI_TOOL_BRIDGE_{name}'] = {value!r}"
+        for name, value in (("URL", url), ("TOKEN", token), ("SESSION", session))
+    )
+    return f"import os\n{set_all}\n" + call("read_cell", notebook="n.ipynb", cell=0)
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_a_token_is_good_in_its_own_kernel_alone(desk, run, notebook, secrets):
+    stolen = pretend(*secrets)
+    assert (await said(run, stolen, caller=BOB)).startswith("permission_denied")
+    assert "a = 1" in await said(run, stolen)
+    # Nor is it for a program that no kernel has started.
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OUTSIDE, *secrets, stdout=asyncio.subprocess.PIPE
+    )
+    answer, _ = await asyncio.wait_for(program.communicate(), 30)
+    assert json.loads(answer)["error"]["code"] == "permission_denied"
+
+
+OUTSIDE = """
+import json, socket, sys
+url, token, session = sys.argv[1:]
+line = socket.socket(socket.AF_UNIX)
+line.connect(url[len("unix://"):])
+ask = {"token": token, "session": session, "tool": "list_notebooks", "arguments": {}}
+line.sendall(json.dumps(ask).encode() + b"\\n")
+print(line.makefile().readline())
+"""
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_each_caller_of_a_shared_session_has_a_token_of_their_own(desk, run, notebook):
+    token = "import os; print(os.environ['PI_TOOL_BRIDGE_TOKEN'])"
+    alices = await said(run, token, session="team")
+    bobs = await said(run, token, session="team", caller=BOB)
+    assert alices != bobs
+    assert await said(run, token, session="team") == alices
+    write = (
+        "import tool_bridge\ntool_bridge.call('insert_cell', notebook='n.ipynb', source='by whom')"
+    )
+    await run(write, session="team", caller=BOB)
+    history = await desk.call("notebook_history", notebook="n.ipynb")
+    assert history.entries[0].author == "agent B"
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_a_token_ends_with_its_kernel_and_a_wrong_one_is_none(desk, run, notebook, secrets):
+    url, token, session = secrets
+    assert (await said(run, pretend(url, "x" * 32, session))).startswith("permission_denied")
+    assert (await said(run, pretend(url, token, "other"))).startswith("permission_denied")
+    (kernel,) = desk.workspace.kernels.ids()
+    await desk.call("shutdown_kernel", kernel_id=kernel)
+    assert (await said(run, pretend(*secrets))).startswith("permission_denied")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"{\n", b"[]\n", b"{}\n", b'{"token": 1, "session": "", "tool": "", "arguments": {}}\n'],
+)
+async def test_what_is_no_call_is_refused_and_the_bridge_goes_on(run, secrets, line):
+    reader, writer = await asyncio.open_unix_connection(secrets[0].removeprefix("unix://"))
+    writer.write(line)
+    answer = json.loads(await asyncio.wait_for(reader.readline(), 10))
+    writer.close()
+    await writer.wait_closed()
+    assert answer["error"]["code"] == "invalid_arguments"
+    assert await said(run, "1") == "1"
+
+
+async def test_the_token_is_in_no_log_and_the_socket_is_for_this_user_alone(
+    desk, run, secrets, caplog
+):
+    url, token, _ = secrets
+    folder = desk.workspace.python.bridge.folder
+    assert url == f"unix://{folder / 'bridge.sock'}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert token not in caplog.text
+    await desk.workspace.python.close()
+    assert not folder.exists()

@@ -1,0 +1,196 @@
+"""Session kernels: a few at most, let go in time, started again where that helps."""
+
+import asyncio
+import errno
+
+import pytest
+from tornado.web import HTTPError
+
+from tests.desk import BOB
+from tk_ai_extension.model.errors import KernelStartFailed, LimitReached
+from tk_ai_extension.workspace.python_sessions import PythonSessions
+
+
+@pytest.fixture
+def pooled(desk):
+    """Gives the desk session kernels under other bounds."""
+
+    async def pooled(**bounds):
+        workspace = desk.workspace
+        await workspace.python.close()
+        workspace.python = PythonSessions(
+            workspace.kernels, workspace.sessions, workspace.notices, **bounds
+        )
+        return workspace.python
+
+    return pooled
+
+
+async def gone(desk, kernel_id):
+    """Waits until a kernel is shut down."""
+    done = asyncio.Event()
+    stop = desk.workspace.kernels.subscribe(
+        lambda event: (event.kernel_id, event.kind) == (kernel_id, "shutdown") and done.set()
+    )
+    try:
+        async with asyncio.timeout(20):
+            await done.wait()
+    finally:
+        stop()
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_there_are_four_at_most_and_the_least_recently_used_goes(desk, run):
+    made = [await run("x = 1", session=name) for name in "abcd"]
+    await run("x", session="a")
+    await run("x = 1", session="e")
+    running = desk.workspace.kernels.ids()
+    assert len(running) == 4
+    assert [each.kernel_id in running for each in made] == [True, False, True, True]
+    again = await run("print('x' in dir())", session="b")
+    assert again.runs[0].output == "False"
+    assert "made room for another session's: its variables are gone" in again.full_text()
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_one_that_runs_something_does_not_go(desk, run, pooled):
+    await pooled(max_sessions=1)
+    busy = await run("import time; time.sleep(60)", session="a", wait=0)
+    with pytest.raises(LimitReached, match="run something"):
+        await run("1", session="b")
+    await desk.call("interrupt_kernel", execution_id=busy.execution_id)
+    await desk.call("wait_execution", execution_id=busy.execution_id)
+    assert (await run("1", session="b")).status == "ok"
+    assert busy.kernel_id not in desk.workspace.kernels.ids()
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_idle_ones_are_swept_and_their_owners_told(desk, run, pooled):
+    await pooled(idle_after=0.3, sweep_every=0.05)
+    shared = await run("x = 1", session="team")
+    await run("x", session="team", caller=BOB)
+    await gone(desk, shared.kernel_id)
+    for caller in (None, BOB):
+        result = await run("1", mode="per-call", caller=caller)
+        assert "was let go, since nobody used it: its variables are gone" in result.full_text()
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_what_runs_is_not_swept_however_long_it_takes(desk, run, pooled):
+    pool = await pooled(idle_after=0.0, sweep_every=3600.0)
+    busy = await run("input_is_long = 1\nimport time; time.sleep(60)", wait=0)
+    await pool.sweep()
+    assert desk.workspace.kernels.ids() == [busy.kernel_id]
+    await desk.call("interrupt_kernel", execution_id=busy.execution_id)
+    await desk.call("wait_execution", execution_id=busy.execution_id)
+    await pool.sweep()
+    assert desk.workspace.kernels.ids() == []
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_a_kernel_that_a_notebook_is_bound_to_neither_counts_nor_goes(desk, run, pooled):
+    pool = await pooled(max_sessions=1, idle_after=0.0, sweep_every=3600.0)
+    desk.write("n.ipynb", "x")
+    own = await run("x = 'of the session'")
+    await desk.call("use_notebook", notebook="n.ipynb", kernel_id=own.kernel_id)
+    await run("1", session="other")
+    await pool.sweep()
+    assert desk.workspace.kernels.ids() == [own.kernel_id]
+    result = await desk.call("execute_cell", notebook="n.ipynb", cell=0)
+    assert result.runs[0].output == "'of the session'"
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_kernels_of_notebooks_are_never_swept(desk, run, pooled):
+    pool = await pooled(idle_after=0.0, sweep_every=3600.0)
+    desk.write("n.ipynb", "x = 1")
+    used = await desk.call("use_notebook", notebook="n.ipynb")
+    await run("1")
+    await pool.sweep()
+    assert desk.workspace.kernels.ids() == [used.kernel_id]
+
+
+@pytest.fixture
+def failing(desk, monkeypatch):
+    """Has Jupyter's kernel manager fail to start kernels, so many times, with an error."""
+
+    def failing(error, times=1):
+        manager = desk.app.kernel_manager
+        start, failures = manager.start_kernel, iter([error] * times)
+
+        async def start_kernel(**arguments):
+            if (failure := next(failures, None)) is not None:
+                raise failure
+            return await start(**arguments)
+
+        monkeypatch.setattr(manager, "start_kernel", start_kernel)
+
+    return failing
+
+
+@pytest.mark.proves("kernel:exhaustion")
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENFILE, "File table overflow"),
+        RuntimeError("zmq: Too many open files"),
+    ],
+)
+async def test_where_files_run_out_idle_sessions_are_let_go_and_the_start_is_tried_again(
+    desk, run, failing, error
+):
+    idle = await run("x = 1", session="idle")
+    failing(error)
+    result = await run("1", session="new")
+    assert result.status == "ok"
+    assert desk.workspace.kernels.ids() == [result.kernel_id]
+    assert "too many files were open: its variables are gone" in result.full_text()
+    assert idle.kernel_id != result.kernel_id
+
+
+@pytest.mark.proves("kernel:exhaustion")
+async def test_the_start_is_tried_once_more_and_not_for_ever(desk, run, failing):
+    failing(OSError(errno.EMFILE, "Too many open files"), times=2)
+    with pytest.raises(KernelStartFailed, match="Too many open files"):
+        await run("1")
+    assert (await run("1")).status == "ok"
+
+
+@pytest.mark.proves("kernel:start-retry")
+async def test_a_gateways_failure_is_tried_once_more_and_its_refusal_is_not(desk, run, failing):
+    failing(HTTPError(503, "the gateway is starting"))
+    assert (await run("1", session="a")).status == "ok"
+    failing(HTTPError(502, "bad gateway"), times=2)
+    with pytest.raises(KernelStartFailed, match="bad gateway"):
+        await run("1", session="b")
+    assert (await run("1", session="b")).status == "ok"
+    failing(HTTPError(403, "forbidden"))
+    with pytest.raises(KernelStartFailed, match="forbidden"):
+        await run("1", session="c")
+
+
+async def test_a_session_that_did_not_start_leaves_nothing_behind(desk, run, failing):
+    failing(RuntimeError("no"))
+    with pytest.raises(KernelStartFailed):
+        await run("1")
+    assert list(desk.workspace.python) == []
+    assert desk.workspace.kernels.ids() == []
+
+
+async def test_kernels_for_one_call_are_bounded_too(desk, run, pooled):
+    await pooled(max_single=1)
+    busy = await run("import time; time.sleep(60)", mode="per-call", wait=0)
+    with pytest.raises(LimitReached):
+        await run("1", mode="per-call")
+    await desk.call("interrupt_kernel", execution_id=busy.execution_id)
+    await desk.call("wait_execution", execution_id=busy.execution_id)
+    assert (await run("1", mode="per-call")).status == "ok"
+
+
+async def test_closing_shuts_session_kernels_down_and_leaves_those_of_notebooks(desk, run):
+    desk.write("n.ipynb", "x = 1")
+    used = await desk.call("use_notebook", notebook="n.ipynb")
+    await run("1")
+    await desk.workspace.python.close()
+    assert desk.workspace.kernels.ids() == [used.kernel_id]

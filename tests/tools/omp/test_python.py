@@ -1,0 +1,330 @@
+"""`python`: code in kernels that are kept for a session, or started for one call."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests.desk import ALICE, BOB, NOBODY
+from tk_ai_extension.model.errors import (
+    FileMissing,
+    InvalidArguments,
+    KernelBusy,
+    KernelDied,
+    PathRefused,
+    PermissionDenied,
+    PermissionRequired,
+)
+from tk_ai_extension.tools.context import ToolContext
+
+CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+ONCE = """
+import os, signal, pathlib
+mark = pathlib.Path('crashed')
+print('tried')
+if not mark.exists():
+    mark.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+print('went through')
+"""
+
+
+def kernels(desk):
+    return desk.workspace.kernels.ids()
+
+
+@pytest.mark.proves("kernel:python-session")
+async def test_state_persists_from_cell_to_cell_and_call_to_call(desk, run):
+    first = await run("x = 40", "x += 1\nprint('out')\nx", {"code": "x", "title": "look"})
+    assert [cell.status for cell in first.cells] == ["complete"] * 3
+    assert first.cells[2].title == "look"
+    assert [said.output for said in first.runs] == ["", "out\n41", "41"]
+    second = await run("x + 1")
+    assert second.runs[0].output == "42"
+    assert (second.session, second.kernel_id) == (first.session, first.kernel_id)
+    assert kernels(desk) == [first.kernel_id]
+
+
+@pytest.mark.proves("kernel:python-session")
+async def test_each_session_and_folder_has_its_own_and_a_named_one_is_shared(desk, run):
+    (desk.root / "sub").mkdir()
+    await run("x = 'root'")
+    elsewhere = await run(
+        "import os; print(os.path.basename(os.getcwd()), 'x' in dir())", cwd="sub"
+    )
+    assert elsewhere.runs[0].output == "sub False"
+    assert (await run("print('x' in dir())", caller=BOB)).runs[0].output == "False"
+    shared = await run("y = 'shared'", session="team")
+    found = await run("y", session="team", caller=BOB)
+    assert (found.runs[0].output, found.kernel_id) == ("'shared'", shared.kernel_id)
+    stranger = replace(BOB, user="mallory")
+    other = await run("print('y' in dir())", session="team", caller=stranger, mode="session")
+    assert other.runs[0].output == "False"
+
+
+async def test_a_caller_without_a_session_names_one_or_gets_a_kernel_for_the_call(desk, run):
+    with pytest.raises(InvalidArguments, match="session"):
+        await run("1", caller=NOBODY)
+    assert (await run("6 * 7", caller=NOBODY, mode="per-call")).runs[0].output == "42"
+    assert (await run("6 * 7", caller=NOBODY, session="named")).runs[0].output == "42"
+
+
+@pytest.mark.proves("kernel:python-per-call")
+@pytest.mark.parametrize(
+    ("code", "status"), [("x = 1\nx", "ok"), ("1/0", "error"), (CRASH, "kernel_died")]
+)
+async def test_a_kernel_for_one_call_is_shut_down_however_the_call_ends(desk, run, code, status):
+    result = await run(code, mode="per-call")
+    assert (result.status, result.session) == (status, None)
+    assert kernels(desk) == []
+
+
+@pytest.mark.proves("kernel:python-per-call")
+async def test_a_kernel_for_one_call_is_shut_down_when_the_call_is_cancelled(desk):
+    context = ToolContext(desk.workspace, ALICE)
+    call = {
+        "cells": [{"code": "print('begun', flush=True)\nimport time; time.sleep(60)"}],
+        "mode": "per-call",
+    }
+    task = asyncio.ensure_future(desk.registry.call("python", call, context))
+    await begun(desk)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kernels(desk) == []
+
+
+async def begun(desk):
+    """Waits until the code that runs has printed something."""
+    async with asyncio.timeout(30):
+        while not (active := desk.workspace.executions.active()):
+            await state_change(desk)
+        (found,) = active
+        while not found.current.outputs:
+            await found.changed(found.version, 30)
+        return found
+
+
+async def state_change(desk):
+    changed = asyncio.Event()
+    stop = desk.workspace.kernels.subscribe(lambda _: changed.set())
+    try:
+        await changed.wait()
+    finally:
+        stop()
+
+
+@pytest.mark.proves("kernel:reset")
+async def test_each_cell_has_its_own_reset(desk, run):
+    await run("x = 1")
+    result = await run(
+        "print('x' in dir())",
+        {"code": "print('x' in dir()); y = 2", "reset": True},
+        "print('y' in dir())",
+    )
+    assert [said.output for said in result.runs] == ["True", "False", "True"]
+    whole = await run("print('y' in dir()); z = 3", "print('z' in dir())", reset=True)
+    assert [said.output for said in whole.runs] == ["False", "True"]
+
+
+@pytest.mark.proves("kernel:reset")
+async def test_a_reset_while_another_is_in_progress_is_rejected(desk, run):
+    await run("x = 1")
+    (session,) = desk.workspace.python
+    first = asyncio.ensure_future(run("1", reset=True))
+    async with asyncio.timeout(30):
+        while not session.resetting:
+            await state_change(desk)
+    with pytest.raises(KernelBusy, match="reset"):
+        await run({"code": "2", "reset": True})
+    assert (await first).status == "ok"
+    assert (await run("3", reset=True)).status == "ok"
+
+
+@pytest.mark.proves("kernel:replace-dead", "kernel:heartbeat")
+async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_is_told(desk, run):
+    first = await run("x = 1\nimport os; os.getpid()")
+    died = asyncio.Event()
+    desk.workspace.kernels.subscribe(lambda event: event.kind == "died" and died.set())
+    os.kill(int(first.runs[0].output), 9)
+    async with asyncio.timeout(5):
+        await died.wait()
+    result = await run("print('x' in dir())")
+    assert (result.status, result.runs[0].output) == ("ok", "False")
+    assert "variables are gone" in result.full_text()
+
+
+@pytest.mark.proves("kernel:replace-dead")
+async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(desk, run):
+    first = await run("x = 1")
+    await desk.call("shutdown_kernel", kernel_id=first.kernel_id)
+    result = await run("print('x' in dir())")
+    assert result.runs[0].output == "False"
+    assert result.kernel_id != first.kernel_id
+    assert "variables are gone" in result.full_text()
+
+
+@pytest.mark.proves("kernel:replace-dead")
+async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(desk, run):
+    result = await run(ONCE, "print('next')")
+    assert result.status == "ok"
+    assert [said.output for said in result.runs] == ["tried\nwent through", "next"]
+    assert "crashed and was replaced" in result.full_text()
+
+
+@pytest.mark.proves("kernel:restart-limit")
+async def test_a_second_crash_ends_the_session_until_it_is_reset(desk, run):
+    result = await run("print('before', flush=True)\n" + CRASH, "print('never')")
+    assert result.status == "kernel_died"
+    assert result.runs[0].output == "before"
+    assert "restarted too many times in this session" in result.as_text()
+    assert [cell.status for cell in result.cells] == ["error", "pending"]
+    with pytest.raises(KernelDied, match="restarted too many times in this session") as raised:
+        await run("1")
+    assert "reset" in raised.value.hint
+    assert (await run("'fresh'", reset=True)).runs[0].output == "'fresh'"
+    assert (await run(ONCE)).status == "ok"
+
+
+@pytest.mark.proves("kernel:env")
+async def test_folder_variables_and_path_are_set_for_each_call(desk, run):
+    (desk.root / "sub").mkdir()
+    (desk.root / "sub" / "helper.py").write_text("value = 5")
+    look = (
+        "import os; print(os.path.basename(os.getcwd()), os.environ.get('A'), os.environ.get('B'))"
+    )
+    first = await run(look, cwd="sub", env={"A": "1", "B": "2"})
+    assert first.runs[0].output == "sub 1 2"
+    await run(
+        "import os, sys; os.chdir('/'); sys.path[:] = [p for p in sys.path if 'sub' not in p]",
+        cwd="sub",
+    )
+    second = await run(look, "import helper; helper.value", cwd="sub", env={"B": "3"})
+    assert [said.output for said in second.runs] == ["sub None 3", "5"]
+
+
+@pytest.mark.proves("kernel:env")
+async def test_a_session_finds_its_file_its_artifacts_and_the_bridge_in_its_environment(desk, run):
+    code = """
+import json, os
+names = "SESSION_FILE ARTIFACTS_DIR TOOL_BRIDGE_URL TOOL_BRIDGE_TOKEN TOOL_BRIDGE_SESSION"
+found = {name: os.environ[name] for name in ["ARTIFACTS", *("PI_" + n for n in names.split())]}
+assert found["ARTIFACTS"] == found["PI_ARTIFACTS_DIR"] and os.path.isdir(found["ARTIFACTS"])
+state = json.load(open(found["PI_SESSION_FILE"]))
+assert state["session"] == found["PI_TOOL_BRIDGE_SESSION"]
+print(state["kernel_id"], oct(os.stat(found["PI_SESSION_FILE"]).st_mode & 0o777))
+"""
+    for again in (False, True):
+        result = await run({"code": code, "reset": again})
+        assert result.runs[0].output == f"{result.kernel_id} 0o600", result.full_text()
+    long = await run("print('line\\n' * 5000)")
+    found = f"""
+import glob, os
+(path,) = glob.glob(os.path.join(os.environ['ARTIFACTS'], {long.runs[0].artifact!r} + '.*'))
+print(open(path).read().count('line'))
+"""
+    assert (await run(found)).runs[0].output == "5000"
+
+
+async def test_a_folder_or_a_variable_that_is_none_is_refused(desk, run):
+    (desk.root / "file.txt").write_text("text")
+    for cwd, error in (
+        ("none", FileMissing),
+        ("file.txt", FileMissing),
+        ("..", PathRefused),
+        ("/etc", PathRefused),
+    ):
+        with pytest.raises(error):
+            await run("1", cwd=cwd)
+    for env in ({"": "1"}, {"A=B": "1"}, {"A": "a\0b"}):
+        with pytest.raises(InvalidArguments):
+            await run("1", env=env)
+    with pytest.raises(InvalidArguments):
+        await run("x\0")
+    with pytest.raises(InvalidArguments):
+        await run()
+    assert kernels(desk) == []
+
+
+async def test_the_first_error_ends_the_call_and_the_rest_is_pending(desk, run):
+    result = await run("1", "1/0", "2")
+    assert [cell.status for cell in result.cells] == ["complete", "error", "pending"]
+    assert result.is_error
+    assert result.runs[1].error == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.proves("exec:timeout")
+async def test_a_timeout_says_after_how_many_seconds_and_keeps_what_was_printed(desk, run):
+    code = "import time\nprint('begun', flush=True)\ntime.sleep(60)"
+    result = await run(code, timeout=0.5)
+    assert result.status == "timed_out"
+    assert result.runs[0].output.startswith("begun")
+    assert "Command timed out after 0.5 seconds" in result.as_text()
+    assert (await run("'goes on'")).status == "ok"
+
+
+@pytest.mark.proves("exec:cancel")
+async def test_cancelling_interrupts_and_marks_the_run_cancelled(desk, run):
+    waiting = await run("x = 1\nprint('begun', flush=True)\nimport time; time.sleep(60)", wait=0)
+    await begun(desk)
+    await desk.call("interrupt_kernel", execution_id=waiting.execution_id)
+    ended = await desk.call("wait_execution", execution_id=waiting.execution_id)
+    assert ended.status == "interrupted"
+    kept = await run("x")
+    assert (kept.runs[0].output, kept.kernel_id) == ("1", waiting.kernel_id)
+
+
+@pytest.mark.proves("exec:cancel")
+async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced(desk, run):
+    deaf = (
+        "x = 1\nimport signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "print('deaf', flush=True)\ntime.sleep(600)"
+    )
+    waiting = await run(deaf, wait=0)
+    found = await begun(desk)
+    assert await desk.workspace.executions.cancel(found, grace=0.5) == "ended"
+    ended = await desk.call("wait_execution", execution_id=waiting.execution_id)
+    assert ended.status == "interrupted"
+    assert "its kernel was killed" in ended.as_text()
+    after = await run("print('x' in dir())")
+    assert after.runs[0].output == "False"
+    assert "was killed and replaced: its variables are gone" in ended.full_text()
+
+
+@pytest.mark.proves("exec:stdin")
+async def test_input_is_refused_with_a_warning(desk, run):
+    result = await run("input('name? ')")
+    assert result.stdin_requested
+    assert result.prompt == "name? "
+    assert "refused" in result.as_text()
+
+
+@pytest.mark.proves("out:mime", "out:structured", "out:truncate")
+async def test_outputs_are_what_the_default_tools_show(desk, run):
+    code = """
+from IPython.display import display
+display({'text/markdown': '**md**', 'text/plain': 'plain', 'text/html': '<b>html</b>'}, raw=True)
+display({'text/html': '<b>html</b>'}, raw=True)
+display({'application/json': {'a': 1}}, raw=True)
+display({'application/x-omp-status': {'step': 2}, 'text/plain': 'unseen'}, raw=True)
+"""
+    said = (await run(code)).runs[0]
+    assert said.output.splitlines()[:2] == ["**md**", "html"]
+    assert (said.data, "unseen" in said.output) == ([{"a": 1}], False)
+    assert [event["data"] for event in said.events] == [{"step": 2}]
+    long = (await run("for n in range(20000): print('line', n)")).runs[0]
+    assert long.artifact is not None
+    page = await desk.call("read_output", artifact=long.artifact, offset=19999)
+    assert "line 19999" in page.as_text()
+
+
+async def test_it_needs_leave_to_run_code_and_shows_all_of_it(desk, run):
+    with pytest.raises(PermissionDenied):
+        await run("1", caller=replace(ALICE, mode="plan"))
+    with pytest.raises(PermissionRequired):
+        await run("first = 1", "second = 2", caller=replace(ALICE, mode="ask"), env={"A": "9"})
+    (request,) = desk.workspace.policy.pending("alice")
+    for shown in ("first = 1", "second = 2", "A=9"):
+        assert shown in request.preview
+    assert kernels(desk) == []

@@ -1,0 +1,197 @@
+"""One cell of a notebook, replaced, inserted or deleted by its id."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.errors import InvalidArguments, NotANotebook
+from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
+from tk_ai_extension.tools.changes import changed_cell, plan_edit
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.plans import Edit
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace import editing
+
+EditMode = Literal["replace", "insert", "delete"]
+
+ID_LENGTH = 12
+"""Characters of the id of a cell that is inserted."""
+
+_NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
+_DELTA = {"replace": 0, "insert": 1, "delete": -1}
+_DONE = {"replace": "Replaced", "insert": "Inserted", "delete": "Deleted"}
+
+
+class CellEdited(Result):
+    """A cell that was replaced, inserted or deleted."""
+
+    notebook_path: str
+    """As it was given."""
+    edit_mode: EditMode
+    """What was done: a replace one past the last cell is an insert."""
+    cell_id: str
+    """The cell's id; `cell-N` in a notebook without ids."""
+    cell_type: CellKind
+    language: str | None = None
+    """Of the notebook's code."""
+    total_cells: int
+    cells_delta: Literal[-1, 0, 1]
+    address: str | None = None
+    """The cell's versioned address now; none once it is deleted."""
+    diff: str | None = None
+    removed_source: str | None = None
+
+    def as_text(self) -> str:
+        name = self.address or self.cell_id
+        text = f"{_DONE[self.edit_mode]} {self.cell_type} cell @{name}."
+        if self.edit_mode == "replace":
+            text += f"\n{self.diff or '(same source)'}"
+        elif self.edit_mode == "delete":
+            text += f"\n{self.removed_source}"
+        return f"{text}\n{self.notebook_path}: {self.total_cells} cells."
+
+
+@dataclass(frozen=True)
+class CellEdit(Edit):
+    """One operation, and the path by which the notebook was named."""
+
+    named: str = ""
+
+
+async def _carry_out(context: ToolContext, edit: CellEdit, tool: str) -> CellEdited:
+    """Makes the edit, and says what came of it."""
+    applied = await editing.apply(
+        context.workspace, context.caller, edit.document, edit.operations, tool=tool
+    )
+    (change,) = applied.changes
+    done = changed_cell(applied.snapshot, change)
+    content = change.after or change.before
+    mode: Any = change.action
+    return CellEdited(
+        notebook_path=edit.named,
+        edit_mode=mode,
+        cell_id=change.cell,
+        cell_type=done.cell_type or (content.type if content else "code"),
+        language=_language(applied.snapshot),
+        total_cells=len(applied.snapshot.cells),
+        cells_delta=_DELTA[change.action],  # pyright: ignore[reportArgumentType]
+        address=done.address,
+        diff=done.diff,
+        removed_source=done.removed_source,
+    )
+
+
+async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
+    return _path(context, getattr(arguments, "notebook_path", ""))
+
+
+@tool("WRITE", destructive=True, carry_out=_carry_out, concerns=_concerns)
+async def NotebookEdit(  # noqa: N802 - the name that agents know
+    context: ToolContext,
+    notebook_path: Annotated[str, Field(description="absolute path of an .ipynb file")],
+    cell_id: Annotated[
+        str | None,
+        Field(description="id or `cell-N`; for insert the cell before, none: at the top"),
+    ] = None,
+    new_source: Annotated[str | None, Field(description="for replace and insert")] = None,
+    cell_type: Annotated[
+        Literal["code", "markdown"] | None, Field(description="needed for insert")
+    ] = None,
+    edit_mode: EditMode = "replace",
+) -> CellEdit:
+    """Replaces, inserts or deletes one cell of a notebook. To replace or delete it you must have read
+    the cell; a refusal shows its source, and counts as reading it.
+    """
+    document = await context.workspace.store.open(_path(context, notebook_path))
+    snapshot = await document.read()
+    operation = _operation(context, snapshot, cell_id or None, new_source, cell_type, edit_mode)
+    edit = plan_edit(context, document, snapshot, operation)
+    return CellEdit(edit.document, edit.snapshot, edit.operations, named=notebook_path)
+
+
+def _path(context: ToolContext, notebook_path: str) -> str:
+    """The notebook's path below the root.
+
+    Raises:
+        InvalidArguments: it is not absolute.
+        NotANotebook, PathRefused.
+    """
+    if not notebook_path.startswith("/"):
+        raise InvalidArguments(
+            f"`notebook_path` {notebook_path!r} is not absolute.",
+            hint="Give the whole path, from the slash on: what it is relative to may change.",
+        )
+    if not notebook_path.endswith(".ipynb"):
+        raise NotANotebook(
+            f"{notebook_path!r} does not end in .ipynb.",
+            hint="NotebookEdit changes notebooks only; change other files as files.",
+        )
+    return context.workspace.contain(notebook_path)
+
+
+def _operation(
+    context: ToolContext,
+    snapshot: Snapshot,
+    cell_id: str | None,
+    new_source: str | None,
+    cell_type: Literal["code", "markdown"] | None,
+    edit_mode: EditMode,
+) -> Operation:
+    if edit_mode != "delete" and new_source is None:
+        raise InvalidArguments(f"{edit_mode} needs `new_source`.")
+    source = new_source or ""
+    at_end = cell_id is not None and _is_end(snapshot, cell_id)
+    if edit_mode == "insert" or (edit_mode == "replace" and at_end):
+        if cell_type is None:
+            why = f"; `{cell_id}` is one past the last cell" if edit_mode == "replace" else ""
+            raise InvalidArguments(f"An insert needs `cell_type`{why}.")
+        content = CellContent(cell_type, source, _fresh_id())
+        if edit_mode == "replace":
+            return Insert(content, index=len(snapshot.cells))
+        if cell_id is None:
+            return Insert(content, index=0)
+        return Insert(content, after=_find(snapshot, cell_id)[0].key)
+    if cell_id is None:
+        raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
+    cell, version = _find(snapshot, cell_id)
+    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    if edit_mode == "delete":
+        return Delete(cell.key, expect)
+    return Replace(cell.key, source, cell_type, expect=expect)
+
+
+def _find(snapshot: Snapshot, cell_id: str) -> tuple[Cell, str | None]:
+    """The cell with this very id, else what the address means (`Snapshot.find`)."""
+    literal = [cell for cell in snapshot.cells if cell.id == cell_id]
+    return (literal[0], None) if len(literal) == 1 else snapshot.find(cell_id)
+
+
+def _is_end(snapshot: Snapshot, cell_id: str) -> bool:
+    """Whether it is the number of the cell that would come after the last one."""
+    numbered = _NUMBERED.match(cell_id)
+    if numbered is None or int(numbered[1]) != len(snapshot.cells):
+        return False
+    return all(cell.id != cell_id for cell in snapshot.cells)
+
+
+def _fresh_id() -> str:
+    """An id in base 36 that begins with a letter, so that it is no index."""
+    alphabet = string.ascii_lowercase + string.digits
+    rest = "".join(secrets.choice(alphabet) for _ in range(ID_LENGTH - 1))
+    return secrets.choice(string.ascii_lowercase) + rest
+
+
+def _language(snapshot: Snapshot) -> str | None:
+    """What the notebook's metadata call its language, as it stands there."""
+    info: Any = snapshot.metadata.get("language_info")
+    name: Any = info.get("name") if isinstance(info, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return name if isinstance(name, str) and name else snapshot.language or None

@@ -1,0 +1,139 @@
+"""Cells by their index: edit, insert, delete. It changes the notebook and runs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
+from tk_ai_extension.tools.changes import changed_cell, plan_edit
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.plans import Edit
+from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace import editing
+
+Action = Literal["edit", "insert", "delete"]
+
+_DONE = {"edit": "Replaced", "insert": "Inserted", "delete": "Deleted"}
+
+
+class NotebookChanged(Result):
+    """A cell that was edited, inserted or deleted; names as programs of this tool's kind expect."""
+
+    action: Action
+    path: str
+    cellIndex: int  # noqa: N815 - the name that its programs know
+    """The cell's position, from 0; of a deleted one where it was."""
+    cellType: CellKind  # noqa: N815
+    """The cell's type."""
+    totalCells: int  # noqa: N815
+    """How many cells the notebook has now."""
+    cellSource: str  # noqa: N815
+    """The cell's source; of a deleted one the source that is gone."""
+    address: str | None = None
+    """The cell's versioned address now; none once it is deleted."""
+
+    def as_text(self) -> str:
+        name = f" @{self.address}" if self.address else ""
+        line = f"{_DONE[self.action]} cell {self.cellIndex}{name} ({self.cellType}) of {self.path}"
+        return f"{line}, which has {self.totalCells} cells.\n{self.cellSource}"
+
+
+@dataclass(frozen=True)
+class IndexEdit(Edit):
+    """One operation, by its name here."""
+
+    action: Action = "edit"
+
+
+async def _carry_out(context: ToolContext, edit: IndexEdit, tool: str) -> NotebookChanged:
+    """Makes the edit, and says what came of it."""
+    applied = await editing.apply(
+        context.workspace, context.caller, edit.document, edit.operations, tool=tool
+    )
+    (change,) = applied.changes
+    done = changed_cell(applied.snapshot, change)
+    gone = change.before if edit.action == "delete" else None
+    cell = applied.snapshot.by_key.get(change.cell)
+    content = gone or cell
+    return NotebookChanged(
+        action=edit.action,
+        path=applied.snapshot.path,
+        cellIndex=done.index,
+        cellType=content.type if content else "code",
+        totalCells=len(applied.snapshot.cells),
+        cellSource=content.source if content else "",
+        address=done.address,
+    )
+
+
+async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
+    return context.workspace.contain(getattr(arguments, "path", ""))
+
+
+@tool("WRITE", destructive=True, carry_out=_carry_out, concerns=_concerns)
+async def notebook(
+    context: ToolContext,
+    action: Action,
+    path: Annotated[str, Field(description="relative to the session's folder, or absolute")],
+    cell_index: Annotated[int, Field(description="from 0; insert takes the number of cells, too")],
+    content: Annotated[str | None, Field(description="for edit and insert")] = None,
+    cell_type: Annotated[CellKind, Field(description="for insert")] = "code",
+    version: Annotated[
+        str | None, Field(description="of the address, after the dot: instead of having read it")
+    ] = None,
+) -> IndexEdit:
+    """Edits, inserts or deletes a cell of a notebook by its index; runs nothing (see `python`). To edit
+    or delete it you must have read the cell; a refusal shows its source, and counts as reading it.
+    """
+    workspace = context.workspace
+    document = await workspace.store.open(workspace.contain(path))
+    snapshot = await document.read()
+    count = len(snapshot.cells)
+    last = count if action == "insert" else count - 1
+    if not 0 <= cell_index <= last:
+        takes = f"0 to {last}" if last >= 0 else "none: it has no cells"
+        raise InvalidArguments(
+            f"`cell_index` {cell_index} is out of range for {action}: {snapshot.path} takes {takes}."
+        )
+    operation = _operation(context, snapshot, action, cell_index, content, cell_type, version)
+    edit = plan_edit(context, document, snapshot, operation)
+    return IndexEdit(edit.document, edit.snapshot, edit.operations, action=action)
+
+
+def _operation(
+    context: ToolContext,
+    snapshot: Snapshot,
+    action: Action,
+    index: int,
+    content: str | None,
+    cell_type: CellKind,
+    version: str | None,
+) -> Operation:
+    if action == "delete":
+        cell, expect = _seen(context, snapshot, index, version)
+        return Delete(cell.key, expect)
+    if content is None:
+        raise InvalidArguments(f"{action} needs `content`.")
+    if action == "insert":
+        return Insert(CellContent(cell_type, content), index=index)
+    cell, expect = _seen(context, snapshot, index, version)
+    return Replace(cell.key, content, expect=expect)
+
+
+def _seen(
+    context: ToolContext, snapshot: Snapshot, index: int, version: str | None
+) -> tuple[Cell, str]:
+    """The cell at an index, and the source hash that it must still have.
+
+    Raises:
+        Conflict: the caller has not seen its present source.
+    """
+    cell = snapshot.cells[index]
+    return cell, editing.expected(context.workspace, context.caller, snapshot, cell, version)
