@@ -53,9 +53,13 @@ OutputChange = Append | StreamEdit | ReplaceOutput | ClearOutputs
 def stream_text(output: Json) -> str:
     """The text of a stream output, stored as one string or as lines; of what is no text, its value."""
     text: Any = output.get("text", "")
-    if isinstance(text, str):
-        return text
-    return "".join(map(str, cast("list[Any]", text))) if isinstance(text, list) else str(text)
+    if not isinstance(text, list):
+        return str(text)
+    lines = cast("list[Any]", text)
+    try:
+        return "".join(lines)
+    except TypeError:
+        return "".join(map(str, lines))
 
 
 def traceback_of(output: Json) -> list[str]:

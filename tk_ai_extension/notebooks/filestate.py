@@ -234,14 +234,16 @@ class NotebookFile:
 
         return load
 
-    async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
-        """What ``look`` finds in the file, in a thread.
+    async def looked_up(
+        self, path: str, look: Callable[[NotebookIndex, Read], T], *, spans: bool = False
+    ) -> T:
+        """What ``look`` finds in the file, in a thread; with ``spans`` the index has them.
 
         Raises:
             As `index`.
         """
         for _ in range(_TRIES):
-            indexed = await self.index(path, spans=True, settled=False)
+            indexed = await self.index(path, spans=spans, settled=False)
 
             def work(indexed: IndexedFile = indexed) -> T:
                 with self._opened(indexed) as fd:

@@ -53,7 +53,8 @@ class NotebookFiles:
         file = (self._root / path).resolve()
         known = self._files.get(file)
         if not file.exists():
-            if known is None or not known.followed():
+            known = self._moved_while_it_runs(file, path)
+            if known is None:
                 raise NotebookNotFound(f"There is no notebook {path}.")
             file = known.file
         if not file.is_file():
@@ -64,6 +65,15 @@ class NotebookFiles:
             )
         self._remember(file, known)
         return FileDocument(path, known, self._changed)
+
+    def _moved_while_it_runs(self, file: Path, path: str) -> NotebookFile | None:
+        """The notebook that was at a path where nothing is any more, as long as cells of it run."""
+        known = self._files.get(file)
+        if known is not None and known.followed():
+            return known
+        return next(
+            (k for k in self._files.values() if k.saver is not None and path in k.names), None
+        )
 
     def check_writable(self, path: str) -> None:
         """See `saving.check_writable`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from json.decoder import JSONDecodeError
@@ -24,6 +24,8 @@ _LOOKED_AT = 1 << 20
 """How many characters tell whether a text escapes what is not ASCII."""
 
 _decode = json.JSONDecoder().raw_decode
+_scan: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
+"""As `_decode`, without a step in Python for each value; raises StopIteration where there is none."""
 
 
 Span = tuple[int, int]
@@ -104,14 +106,17 @@ def scan_array(text: str, at: int) -> tuple[list[Any], tuple[Span, ...], int]:
     at = skip(text, at + 1)
     if text[at : at + 1] == "]":
         return values, (), at + 1
-    while True:
-        value, end = _decode(text, at)
-        values.append(value)
-        spans.append((at, end))
-        comma = _comma(text, end)
-        if comma is None:
-            return values, tuple(spans), _close(text, end, "]")
-        at = comma.end()
+    try:
+        while True:
+            value, end = _scan(text, at)
+            values.append(value)
+            spans.append((at, end))
+            comma = _comma(text, end)
+            if comma is None:
+                return values, tuple(spans), _close(text, end, "]")
+            at = comma.end()
+    except StopIteration as error:
+        raise JSONDecodeError("Expecting value", text, error.value) from None
 
 
 def _close(text: str, end: int, bracket: str) -> int:
@@ -143,7 +148,9 @@ class JsonForm:
     def of(cls, text: str, at: int, members: Sequence[Member]) -> JsonForm:
         """The form of a text, from the object at ``at`` and its members."""
         sample = text if len(text) <= _LOOKED_AT else text[:_LOOKED_AT]
-        ensure_ascii = sample.isascii() and _ESCAPED_TEXT.match(sample) is not None
+        ensure_ascii = (
+            sample.isascii() and "\\u" in sample and _ESCAPED_TEXT.match(sample) is not None
+        )
         if not members:
             return cls(ensure_ascii=ensure_ascii)
         lead = text[at + 1 : members[0].at]

@@ -43,8 +43,8 @@ class NotebookIndex:
         faults: What is wrong with the notebook apart from its cells.
         cell_faults: What is wrong with the cell at an index.
         spans: Where each cell stands in the file, in bytes; None where that was not asked for.
-        array: Where the array of cells stands.
-        form: How the file is laid out.
+        array: Where the array of cells stands; known with the spans.
+        form: How the file is laid out; known with the spans.
         as_lines: Whether multi-line strings are stored as lists of lines.
         key_order: For each type of cell the order of its fields.
         converted: The cells of a notebook of nbformat 1 to 3, as nbformat 4 has them; None for others.
@@ -110,7 +110,8 @@ def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookInde
     Args:
         data: The file's bytes.
         path: The notebook's path, for messages.
-        spans: Find where each cell stands. Small files are read faster without.
+        spans: Find where each cell stands and how the file is laid out, for who is to write it. Many
+            small cells are read faster without.
 
     Raises:
         InvalidNotebook: not UTF-8, not JSON, no array of cells, or something in it that is no cell.
@@ -137,11 +138,11 @@ def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookInde
     if text[array.start] != "[":
         raise place.invalid("`cells` is not an array", array.start)
     _check(array, place)
-    index = _index(notebook, JsonForm.of(text, start, members))
+    if array.spans is None:
+        return _index(notebook)
+    index = replace(_index(notebook), form=JsonForm.of(text, start, members))
     before, after = text[: array.start].encode("utf-8"), text[array.end :].encode("utf-8")
     index = replace(index, array=(len(before), len(data) - len(after)))
-    if array.spans is None:
-        return index
     offsets = _byte_offsets(data, text, [at for span in array.spans for at in span])
     return replace(index, spans=tuple(zip(offsets[::2], offsets[1::2], strict=True)))
 
@@ -188,7 +189,7 @@ def _check(array: Member, place: _Place) -> None:
         raise place.invalid(f"cell {number} {fault}", spans[number][0])
 
 
-def _index(notebook: Mapping[str, Member], form: JsonForm) -> NotebookIndex:
+def _index(notebook: Mapping[str, Member]) -> NotebookIndex:
     stored = cast("list[Json]", notebook["cells"].value)
     nbformat = (
         _number(notebook.get("nbformat")) or 4,
@@ -211,7 +212,6 @@ def _index(notebook: Mapping[str, Member], form: JsonForm) -> NotebookIndex:
             for number, cell in enumerate(stored)
             if texts[number] is None or not is_sound(cell, ids=with_ids)
         },
-        form=form,
         as_lines=_as_lines(stored[:_SHOWN]),
         key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
     )
@@ -239,7 +239,7 @@ def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | N
             "source": cellforms.joined(stored.get("source")) if text is None else text,
             "id": cell_id,
             "metadata": metadata if metadata == {} else cellforms.metadata_of(stored),
-            "execution_count": None if count is None else cellforms.count_of(stored),
+            "execution_count": count if type(count) is int else cellforms.whole_number(count),
             "outputs": summarise_stored(outputs) if outputs else _NO_OUTPUTS,
         }
     )
