@@ -97,7 +97,9 @@ class Services:
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
-        await self.ready()
+        if "_wired" not in vars(self):
+            await self.ready()
+        # Where there is a workspace, at once: the next cell of a run looks for the new path.
         if not self._closing:
             await self.workspace.renamed(old, new)
 
