@@ -63,7 +63,6 @@ class CellList(Result):
     """A notebook's cells, a line each."""
 
     notebook: str
-    kernel: str | None = None
     total_cells: int
     start: int
     cells: list[CellLine]
