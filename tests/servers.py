@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -130,6 +131,7 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
         server = ServerProcess(process, "", token, root, home, Log())
         started.append((server, asyncio.create_task(server.log.read(process.stderr))))
         server.url = (await server.log.line("http://127.0.0.1:")).split()[-1].partition("?")[0]
+        await _listening(server.url)
         return server
 
     yield start
@@ -137,3 +139,17 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
         if server.process.returncode is None:
             await server.stop(signal.SIGKILL)
         await reading
+
+
+async def _listening(url: str) -> None:
+    """Waits until a server listens: it prints its address a moment before."""
+    address = urlsplit(url)
+    async with asyncio.timeout(START):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(address.hostname, address.port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                return

@@ -114,3 +114,29 @@ async def test_a_server_that_is_gone_leaves_its_notebooks_to_whoever_comes(
     await server.stop(9)
     await asyncio.to_thread(beside, "insert", "0", "2", "-n", "a.ipynb")
     assert len(beside.read("a.ipynb").cells) == 2
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_elsewhere_is_worked_in_by_its_address(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    address = f"{server.url}lab?token={server.token}"
+    nb.notebook("here.ipynb", "1")
+    opened = await asyncio.to_thread(nb, "open", "there.ipynb", "--server", address)
+    assert "there.ipynb" in opened.out
+    await asyncio.to_thread(nb, "insert", "0", "print(6 * 7)")
+    assert "42" in (await asyncio.to_thread(nb, "exec", "0")).out
+    assert (server.root / "there.ipynb").exists()
+    assert not (nb.root / "there.ipynb").exists()
+    (kernel,) = (await asyncio.to_thread(nb, "status", "--json")).json["kernels"]
+    assert kernel["notebooks"] == ["there.ipynb"]
+    assert (nb.root / ".nb" / "server.json").stat().st_mode & 0o777 == 0o600
+    unknown = await asyncio.to_thread(
+        nb, "open", "x.ipynb", "--server", "http://127.0.0.1:1/", status=3
+    )
+    assert "server_unreachable" in unknown.err
+    await server.stop()
+    assert "server_unreachable" in (await asyncio.to_thread(nb, "cells", status=3)).err
+    await asyncio.to_thread(nb, "open", "here.ipynb", "--server", "none")
+    assert "1 cells" in (await asyncio.to_thread(nb, "cells")).out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from pathlib import Path
 from tk_ai_extension.cli.bindings import Bindings
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels
-from tk_ai_extension.cli.project import BINDINGS, KERNELS, Project
+from tk_ai_extension.cli.project import ATTACHMENT, BINDINGS, KERNELS, Project
 from tk_ai_extension.cli.routing import RoutedRegistry, Router
-from tk_ai_extension.cli.servers import Servers
+from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
@@ -61,7 +62,9 @@ class Headless:
         state = state_folder(default_data_folder(), root)
         self.memory = Memory(state / MEMORY)
         self.workspace = _workspace(root, state, kernels, bindings)
-        self._router = Router(root, Servers())
+        self._attachment = Path(project.folder, ATTACHMENT)
+        self._servers = Servers()
+        self._router = Router(root, self._servers, self._load_attachment())
         self.host = host
         self.stopped = asyncio.Event()
         self.cleans = False
@@ -93,6 +96,34 @@ class Headless:
         """
         self.cleans = clean
         self.stopped.set()
+
+    @property
+    def attached(self) -> Server | None:
+        """The Jupyter Server that the whole project works in."""
+        return self._router.attached
+
+    async def attach(self, server: Server | None) -> None:
+        """Works in a Jupyter Server from now on, wherever it is; None: no more.
+
+        Raises:
+            ServerUnreachable: it does not answer, or not to this token, or has no extension.
+        """
+        if server is None:
+            self._attachment.unlink(missing_ok=True)
+        else:
+            if not await self._servers.has_extension(server):
+                raise ServerUnreachable(
+                    f"{server.url} does not answer as a Jupyter Server with tk-ai-extension does."
+                )
+            kept = json.dumps({"url": server.url, "token": server.token})
+            await asyncio.to_thread(_write_private, self._attachment, kept)
+        self._router.attached = server
+
+    def _load_attachment(self) -> Server | None:
+        try:
+            return Server(**json.loads(self._attachment.read_bytes()))
+        except FileNotFoundError:
+            return None
 
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
@@ -126,6 +157,11 @@ class Headless:
     async def without_kernels(cls, project: Project) -> Headless:
         """What a command works with where there is no host: notebooks, and no kernel."""
         return cls(project, NoKernels(), Bindings(), host=None)
+
+
+def _write_private(file: Path, text: str) -> None:
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
 
 
 def _workspace(root: Path, state: Path, kernels: Kernels, bindings: Bindings) -> Workspace:

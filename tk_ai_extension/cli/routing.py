@@ -84,14 +84,15 @@ class Router:
             remote = self._remotes[server] = RemoteTools(server)
         if path is None or server.root is None:
             result = await remote.call(tool, arguments, context)
+            there = str(arguments.get("notebook"))
         else:
             there = self._path_in(server, path)
             result = await remote.call(tool, {**arguments, "notebook": there}, context)
             _rename(result, there, path)
-            if tool.name == "use_notebook":
-                context.workspace.notebooks.add(
-                    context.caller, arguments.get("name"), path, kernel_id=None
-                )
+        if tool.name == "use_notebook":
+            context.workspace.notebooks.add(
+                context.caller, arguments.get("name"), path or there, kernel_id=None
+            )
         self._remember(server, result.structured())
         return result
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.results import Result
@@ -22,13 +23,25 @@ def _configure_open(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebook", help="path of a notebook; made, without cells, if missing")
     parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
     parser.add_argument("--name", help="what to call it from now on")
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="work in this Jupyter Server from now on (its address, token and all); "
+        "'none' ends that",
+    )
 
 
 async def _open(session: Session, args: argparse.Namespace) -> int:
     named: dict[str, str] = {"kernel_name": args.kernel} if args.kernel else {}
     if args.name:
         named["name"] = args.name
+    if args.server:
+        server = None if args.server == "none" else Server.at(args.server)
+        await session.headless.attach(server)
     path = session.located({"notebook": args.notebook})["notebook"]
+    if session.headless.attached:
+        named["mode"] = "create"
+        return session.finish(await session.call("use_notebook", notebook=path, **named))
     there = os.path.join(session.headless.root, path)
     mode = "connect" if await asyncio.to_thread(os.path.exists, there) else "create"
     return session.finish(await session.call("use_notebook", notebook=path, mode=mode, **named))
@@ -63,8 +76,8 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
     current = headless.workspace.notebooks.current(session.caller)
     running = await session.call("list_running_kernels")
     kernels = running.model_dump(mode="json", exclude_none=True)["kernels"]
-    server = await headless.server_of(current.path) if current else None
-    if server is not None:
+    server = await headless.server_of(current.path if current else "")
+    if server is not None and current is not None and not headless.attached:
         with suppress(KernelNotFound):
             kernel = await session.call("get_kernel_status")
             kernels.append(kernel.model_dump(mode="json", exclude_none=True)["kernel"])
