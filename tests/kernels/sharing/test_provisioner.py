@@ -19,7 +19,7 @@ from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.kernels.sharing.conftest import Owner, start_kernel
 from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import NoConnection
-from tk_ai_extension.testing.faults import RUN_FOREVER
+from tk_ai_extension.testing.faults import RUN_FOREVER, run_until
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -79,19 +79,15 @@ async def test_nbclient_runs_a_notebook_in_the_shared_kernel(
 @transports
 @pytest.mark.parametrize("now", [True, False])
 async def test_a_guests_shutdown_leaves_what_the_owner_runs(
-    owner: Owner, guest: Any, now: bool
+    owner: Owner, guest: Any, now: bool, tmp_path: Path
 ) -> None:
     agent, listener = await owner.client(), await owner.client()
-    running = asyncio.ensure_future(
-        run(
-            agent, "import time; print('running', flush=True); time.sleep(0.5); print('to the end')"
-        )
-    )
-    await until(listener, "running")
+    running = asyncio.ensure_future(run(agent, run_until(tmp_path / "go", "print('to the end')")))
+    await until(listener, "waiting")
     await guest.shutdown_kernel(now=now)
     assert not await guest.is_alive()
-    assert await running == "running\nto the end"
-    assert await run(await owner.client(), "print('still here')") == "still here"
+    (tmp_path / "go").touch()
+    assert await running == "waiting\nto the end"
 
 
 @transports

@@ -77,6 +77,16 @@ class Sandbox(Protocol):
         """What it is called: ``bubblewrap`` or ``podman``."""
         ...
 
+    @property
+    def executable(self) -> str:
+        """The path of the program."""
+        ...
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of the program's own, as this machine needs them."""
+        ...
+
     def command(self, argv: Sequence[str], view: View, label: str) -> list[str]:
         """The command that runs ``argv`` with this view.
 

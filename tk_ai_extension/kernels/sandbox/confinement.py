@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 from typing import Any, Self
 
 from tk_ai_extension.kernels.sandbox.base import SCRATCH, Sandbox, View
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox
+from tk_ai_extension.kernels.sandbox.finding import KINDS, find_sandbox
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.model.errors import SandboxUnavailable
 
@@ -58,19 +58,31 @@ class Confinement:
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any]) -> Self:
-        """The sandbox of a kernel that was started before, by what `as_note` said of it. Blocks.
+        """The sandbox of a kernel that was started before, by what `as_note` said of it.
+
+        It is not tried again: where it does not work any more, starting the kernel fails.
 
         Raises:
-            SandboxUnavailable: none works here any more.
-            KeyError: it is no such note.
+            KeyError, TypeError: it is no such note.
         """
-        hidden = tuple(map(Path, note["hidden"]))
-        return cls(find_sandbox(), Path(note["project"]), hidden, Path(note["folder"]))
+        kind = KINDS[note["kind"]]
+        return cls(
+            kind(note["executable"], tuple(note["options"])),
+            Path(note["project"]),
+            tuple(map(Path, note["hidden"])),
+            Path(note["folder"]),
+        )
 
     def as_note(self) -> dict[str, Any]:
         """What to keep, as JSON, to start the kernel again in the same sandbox."""
-        hidden = [str(path) for path in self.hidden]
-        return {"project": str(self.project), "hidden": hidden, "folder": str(self.folder)}
+        return {
+            "kind": self.sandbox.name,
+            "executable": self.sandbox.executable,
+            "options": list(self.sandbox.options),
+            "project": str(self.project),
+            "hidden": [str(path) for path in self.hidden],
+            "folder": str(self.folder),
+        }
 
     @property
     def address(self) -> str:

@@ -53,6 +53,9 @@ class Finding:
     detail: str
 
 
+KINDS = {"bubblewrap": Bubblewrap, "podman": Podman}
+
+
 def find_sandbox() -> Sandbox:
     """The sandbox to use on this machine: bubblewrap, else podman. Each is tried; blocks.
 

@@ -22,8 +22,7 @@ class SandboxedProvisioner(LocalProvisioner):
     The kernel has no network: its manager's transport becomes ``ipc``. Its environment is what
     `allowlist.allowed` lets through, and what its kernelspec sets.
 
-    It is given to a kernel manager before its start (``manager.provisioner = ...``), and may be put
-    before another local provisioner (``class X(SandboxedProvisioner, LastingProvisioner)``).
+    It is given to a kernel manager before its start (``manager.provisioner = ...``).
     """
 
     parent: Any  # the kernel manager
@@ -53,7 +52,7 @@ class SandboxedProvisioner(LocalProvisioner):
         return await super().launch_kernel(command, **kwargs | {"env": self.confinement.outside()})
 
     async def send_signal(self, signum: int) -> None:
-        """Interrupts the kernel, not the program of the sandbox: that would end of it."""
+        """Interrupts the kernel, not the program of the sandbox: it would end of that."""
         if signum != signal.SIGINT or self.pid is None:
             await super().send_signal(signum)
             return
