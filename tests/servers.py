@@ -149,7 +149,6 @@ async def _listening(url: str) -> None:
             try:
                 _, writer = await asyncio.open_connection(address.hostname, address.port)
             except ConnectionRefusedError:
-                await asyncio.sleep(0.02)
-            else:
-                writer.close()
-                return
+                continue
+            writer.close()
+            return
