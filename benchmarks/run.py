@@ -27,7 +27,17 @@ from measure import Row, skipped
 from table import markdown_table, text_table
 
 HERE = Path(__file__).resolve().parent
-FAMILIES = ("sizes", "latency", "kernels", "start", "outputs", "runs", "notebooks", "growth")
+FAMILIES = (
+    "sizes",
+    "latency",
+    "commands",
+    "kernels",
+    "start",
+    "outputs",
+    "runs",
+    "notebooks",
+    "growth",
+)
 RESULTS = HERE / "results.json"
 PACKAGES = (
     "tk-ai-extension",
