@@ -106,3 +106,26 @@ async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says
             await writer.finish(1)
     assert disk.rested.is_set()
     assert disk.saver.runs == []
+
+
+@pytest.mark.proves("fault:flood")
+async def test_what_is_printed_while_it_saves_is_saved_too_when_the_cell_ends() -> None:
+    saved: list[int] = []
+    saving, go_on = asyncio.Event(), asyncio.Event()
+
+    async def save(runs: Sequence[RunningOutputs]) -> None:
+        saved.append(sum(len(run.outputs()) for run in runs))
+        saving.set()
+        await go_on.wait()
+
+    saver = OutputSaver("n.ipynb", [], save, lambda: None, lambda: None)
+    async with saver.writing(CELL, 1) as writer:
+        await writer.start()
+        await writer.write([Append(stream("began"))])
+        await asyncio.wait_for(saving.wait(), DEADLINE)
+        await writer.write([Append(stream("the tail"))])
+        ending = asyncio.create_task(writer.finish(1))
+        asyncio.get_running_loop().call_soon(go_on.set)
+        await asyncio.wait_for(ending, DEADLINE)
+    assert saved == [1, 2]
+    assert saver.runs == []

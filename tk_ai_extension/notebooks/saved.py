@@ -115,12 +115,14 @@ class OutputSaver:
                 self._due.cancel()
                 self._due = None
             runs = tuple(self.runs)
-            gone = [] if keep else [run for run in runs if run.ended]
+            # One that ends while this saves has its last outputs still to be saved.
+            ended = [run for run in runs if run.ended]
+            gone = [] if keep else ended
             started = time.monotonic()
             try:
                 if runs:
                     await self._save(runs)
-                gone = [run for run in runs if run.ended]
+                gone = ended
                 cost = time.monotonic() - started
                 self.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
             finally:
