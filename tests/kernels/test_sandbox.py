@@ -18,11 +18,13 @@ import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, run, until
-from tk_ai_extension.kernels.allowlist import ALLOWED, allowed
+from tk_ai_extension.kernels.allowlist import ALLOWED, AllowedEnvironment, allowed
+from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
 from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandboxes
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.testing.faults import RUN_FOREVER
 
@@ -285,3 +287,80 @@ async def test_only_what_is_named_is_allowed() -> None:
     assert allowed(given) == {"PATH": "/bin", "LC_ALL": "C"}
     assert allowed(given, more=["FOO"]) == {"PATH": "/bin", "LC_ALL": "C", "FOO": "1"}
     assert "ANTHROPIC_API_KEY" not in ALLOWED
+
+
+class TestKernelsThatLast:
+    """A host's kernels, which outlive it: in a sandbox, they stay there."""
+
+    @pytest.fixture
+    def confinement(self, sandbox: Sandbox, tmp_path: Path) -> Iterator[Confinement]:
+        confined = Confinement.of(tmp_path, hidden=[tmp_path / ".nb"])
+        yield replace(confined, sandbox=sandbox)
+        for process in _processes_with(confined.folder.name):  # of a test that failed
+            process.kill()
+        confined.remove()
+
+    async def test_a_restart_by_the_next_host_does_not_leave_the_sandbox(
+        self, confinement: Confinement, tmp_path: Path, outside: Path
+    ) -> None:
+
+        async def confine(path: str | None) -> Confinement:
+            assert path == "a.ipynb"
+            return confinement
+
+        folder = tmp_path / ".nb"
+        folder.mkdir()
+        manager, kernels = _host(folder, tmp_path, confine)
+        kernel_id = await kernels.start("python3", path="a.ipynb")
+        await kernels.close()
+        # Here both hosts are one process: nobody is to miss the end of the first one's.
+        before: Any = manager.get_kernel(kernel_id).provisioner
+        process, before.process = before.process, None
+        manager.leave()
+
+        manager, kernels = _host(folder, tmp_path, None)
+        assert manager.adopt({"PATH": os.environ["PATH"]}) == [kernel_id]
+        for restart in (False, True):
+            if restart:
+                await kernels.restart(kernel_id)
+                await asyncio.to_thread(process.wait, DEADLINE)
+            client = await connect(manager.get_kernel(kernel_id).get_connection_info())
+            assert await run(client, "print('inside')") == "inside"
+            assert await run(client, f"open({str(outside)!r})") == "FileNotFoundError"
+            client.stop_channels()
+        info = await kernels.info(kernel_id)
+        assert info.memory is not None
+        assert info.memory > 20_000_000, "of the kernel, not of the sandbox's program"
+        await kernels.shutdown(kernel_id)
+        await kernels.close()
+        manager.leave()
+        assert list(folder.iterdir()) == []
+        assert not confinement.folder.exists()
+        assert _processes_with(confinement.folder.name) == []
+
+    async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def confine(path: str | None) -> Confinement:
+            return await asyncio.to_thread(Confinement.of, tmp_path)
+
+        manager, kernels = _host(tmp_path, tmp_path, confine)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(SandboxUnavailable):
+            await kernels.start("python3", path="a.ipynb")
+        assert kernels.ids() == []
+        await kernels.close()
+        manager.leave()
+
+
+def _host(folder: Path, root: Path, confine: Any) -> tuple[LastingMultiKernelManager, Any]:
+    """What a host has of kernels."""
+    manager = LastingMultiKernelManager(connection_dir=str(folder))
+    kernels = JupyterKernels(
+        manager,
+        environment=AllowedEnvironment(),
+        root=root,
+        capture_stderr=False,
+        confine=confine,
+    )
+    return manager, kernels

@@ -21,7 +21,10 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from tk_ai_extension.kernels.process import AdoptedProcess
+from tk_ai_extension.kernels.sandbox.confinement import Confinement
+from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.stderr import KEPT
+from tk_ai_extension.model.errors import SandboxUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +50,17 @@ class LastingProvisioner(LocalProvisioner):
             raise
         return info
 
-    def _write_note(self) -> None:
-        note = {
+    def note(self) -> dict[str, Any]:
+        """What the next host has to know, as JSON."""
+        return {
             "pid": self.pid,
             "started": psutil.Process(self.pid).create_time(),
             "kernel_name": self.parent.kernel_name,
             "cwd": os.fspath(self.cwd or Path.cwd()),
         }
-        self._file(NOTE).write_text(json.dumps(note), encoding="utf-8")
+
+    def _write_note(self) -> None:
+        self._file(NOTE).write_text(json.dumps(self.note()), encoding="utf-8")
 
     def adopt(self, process: AdoptedProcess, cwd: str) -> None:
         """Takes over a process that was started before."""
@@ -76,6 +82,14 @@ class LastingProvisioner(LocalProvisioner):
         return Path(self.parent.connection_file).with_suffix(ending)
 
 
+class ConfinedProvisioner(LastingProvisioner, SandboxedProvisioner):
+    """The same for a kernel in a sandbox: it stays there, whoever starts it again."""
+
+    def note(self) -> dict[str, Any]:
+        """What the next host has to know, its sandbox too."""
+        return {**super().note(), "sandbox": self.confinement.as_note()}
+
+
 class LastingKernelManager(AsyncIOLoopKernelManager):
     """Manages one kernel; its connection file stays until the kernel is shut down."""
 
@@ -94,8 +108,7 @@ class LastingKernelManager(AsyncIOLoopKernelManager):
         self.load_connection_file()
         self._connection_file_written = True
         self.kernel_id = kernel_id
-        self.provisioner = provisioner = _provisioner(self, kernel_id)
-        provisioner.adopt(process, cwd)
+        cast("LastingProvisioner", self.provisioner).adopt(process, cwd)
         # What a restart starts it with.
         self._launch_args: Any = {"env": dict(environment), "cwd": cwd}
         self._attempted_start = True
@@ -117,11 +130,27 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
     def pre_start_kernel(
         self, kernel_name: str | None, kwargs: Any
     ) -> tuple[KernelManager, str, str]:
-        """Called for each new kernel, before it is started."""
+        """Called for each new kernel, before it is started, with what `start_kernel` was given.
+
+        Its own argument is ``confinement``, the `Confinement` of a kernel that is to be in a sandbox.
+
+        Raises:
+            SandboxUnavailable: the kernelspec says itself how it is started, and no sandbox holds that.
+        """
+        confinement: Confinement | None = kwargs.pop("confinement", None)
         manager, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
         spec: Any = manager.kernel_spec
-        if "kernel_provisioner" not in spec.metadata:
-            manager.provisioner = _provisioner(manager, kernel_id)
+        known: Any = {"kernel_id": kernel_id, "kernel_spec": spec, "parent": manager}
+        if confinement is not None:
+            if "kernel_provisioner" in spec.metadata:
+                raise SandboxUnavailable(
+                    f"The kernelspec `{name}` names a provisioner of its own, which starts kernels "
+                    "outside of a sandbox.",
+                    hint="Choose another kernelspec: list_kernels shows those that are installed.",
+                )
+            manager.provisioner = ConfinedProvisioner(confinement=confinement, **known)
+        elif "kernel_provisioner" not in spec.metadata:
+            manager.provisioner = LastingProvisioner(**known)
         return manager, name, kernel_id
 
     def adopt(self, environment: Mapping[str, str]) -> list[str]:
@@ -138,15 +167,20 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
             kernel_id = note.stem.removeprefix("kernel-")
             if kernel_id in self:
                 continue
+            confinement = None
             try:
                 known = json.loads(note.read_text(encoding="utf-8"))
+                if "sandbox" in known:
+                    confinement = Confinement.from_note(known["sandbox"])
                 process = AdoptedProcess(known["pid"], known["started"])
                 manager: Any = self.pre_start_kernel(
-                    known["kernel_name"], {"kernel_id": kernel_id}
+                    known["kernel_name"], {"kernel_id": kernel_id, "confinement": confinement}
                 )[0]
                 manager.adopt(kernel_id, process, known["cwd"], environment)
             except (OSError, ValueError, KeyError, psutil.Error) as error:
                 log.info("Kernel %s does not run any more: %s", kernel_id, error)
+                if confinement is not None:
+                    confinement.remove()
                 for ending in (NOTE, ".json", ".log"):
                     note.with_suffix(ending).unlink(missing_ok=True)
                 continue
@@ -167,7 +201,3 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
         for manager in self._kernels.values():
             cast("LastingKernelManager", manager).leave()
         self.context.destroy(linger=0)
-
-
-def _provisioner(manager: KernelManager, kernel_id: str) -> LastingProvisioner:
-    return LastingProvisioner(kernel_id=kernel_id, kernel_spec=manager.kernel_spec, parent=manager)

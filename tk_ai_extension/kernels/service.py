@@ -29,7 +29,7 @@ from tk_ai_extension.kernels.process import Usage, UsageMeter, local_process
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import StackExecutor
-from tk_ai_extension.kernels.starting import KernelStarter
+from tk_ai_extension.kernels.starting import Confine, KernelStarter
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -67,6 +67,8 @@ class JupyterKernels:
         stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled.
         backend: ``auto`` takes the stack where there is one; ``stack`` says so in the log where
             there is none, and takes direct.
+        confine: The sandbox that the kernel of a notebook is to have, None for none. Asked before
+            each start, with the notebook's path.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class JupyterKernels:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
         backend: Backend = "auto",
+        confine: Confine | None = None,
     ) -> None:
         self._manager = manager
         self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
@@ -98,6 +101,7 @@ class JupyterKernels:
             root=root,
             capture_stderr=capture_stderr,
             ready_timeout=ready_timeout,
+            confine=confine,
             connect=self._connect_first,
             discard=self._discard,
         )

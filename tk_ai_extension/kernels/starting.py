@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tornado.web import HTTPError
@@ -16,7 +16,13 @@ from tk_ai_extension.kernels.connection import ConnectionClosed, Ending
 from tk_ai_extension.kernels.stderr import StderrTail
 from tk_ai_extension.model.errors import KernelStartFailed
 
+if TYPE_CHECKING:
+    from tk_ai_extension.kernels.sandbox.confinement import Confinement
+
 log = logging.getLogger(__name__)
+
+Confine = Callable[[str | None], Awaitable["Confinement | None"]]
+"""Which sandbox the kernel of a notebook is to have, None for none."""
 
 ATTEMPTS = 3
 """How often a kernel is started whose ports, free when they were chosen, were taken meanwhile."""
@@ -32,6 +38,7 @@ class KernelStarter:
         root: The folder that paths are relative to, for a manager that has no notion of it.
         capture_stderr: Whether a kernel writes its stderr through a pipe of ours.
         ready_timeout: Seconds in which a kernel must answer.
+        confine: The sandbox that the kernel of a notebook is to have, None for none.
         connect: Waits until a kernel answers; raises `ConnectionClosed` where it will not.
         discard: Removes what is left of a kernel.
     """
@@ -45,6 +52,7 @@ class KernelStarter:
         root: Path | None,
         capture_stderr: bool,
         ready_timeout: float,
+        confine: Confine | None = None,
         connect: Callable[[str], Awaitable[None]],
         discard: Callable[[str], Awaitable[None]],
     ) -> None:
@@ -54,6 +62,7 @@ class KernelStarter:
         self._root = root
         self._capture_stderr = capture_stderr and StderrTail.is_possible()
         self._ready_timeout = ready_timeout
+        self._confine = confine
         self._connect = connect
         self._discard = discard
         self._tails: dict[str, StderrTail] = {}
@@ -63,6 +72,7 @@ class KernelStarter:
 
         Raises:
             KernelStartFailed: and nothing is left of it.
+            SandboxUnavailable: it is to have a sandbox, and this machine has none.
         """
         for _ in range(ATTEMPTS - 1):
             try:
@@ -113,6 +123,9 @@ class KernelStarter:
         if path and folder:
             # As Jupyter's session manager does: the notebook's name, for the code in the kernel.
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
+        confinement = await self._confine(path) if self._confine is not None else None
+        if confinement is not None:
+            arguments["confinement"] = confinement
         kernel_id = str(uuid4())
         try:
             return await self._ask_manager(
@@ -121,6 +134,8 @@ class KernelStarter:
         except BaseException:
             # jupyter_client keeps it as one that is starting, and fails to stop it when all stop.
             getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
+            if confinement is not None:
+                confinement.remove()
             raise
 
     async def _ask_manager(self, **arguments: Any) -> str:
