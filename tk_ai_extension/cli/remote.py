@@ -12,6 +12,7 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Tool
 from tk_ai_extension.tools.results import Image, Result
+from tk_ai_extension.tools.toolsets import TOOLSETS
 
 
 class RemoteError(ToolError):
@@ -95,7 +96,8 @@ class RemoteTools:
         try:
             async with httpx2.AsyncClient(headers=headers, timeout=None) as http:
                 transport = streamable_http_client(
-                    f"{self.server.url}api/tk-ai/mcp", http_client=http
+                    f"{self.server.url}api/tk-ai/mcp?toolsets={','.join(TOOLSETS)}",
+                    http_client=http,
                 )
                 info = types.Implementation(name=name, version="")
                 # With a session, so that this caller has a current notebook there.

@@ -87,8 +87,8 @@ class Router:
             there = str(arguments.get("notebook"))
         else:
             there = self._path_in(server, path)
-            result = await remote.call(tool, {**arguments, "notebook": there}, context)
-            _rename(result, there, path)
+            result = await remote.call(tool, _named(tool, arguments, server.root, there), context)
+            _rename(result, tool.notebook_argument, there, path)
         if tool.name == "use_notebook":
             context.workspace.notebooks.add(
                 context.caller, arguments.get("name"), path or there, kernel_id=None
@@ -143,13 +143,22 @@ class RoutedRegistry(Registry):
         return await self._router.call(server, path, tool, arguments, context)
 
 
-def _rename(result: Result, there: str, here: str) -> None:
+def _named(tool: Tool, arguments: Mapping[str, Any], root: Path, there: str) -> Mapping[str, Any]:
+    """The arguments with the notebook named as the server does; a whole path stays a whole path."""
+    name = tool.notebook_argument
+    if name not in tool.parameters:
+        return arguments
+    is_absolute = str(arguments.get(name, "")).startswith("/")
+    return {**arguments, name: str(root / there) if is_absolute else there}
+
+
+def _rename(result: Result, argument: str, there: str, here: str) -> None:
     """Has an answer name the notebook as it is named here, the header of its text included."""
     if there == here:
         return
     for name in type(result).model_fields:
         value = getattr(result, name)
-        if name == "notebook" and value == there:
+        if name in ("notebook", argument) and value == there:
             setattr(result, name, here)
         elif name == "text" and isinstance(value, str):
             first, newline, rest = value.partition("\n")

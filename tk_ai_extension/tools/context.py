@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import Approver
 from tk_ai_extension.workspace.workspace import Workspace
 
 ProgressSink = Callable[[str], Awaitable[None]]
 """Takes a line that says what a running call is doing."""
+
+
+class ToolCalls(Protocol):
+    """Calls tools by name: the registry that a call came through."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
+        """Calls one; see `Registry.call`."""
+        ...
 
 
 async def _no_progress(_message: str) -> None:
@@ -31,6 +41,7 @@ class ToolContext:
             goes on; what it answers then has not been seen.
         as_shown: A person was shown just this call and allowed it: code that is changed before its
             turn comes is not run.
+        tools: The registry that the call came through, for a tool whose code calls others.
     """
 
     workspace: Workspace
@@ -39,6 +50,7 @@ class ToolContext:
     approver: Approver | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     as_shown: bool = False
+    tools: ToolCalls | None = None
 
     def current_path(self, notebook: str | None) -> str | None:
         """The path of the notebook meant, without checking that it exists; None where none is.

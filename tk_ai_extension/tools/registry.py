@@ -60,6 +60,7 @@ class Tool:
             the command line's own takes the place of the tools that it is made of.
         arguments: The pydantic model of its arguments.
         result: The class of its answer.
+        notebook_argument: The argument that names the notebook, where there is one.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Tool:
     concerns: Concerns = concerned_notebook
     effect_of: Callable[[BaseModel], Effect] | None = None
     command: str = ""
+    notebook_argument: str = "notebook"
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -102,6 +104,7 @@ def tool(
     concerns: Concerns = concerned_notebook,
     effect_of: Callable[[BaseModel], Effect] | None = None,
     command: str = "",
+    notebook_argument: str = "notebook",
 ) -> Callable[[ToolFunction], Tool]:
     """Makes a tool of an async function ``(context, *arguments) -> Result``.
 
@@ -134,6 +137,7 @@ def tool(
             concerns=concerns,
             effect_of=effect_of,
             command=command,
+            notebook_argument=notebook_argument,
         )
 
     return define
@@ -221,7 +225,7 @@ class Registry:
         tool = self.get(name)
         parsed = self.validate(tool, arguments)
         try:
-            result = await _perform(tool, parsed, context)
+            result = await _perform(tool, parsed, replace(context, tools=self))
         except ToolError:
             raise
         except Exception as error:

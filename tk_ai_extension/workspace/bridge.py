@@ -26,7 +26,7 @@ from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, Too
 logger = logging.getLogger(__name__)
 
 Answer = Callable[[Caller, str, Json], Awaitable[Json]]
-"""Calls a tool for a caller; its structured answer."""
+"""Calls a tool for a caller, of those that they have; its structured answer."""
 
 MAX_LINE = 64_000_000
 """Bytes of one call."""
@@ -40,6 +40,7 @@ class _Grant:
     caller: Caller
     kernel_id: str
     session: str
+    answer: Answer
 
 
 class ToolBridge:
@@ -59,7 +60,6 @@ class ToolBridge:
         self._server: asyncio.Server | None = None
         self._opening = asyncio.Lock()
         self._calls: set[asyncio.Task[None]] = set()
-        self._answer: Answer | None = None
 
     @property
     def folder(self) -> Path:
@@ -80,11 +80,10 @@ class ToolBridge:
         if self._folder is not None:
             (self._folder / f"{session}.json").unlink(missing_ok=True)
 
-    async def open(self, make_answer: Callable[[], Answer]) -> None:
-        """Listens, unless it does already; ``make_answer`` gives what answers then."""
+    async def open(self) -> None:
+        """Listens, unless it does already."""
         async with self._opening:
             if self._server is None:
-                self._answer = make_answer()
                 path = self.folder / "bridge.sock"
                 self._server = await asyncio.start_unix_server(self._hear, path, limit=MAX_LINE)
 
@@ -93,9 +92,9 @@ class ToolBridge:
         """Its address."""
         return f"unix://{self.folder / 'bridge.sock'}"
 
-    def token(self, caller: Caller, kernel_id: str, session: str) -> str:
-        """The token of a caller in a kernel, who acts in the mode that they have now."""
-        grant = _Grant(caller, kernel_id, session)
+    def token(self, caller: Caller, kernel_id: str, session: str, answer: Answer) -> str:
+        """The token of a caller in a kernel, who acts with the mode and tools that they have now."""
+        grant = _Grant(caller, kernel_id, session, answer)
         for token, known in self._grants.items():
             if (known.caller.identity, known.kernel_id) == (caller.identity, kernel_id):
                 self._grants[token] = grant
@@ -141,14 +140,13 @@ class ToolBridge:
     async def _respond(self, line: bytes, writer: asyncio.StreamWriter) -> Json:
         try:
             asked = _parsed(line)
-            caller = await self._admit(asked, writer.get_extra_info("socket"))
-            assert self._answer is not None
-            return {"result": await self._answer(caller, asked["tool"], asked["arguments"])}
+            grant = await self._admit(asked, writer.get_extra_info("socket"))
+            return {"result": await grant.answer(grant.caller, asked["tool"], asked["arguments"])}
         except ToolError as error:
             return {"error": error.as_dict()}
 
-    async def _admit(self, asked: Json, line: Any) -> Caller:
-        """The caller whose token it is, at the other end of this socket.
+    async def _admit(self, asked: Json, line: Any) -> _Grant:
+        """What the token is good for, at the other end of this socket.
 
         Raises:
             PermissionDenied: it is nobody's, or another kernel's.
@@ -162,7 +160,7 @@ class ToolBridge:
         peer = _peer(line)
         if pid is not None and peer is not None and not await asyncio.to_thread(_within, peer, pid):
             raise PermissionDenied("The token is good in the kernel that it was given to, alone.")
-        return grant.caller
+        return grant
 
 
 def _parsed(line: bytes) -> Json:

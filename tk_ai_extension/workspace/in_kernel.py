@@ -13,10 +13,6 @@ import os
 import socket
 import sys
 
-_home = os.getcwd()  # noqa: PTH109 - what os.chdir takes
-os.environ.pop("JPY_SESSION_NAME", None)  # it names a notebook, and here is none
-_managed = {}  # the value that a variable had before it was set here; None: it had none
-
 
 class ToolError(Exception):
     """A tool refused the call, or failed; `code` and `hint` as every face of the tools has them."""
@@ -55,17 +51,25 @@ def call(tool, **arguments):
     return found["result"]
 
 
-def _enter(text):
-    """Sets the folder, the variables and the path of what runs next."""
-    for name, before in _managed.items():
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
-    _managed.clear()
-    for name, value in json.loads(text).items():
-        _managed[name] = os.environ.get(name)
-        os.environ[name] = value
-    os.chdir(_home)
-    if _home not in sys.path:
-        sys.path.insert(0, _home)
+class Surroundings:
+    """The folder, variables and path of what runs in this kernel; made when it begins."""
+
+    def __init__(self):
+        os.environ.pop("JPY_SESSION_NAME", None)  # it names a notebook, and here is none
+        self._home = os.getcwd()  # noqa: PTH109 - what os.chdir takes
+        self._before = {}  # the value that a variable had before it was set here, or None
+
+    def enter(self, text):
+        """Sets them for what runs next; `text` is the variables as JSON."""
+        for name, before in self._before.items():
+            if before is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = before
+        self._before.clear()
+        for name, value in json.loads(text).items():
+            self._before[name] = os.environ.get(name)
+            os.environ[name] = value
+        os.chdir(self._home)
+        if self._home not in sys.path:
+            sys.path.insert(0, self._home)

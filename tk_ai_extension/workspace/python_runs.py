@@ -15,6 +15,7 @@ from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelDied, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest
+from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_sessions import TOO_OFTEN, PythonSession, PythonSessions
 from tk_ai_extension.workspace.running import Run, Step
 
@@ -40,11 +41,13 @@ class Surroundings:
         caller: For whom it runs.
         env: The variables that the call sets for it.
         artifacts: The folder of the user's artifacts.
+        answer: Calls the tools that the caller has.
     """
 
     caller: Caller
     env: Mapping[str, str]
     artifacts: Path
+    answer: Answer
 
 
 class SessionKeeper:
@@ -76,7 +79,7 @@ class SessionKeeper:
     async def after(self, run: Run, step: Step) -> bool:
         """Whether the step's code is run once more: it is where the kernel crashed in it."""
         session = self._session
-        ended = step.execution
+        ended = _said_as_known(step)
         if ended is None:
             return False
         if run.cancelled:
@@ -122,20 +125,21 @@ class SessionKeeper:
             await self._evaluate(_begin())
             session.ready = True
         variables = json.dumps({**around.env, **self._variables()})
-        await self._evaluate(f"__import__('sys').modules['tool_bridge']._enter({variables!r})")
+        await self._evaluate(f"__import__('sys').modules['tool_bridge'].here.enter({variables!r})")
 
     def _variables(self) -> dict[str, str]:
         session, bridge = self._session, self._sessions.bridge
         about = {"session": session.id, "kernel_id": session.kernel_id, "folder": session.folder}
         state = bridge.describe(session.id, about)
-        artifacts = str(self._surroundings.artifacts)
+        around = self._surroundings
+        artifacts = str(around.artifacts)
         return {
             "PI_SESSION_FILE": str(state),
             "ARTIFACTS": artifacts,
             "PI_ARTIFACTS_DIR": artifacts,
             "PI_TOOL_BRIDGE_URL": bridge.url,
             "PI_TOOL_BRIDGE_TOKEN": bridge.token(
-                self._surroundings.caller, session.kernel_id, session.id
+                around.caller, session.kernel_id, session.id, around.answer
             ),
             "PI_TOOL_BRIDGE_SESSION": session.id,
         }
@@ -157,13 +161,23 @@ class SingleKeeper(SessionKeeper):
 
     async def after(self, run: Run, step: Step) -> bool:
         """A crash ends the run: there is no session to go on in."""
-        if step.execution is not None and run.cancelled:
-            _end(step, replace(step.execution, status="interrupted"))
+        ended = _said_as_known(step)
+        if ended is not None and run.cancelled:
+            _end(step, replace(ended, status="interrupted"))
         return False
 
     async def let_go(self) -> None:
         """Shuts the kernel down, whatever became of the run."""
         await self._sessions.discard(self._session)
+
+
+def _said_as_known(step: Step) -> Execution | None:
+    """How the step ended, a timeout in the words that programs of `python` look for."""
+    ended = step.execution
+    if ended is not None and ended.status == "timed_out":
+        ended = replace(ended, message=ended.message.replace("Timed out", "Command timed out", 1))
+        step.execution = ended
+    return ended
 
 
 def _check(execution: Execution) -> None:
@@ -185,6 +199,7 @@ def _begin() -> str:
     source = files("tk_ai_extension.workspace").joinpath("in_kernel.py").read_text("utf-8")
     return (
         f"(lambda sys: (lambda module: (exec({source!r}, module.__dict__), "
+        "setattr(module, 'here', module.Surroundings()), "
         "sys.modules.__setitem__('tool_bridge', module)))(type(sys)('tool_bridge')))"
         "(__import__('sys'))"
     )

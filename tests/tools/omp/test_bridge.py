@@ -9,6 +9,7 @@ import pytest
 
 from tests.desk import ALICE, BOB
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry
 
 READ = """
 import tool_bridge
@@ -106,7 +107,16 @@ async def test_a_refusal_and_a_wrong_call_are_errors_with_code_and_hint(run, not
 
 @pytest.mark.proves("kernel:bridge")
 async def test_python_itself_is_not_called_from_its_own_code(run):
-    assert (await said(run, call("python", cells=[]))).startswith("unknown_tool")
+    assert (await said(run, call("python", cells=[]))).startswith("invalid_arguments")
+
+
+@pytest.mark.proves("kernel:bridge")
+async def test_the_tools_are_those_of_the_connection_that_runs_the_code(desk, run, notebook):
+    few = replace(desk, registry=Registry.load(["omp"]))
+    cells = [{"code": call("read_cell", notebook="n.ipynb", cell=0)}]
+    result = await few.call("python", cells=cells)
+    assert result.runs[0].output.startswith("unknown_tool")
+    assert await said(run, READ) == "a = 1"
 
 
 @pytest.fixture

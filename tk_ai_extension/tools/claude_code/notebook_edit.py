@@ -94,7 +94,13 @@ async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
     return _path(context, getattr(arguments, "notebook_path", ""))
 
 
-@tool("WRITE", destructive=True, carry_out=_carry_out, concerns=_concerns)
+@tool(
+    "WRITE",
+    destructive=True,
+    carry_out=_carry_out,
+    concerns=_concerns,
+    notebook_argument="notebook_path",
+)
 async def NotebookEdit(  # noqa: N802 - the name that agents know
     context: ToolContext,
     notebook_path: Annotated[str, Field(description="absolute path of an .ipynb file")],

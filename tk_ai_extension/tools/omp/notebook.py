@@ -77,7 +77,7 @@ async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
     return context.workspace.contain(getattr(arguments, "path", ""))
 
 
-@tool("WRITE", destructive=True, carry_out=_carry_out, concerns=_concerns)
+@tool("WRITE", destructive=True, carry_out=_carry_out, concerns=_concerns, notebook_argument="path")
 async def notebook(
     context: ToolContext,
     action: Action,

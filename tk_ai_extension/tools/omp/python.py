@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -20,8 +19,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
-from tk_ai_extension.tools.registry import Registry, tool
-from tk_ai_extension.tools.toolsets import TOOLSETS
+from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_runs import (
     PythonStep,
@@ -111,9 +109,9 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
     resets = any(cell.reset for cell in plan.cells)
     if resets and plan.key is not None and sessions.resetting(plan.key):
         raise reset_in_progress()
-    await sessions.bridge.open(partial(_answers, workspace))
+    await sessions.bridge.open()
     artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, context.caller.user)
-    around = Surroundings(context.caller, dict(plan.env), artifacts)
+    around = Surroundings(context.caller, dict(plan.env), artifacts, _answers(context))
     if plan.key is None:
         session = await sessions.single(plan.folder)
         keeper = SingleKeeper(workspace.kernels, sessions, session, around)
@@ -151,9 +149,6 @@ def _result(
         stdin_requested=followed.prompt is not None,
     )
     result.with_images(followed.images)
-    for said in result.runs:
-        if said.status == "timed_out" and said.message:
-            said.message = said.message.replace("Timed out after", "Command timed out after")
     return result
 
 
@@ -240,12 +235,16 @@ async def _folder(workspace: Workspace, cwd: str | None) -> str:
     return folder
 
 
-def _answers(workspace: Workspace) -> Answer:
-    """Calls tools for the code in a kernel: all but `python`, which would wait for itself."""
-    offered = Registry(each for each in Registry.load(TOOLSETS) if each.name != "python")
+def _answers(context: ToolContext) -> Answer:
+    """Calls tools for the code in a kernel, of the registry that its caller has."""
+    workspace, tools = context.workspace, context.tools
 
     async def answer(caller: Caller, name: str, arguments: Json) -> Json:
-        result = await offered.call(name, arguments, ToolContext(workspace, caller))
+        if tools is None or name == "python":
+            raise InvalidArguments(
+                f"`{name}` is not called from code.", hint="It would wait for itself: run it here."
+            )
+        result = await tools.call(name, arguments, ToolContext(workspace, caller))
         return result.structured()
 
     return answer

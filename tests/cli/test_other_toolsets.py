@@ -1,0 +1,70 @@
+"""`nb mcp --toolsets`: the other toolsets without a Jupyter Server, and beside one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.cli.conftest import Nb
+from tests.cli.test_attached import ask_tool, beside, server, start_server
+from tests.cli.test_mcp import connected, text
+from tests.servers import ServerProcess
+
+__all__ = ["beside", "server", "start_server"]
+
+
+@pytest.mark.proves("kernel:python-session", "kernel:bridge", "edit:relative-path")
+async def test_python_and_notebook_work_in_the_projects_folder(nb: Nb) -> None:
+    nb.notebook("deep/a.ipynb", "x = 1")
+    async with connected(nb, "--toolsets", "default,omp") as client:
+        call = {
+            "action": "insert",
+            "path": "deep/a.ipynb",
+            "cell_index": 1,
+            "content": "y = 2",
+        }
+        assert not (await client.call_tool("notebook", call)).is_error
+        code = (
+            "import os, tool_bridge\n"
+            "read = tool_bridge.call('read_cell', notebook='deep/a.ipynb', cell=1)\n"
+            "print(os.path.basename(os.getcwd()), read['source'])"
+        )
+        ran = await client.call_tool("python", {"cells": [{"code": code}], "cwd": "deep"})
+        assert "deep y = 2" in text(ran)
+        again = await client.call_tool(
+            "python", {"cells": [{"code": "read['source']"}], "cwd": "deep"}
+        )
+        assert "y = 2" in text(again)
+    assert [cell.source for cell in nb.read("deep/a.ipynb").cells] == ["x = 1", "y = 2"]
+
+
+@pytest.mark.proves("nb:collaborate", "edit:notebookedit")
+async def test_a_notebook_of_a_running_server_is_changed_there(
+    beside: Nb, server: ServerProcess
+) -> None:
+    path = beside.notebook("a.ipynb", "x = 1")
+    async with connected(beside, "--toolsets", "claude-code,omp") as client:
+        edit = {
+            "notebook_path": str(path),
+            "cell_id": "cell-1",
+            "new_source": "y = 2",
+            "cell_type": "code",
+        }
+        edited = await client.call_tool("NotebookEdit", edit)
+        assert not edited.is_error, text(edited)
+        call = {"action": "insert", "path": "a.ipynb", "cell_index": 2, "content": "z = 3"}
+        inserted = await client.call_tool("notebook", call)
+        assert not inserted.is_error, text(inserted)
+        write = (
+            "import tool_bridge\n"
+            "call = dict(action='insert', path='a.ipynb', cell_index=3, content='w = 4')\n"
+            "tool_bridge.call('notebook', **call)"
+        )
+        ran = await client.call_tool("python", {"cells": [{"code": write}]})
+        assert not ran.is_error, text(ran)
+    history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
+    tools = [entry["tool"] for entry in history["entries"]]
+    assert tools == ["notebook", "notebook", "NotebookEdit"]
+    sources = [cell.source for cell in beside.read("a.ipynb").cells]
+    assert sources == ["x = 1", "y = 2", "z = 3", "w = 4"]
