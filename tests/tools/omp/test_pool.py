@@ -26,17 +26,25 @@ def pooled(desk):
     return pooled
 
 
-async def gone(desk, kernel_id):
-    """Waits until a kernel is shut down."""
-    done = asyncio.Event()
-    stop = desk.workspace.kernels.subscribe(
-        lambda event: (event.kernel_id, event.kind) == (kernel_id, "shutdown") and done.set()
-    )
-    try:
-        async with asyncio.timeout(20):
-            await done.wait()
-    finally:
-        stop()
+@pytest.fixture
+def shut_down(desk):
+    """Waits until a kernel is shut down, also where it was already."""
+    gone, changed = set(), asyncio.Event()
+
+    def hear(event):
+        if event.kind == "shutdown":
+            gone.add(event.kernel_id)
+            changed.set()
+
+    desk.workspace.kernels.subscribe(hear)
+
+    async def shut_down(kernel_id):
+        async with asyncio.timeout(30):
+            while kernel_id not in gone:
+                changed.clear()
+                await changed.wait()
+
+    return shut_down
 
 
 @pytest.mark.proves("kernel:pool")
@@ -65,14 +73,29 @@ async def test_one_that_runs_something_does_not_go(desk, run, pooled):
 
 
 @pytest.mark.proves("kernel:pool")
-async def test_idle_ones_are_swept_and_their_owners_told(desk, run, pooled):
-    await pooled(idle_after=0.3, sweep_every=0.05)
-    shared = await run("x = 1", session="team")
+async def test_idle_ones_are_swept_by_themselves(run, pooled, shut_down):
+    await pooled(idle_after=0.0, sweep_every=0.05)
+    first = await run("x = 1")
+    await shut_down(first.kernel_id)
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_those_who_shared_one_that_was_swept_are_told(desk, run, pooled):
+    pool = await pooled(idle_after=0.0, sweep_every=3600.0)
+    await run("x = 1", session="team")
     await run("x", session="team", caller=BOB)
-    await gone(desk, shared.kernel_id)
+    await pool.sweep()
+    assert desk.workspace.kernels.ids() == []
     for caller in (None, BOB):
         result = await run("1", mode="per-call", caller=caller)
         assert "was let go, since nobody used it: its variables are gone" in result.full_text()
+
+
+@pytest.mark.proves("kernel:pool")
+async def test_one_that_was_used_a_moment_ago_is_not_swept(desk, run):
+    result = await run("x = 1")
+    await desk.workspace.python.sweep()
+    assert desk.workspace.kernels.ids() == [result.kernel_id]
 
 
 @pytest.mark.proves("kernel:pool")

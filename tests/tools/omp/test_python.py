@@ -143,6 +143,7 @@ async def test_a_reset_while_another_is_in_progress_is_rejected(desk, run):
 
 
 @pytest.mark.proves("kernel:replace-dead", "kernel:heartbeat")
+@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_is_told(desk, run):
     first = await run("x = 1\nimport os; os.getpid()")
     died = asyncio.Event()
@@ -166,6 +167,7 @@ async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(
 
 
 @pytest.mark.proves("kernel:replace-dead")
+@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(desk, run):
     result = await run(ONCE, "print('next')")
     assert result.status == "ok"
@@ -174,8 +176,22 @@ async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(desk, 
 
 
 @pytest.mark.proves("kernel:restart-limit")
+@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_a_second_crash_ends_the_session_until_it_is_reset(desk, run):
-    result = await run("print('before', flush=True)\n" + CRASH, "print('never')")
+    # A kernel that is killed takes along what it has not sent: the second time it waits for a sign.
+    code = """
+import os, pathlib, signal, time
+if pathlib.Path('crashed').exists():
+    print('before', flush=True)
+    while not pathlib.Path('seen').exists():
+        time.sleep(0.01)
+pathlib.Path('crashed').touch()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    running = asyncio.ensure_future(run(code, "print('never')"))
+    await begun(desk)
+    (desk.root / "seen").touch()
+    result = await running
     assert result.status == "kernel_died"
     assert result.runs[0].output == "before"
     assert "restarted too many times in this session" in result.as_text()
@@ -276,6 +292,7 @@ async def test_cancelling_interrupts_and_marks_the_run_cancelled(desk, run):
 
 
 @pytest.mark.proves("exec:cancel")
+@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced(desk, run):
     deaf = (
         "x = 1\nimport signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
@@ -290,6 +307,16 @@ async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced
     after = await run("print('x' in dir())")
     assert after.runs[0].output == "False"
     assert "was killed and replaced: its variables are gone" in ended.full_text()
+
+
+@pytest.mark.proves("exec:cancel", "exec:timeout")
+async def test_so_is_one_that_ignores_a_timeout(run):
+    deaf = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(600)"
+    result = await run(deaf, timeout=0.5)
+    assert result.status == "timed_out"
+    assert "Command timed out after 0.5 seconds" in result.as_text()
+    assert "its kernel was killed and replaced" in result.as_text()
+    assert (await run("'goes on'")).runs[0].output == "'goes on'"
 
 
 @pytest.mark.proves("exec:stdin")
