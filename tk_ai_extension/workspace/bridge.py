@@ -21,7 +21,7 @@ import psutil
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ Answer = Callable[[Caller, str, Json], Awaitable[Json]]
 
 MAX_LINE = 64_000_000
 """Bytes of one call."""
+MAX_CALLS = 64
+"""How many calls there may be at once."""
 _PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))
 
 
@@ -139,6 +141,8 @@ class ToolBridge:
 
     async def _respond(self, line: bytes, writer: asyncio.StreamWriter) -> Json:
         try:
+            if len(self._calls) > MAX_CALLS:
+                raise LimitReached(f"{MAX_CALLS} calls are under way over the bridge.")
             asked = _parsed(line)
             grant = await self._admit(asked, writer.get_extra_info("socket"))
             return {"result": await grant.answer(grant.caller, asked["tool"], asked["arguments"])}

@@ -10,6 +10,7 @@ import pytest
 from tests.desk import ALICE, BOB
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.bridge import MAX_CALLS
 
 READ = """
 import tool_bridge
@@ -197,6 +198,16 @@ async def test_what_is_no_call_is_refused_and_the_bridge_goes_on(run, secrets, l
     await writer.wait_closed()
     assert answer["error"]["code"] == "invalid_arguments"
     assert await said(run, "1") == "1"
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_calls_at_once_are_bounded(run, secrets):
+    socket = secrets[0].removeprefix("unix://")
+    idle = [await asyncio.open_unix_connection(socket) for _ in range(MAX_CALLS)]
+    assert (await said(run, call("list_notebooks"))).startswith("limit_reached")
+    for _, writer in idle:
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_the_token_is_in_no_log_and_the_socket_is_for_this_user_alone(
