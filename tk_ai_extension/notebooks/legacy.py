@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, cast
 
 import nbformat
 
-from tk_ai_extension.model.cells import CELL_TYPES, Json, cell_keys
-from tk_ai_extension.notebooks.reading import NotebookIndex, read_cell
+from tk_ai_extension.model.cells import CELL_TYPES, Json
 
 
 class LegacyError(ValueError):
     """A notebook of an old format that nbformat cannot convert."""
 
 
-def read_legacy(notebook: Json) -> NotebookIndex:
-    """The cells of an old notebook as nbformat 4 has them; they have no ids.
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """An old notebook as nbformat 4 has it.
+
+    Attributes:
+        cells: Without ids.
+        nbformat: The version that it is stored in.
+        faults: What is wrong with it, its age among them.
+    """
+
+    cells: tuple[Json, ...]
+    metadata: Json
+    nbformat: tuple[int, int]
+    faults: tuple[str, ...]
+
+
+def read_legacy(notebook: Json) -> Converted:
+    """An old notebook, converted.
 
     Raises:
         LegacyError.
@@ -41,17 +57,11 @@ def read_legacy(notebook: Json) -> NotebookIndex:
     if "ValidationError" in captured:
         faults.append(str(captured["ValidationError"]).partition("\n")[0])
     metadata: Any = converted.metadata
-    return NotebookIndex(
-        cells=tuple(
-            read_cell(cell, index, key, None)
-            for index, (cell, key) in enumerate(
-                zip(cells, cell_keys([None] * len(cells)), strict=True)
-            )
-        ),
-        metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
-        nbformat=version,
-        faults=tuple(faults),
-        converted=tuple(cells),
+    return Converted(
+        tuple(cells),
+        cast("Json", metadata) if isinstance(metadata, dict) else {},
+        version,
+        tuple(faults),
     )
 
 

@@ -126,12 +126,7 @@ def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookInde
     notebook = {member.key: member for member in members}
     major = _number(notebook.get("nbformat"))
     if "worksheets" in notebook or (major is not None and 0 < major < 4):
-        from tk_ai_extension.notebooks.legacy import LegacyError, read_legacy
-
-        try:
-            return read_legacy({key: member.value for key, member in notebook.items()})
-        except LegacyError as error:
-            raise place.invalid(str(error), start) from error
+        return _converted(notebook, place, start)
     array = notebook.get("cells")
     if array is None:
         raise place.invalid("the notebook has no `cells`", start)
@@ -220,6 +215,28 @@ def _index(notebook: Mapping[str, Member]) -> NotebookIndex:
 def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
     """A stored cell as a `Cell`."""
     return _cell(stored, index, key, cell_id, cellforms.text_of(stored.get("source")))
+
+
+def _converted(notebook: Mapping[str, Member], place: _Place, start: int) -> NotebookIndex:
+    """The index of a notebook of an old format; its cells have no ids."""
+    # nbformat takes long to import, and hardly any notebook is that old.
+    from tk_ai_extension.notebooks.legacy import LegacyError, read_legacy
+
+    try:
+        read = read_legacy({key: member.value for key, member in notebook.items()})
+    except LegacyError as error:
+        raise place.invalid(str(error), start) from error
+    keys = cell_keys([None] * len(read.cells))
+    return NotebookIndex(
+        cells=tuple(
+            read_cell(cell, number, key, None)
+            for number, (cell, key) in enumerate(zip(read.cells, keys, strict=True))
+        ),
+        metadata=read.metadata,
+        nbformat=read.nbformat,
+        faults=read.faults,
+        converted=read.cells,
+    )
 
 
 def _cell(stored: Json, index: int, key: str, cell_id: str | None, text: str | None) -> Cell:

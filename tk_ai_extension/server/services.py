@@ -20,7 +20,6 @@ from tk_ai_extension.server.users import owner
 
 if TYPE_CHECKING:
     from tk_ai_extension.mcp.http import McpHttp
-    from tk_ai_extension.server.wiring import Wired
     from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -46,6 +45,18 @@ class Managers:
     kernelspecs: Any
     sessions: Any
     server: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The workspace over a server's managers, and what is needed of its parts besides.
+
+    Attributes:
+        backends: What holds notebooks and what runs code where nothing else is known of them.
+    """
+
+    workspace: Workspace
+    backends: Mapping[str, str]
 
 
 class Services:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
@@ -15,7 +13,7 @@ from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.server.services import Managers
+from tk_ai_extension.server.services import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
@@ -23,23 +21,27 @@ from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state import state_folder
 from tk_ai_extension.workspace.workspace import Limits, Workspace
 
-if TYPE_CHECKING:
-    from tk_ai_extension.server.app import TkAIExtensionApp
+
+class Traits(Protocol):
+    """What of the app's traits the workspace goes by; the app says what each is for."""
+
+    data_dir: Any
+    kernel_env_exclude: Any
+    kernel_start_timeout: Any
+    max_output: Any
+    executor: Any
+    history_keep_days: Any
+    history_max_bytes: Any
+    artifact_total_bytes: Any
+    artifact_max_bytes: Any
+    artifact_keep: Any
+    mode_cap: Any
+    answer_budget: Any
+    max_source: Any
+    max_wait: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
-    """The workspace over a server's managers, and what is needed of its parts besides.
-
-    Attributes:
-        backends: What holds notebooks and what runs code where nothing else is known of them.
-    """
-
-    workspace: Workspace
-    backends: Mapping[str, str]
-
-
-def wire(app: TkAIExtensionApp, managers: Managers) -> Wired:
+def wire(app: Traits, managers: Managers) -> Wired:
     """Puts the parts together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_folder(Path(app.data_dir), root)
