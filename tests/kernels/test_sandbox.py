@@ -25,6 +25,8 @@ from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandboxes
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.sharing.provisioner import SharedKernelProvisioner
+from tk_ai_extension.kernels.sharing.share import Share
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.testing.faults import RUN_FOREVER
 
@@ -194,6 +196,24 @@ async def test_a_killed_kernel_leaves_nothing(harmed: Confined) -> None:
         await asyncio.to_thread(psutil.wait_procs, _processes_with(marker), DEADLINE)
     assert _processes_with(marker) == []
     assert not harmed.confinement.folder.exists()
+
+
+@pytest.mark.proves("nb:serve")
+async def test_it_is_shared_like_any_kernel(kernel: Confined, tmp_path: Path) -> None:
+    share = Share(kernel.project / ".nb")
+    share.point_at(Path(kernel.manager.connection_file))
+    guest: Any = AsyncKernelManager(connection_file=str(tmp_path / "guest.json"))
+    guest.provisioner = SharedKernelProvisioner(
+        kernel_id="2", kernel_spec=guest.kernel_spec, parent=guest, share=str(share.path)
+    )
+    await kernel.run("X = 42")
+    await guest.start_kernel()
+    client = await connect(guest.get_connection_info())
+    assert await run(client, "print(X)") == "42"
+    client.stop_channels()
+    await guest.shutdown_kernel()
+    assert await kernel.run("print(X)") == "42"
+    share.withdraw()
 
 
 def _processes_with(marker: str) -> list[psutil.Process]:

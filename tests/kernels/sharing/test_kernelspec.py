@@ -13,7 +13,8 @@ from tk_ai_extension.kernels.sharing.kernelspec import (
     remove_shared_kernelspec,
     shared_kernelspecs,
 )
-from tk_ai_extension.kernels.sharing.share import Share
+from tk_ai_extension.kernels.sharing.serving import share_kernel, unshare_kernel
+from tk_ai_extension.kernels.sharing.share import NoConnection, Share
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -23,15 +24,21 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
 
 
-def _share(project: Path) -> Share:
+def _kernel(project: Path) -> Path:
+    """The connection file of a kernel, as a project's host keeps it."""
     folder = project / ".nb"
-    (folder / "shared").mkdir(parents=True)
+    folder.mkdir(parents=True)
     connection = {f"{name}_port": 1 for name in ("shell", "iopub", "stdin", "hb", "control")}
     connection |= {"transport": "tcp", "ip": "127.0.0.1", "key": "k"}
     connection |= {"signature_scheme": "hmac-sha256"}
     file = folder / "kernel-1.json"
     file.write_text(json.dumps(connection), encoding="utf-8")
-    share = Share(folder)
+    return file
+
+
+def _share(project: Path) -> Share:
+    file = _kernel(project)
+    share = Share(file.parent)
     share.point_at(file)
     return share
 
@@ -68,3 +75,34 @@ def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path)
     install_shared_kernelspec(one)
     one.withdraw()
     assert install_shared_kernelspec(other).display_name == "Python (nb shared kernel)"
+
+
+@pytest.mark.proves("nb:cleanup")
+def test_what_sharing_has_made_is_removed_and_no_more(tmp_path: Path) -> None:
+    kernel, other = _kernel(tmp_path / "one"), _kernel(tmp_path / "other")
+    installed = share_kernel(kernel.parent, kernel)
+    share_kernel(other.parent, other)
+    assert installed.folder.is_dir()
+    assert unshare_kernel(kernel.parent)
+    assert list(kernel.parent.iterdir()) == [kernel]
+    assert not installed.folder.exists()
+    assert [found.share.folder for found in shared_kernelspecs()] == [other.parent]
+    assert not unshare_kernel(kernel.parent)
+
+
+def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    kernel = _kernel(tmp_path)
+    share_kernel(kernel.parent, kernel)
+    second = kernel.with_name("kernel-2.json")
+    second.write_bytes(kernel.read_bytes().replace(b'"k"', b'"k2"'))
+    installed = share_kernel(kernel.parent, second)
+    assert installed.share.read().key == b"k2"
+    # A Jupyter Server reads a file of one name only once.
+    listed = (kernel.parent / "external").iterdir()
+    assert [link.readlink() for link in listed] == [second]
+
+
+def test_what_is_no_kernel_is_not_shared(tmp_path: Path) -> None:
+    with pytest.raises(NoConnection, match="no connection file"):
+        share_kernel(tmp_path, tmp_path / "kernel-1.json")
+    assert shared_kernelspecs() == []

@@ -14,10 +14,8 @@ import sys
 from pathlib import Path
 
 from tk_ai_extension.kernels.sharing.relay import GRACE, Relay
+from tk_ai_extension.kernels.sharing.serving import LOG
 from tk_ai_extension.kernels.sharing.share import Connection, NoConnection, Share
-
-LOG = "relay.log"
-"""The name of the log, in ``.nb``."""
 
 LONGEST_LOG = 1_000_000
 """Bytes of a log above which a relay that starts begins a new one."""
