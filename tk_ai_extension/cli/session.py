@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.headless import Headless
-from tk_ai_extension.cli.rendering import Screen
+from tk_ai_extension.cli.screen import Screen
 from tk_ai_extension.cli.terminal import Terminal
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ToolError

@@ -1,0 +1,180 @@
+"""How answers look to a person at a terminal: tables, boxes, colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from rich.box import ROUNDED, SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.json import JSON
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.following import CellRun, ExecutionResult
+from tk_ai_extension.tools.results import Result
+
+SYMBOLS = {
+    "queued": ("○", "dim"),
+    "running": ("●", "yellow"),
+    "ok": ("✔", "green"),
+    "skipped": ("·", "dim"),
+}
+"""The sign and colour of each state of a cell; every other state is a failure."""
+FAILED = ("✘", "red")
+
+STATES = {
+    "fresh": "green",
+    "edited": "yellow",
+    "stale": "yellow",
+    "error": "red",
+    "running": "cyan",
+}
+"""The colour of a cell's state in a list."""
+
+SHORT = 14
+"""Characters of a column that keeps its width."""
+
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+"""What a notebook could tell the terminal to do, as the pictures of what it is."""
+
+
+def answer(result: Result) -> RenderableType:
+    """A tool's answer, as what it is: an execution, a cell, a notebook, rows, or else its text."""
+    if isinstance(result, ExecutionResult):
+        return _execution(result)
+    fields = result.model_dump(mode="json", exclude_none=True, exclude={"notices"})
+    if isinstance(fields.get("source"), str) and "cell_type" in fields:
+        return _cell(fields)
+    if isinstance(fields.get("text"), str) and "revision" in fields:
+        return Syntax(harmless(fields["text"].rstrip("\n")), "python", word_wrap=True)
+    lists = [name for name, value in fields.items() if _is_rows(value)]
+    if len(lists) == 1:
+        return _rows(lists[0], fields)
+    return plain(result.as_text())
+
+
+def refusal(error: ToolError) -> RenderableType:
+    """An error: what is wrong, and what to do."""
+    body = Group(plain(error.message), plain(error.hint, "dim"))
+    return Panel(body, title=error.code, title_align="left", border_style="red", box=ROUNDED)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A text as it stands, whatever it holds."""
+    return Text(harmless(text), style)
+
+
+def harmless(text: str) -> str:
+    """The same text without what a terminal would obey."""
+    return text.translate(_CONTROLS)
+
+
+def _execution(result: ExecutionResult) -> RenderableType:
+    parts: list[RenderableType] = []
+    for run in result.runs:
+        parts += _run(run)
+    if result.prompt is not None:
+        parts.append(plain(f"input() asked {result.prompt!r}; nobody could answer", "yellow"))
+    if result.skipped:
+        parts.append(Text(f"· {result.skipped} more cells were not run", "dim"))
+    if result.status in ("queued", "running"):
+        parts.append(Text(f"Still {result.status}: nb watch {result.execution_id}", "yellow"))
+    return Group(*parts)
+
+
+def _run(run: CellRun) -> Iterable[RenderableType]:
+    head = _head(run)
+    if run.output and run.status not in SYMBOLS:
+        yield Panel(
+            plain(run.output), title=head, title_align="left", border_style="red", box=ROUNDED
+        )
+        return
+    if run.output:
+        yield plain(run.output)
+    for value in run.data:
+        yield JSON.from_data(value)
+    yield head
+
+
+def _head(run: CellRun) -> Text:
+    """The line that says how a cell ended, or how far it is."""
+    sign, style = SYMBOLS.get(run.status, FAILED)
+    words = (
+        sign,
+        f"@{run.cell}" if run.cell else "",
+        f"[{run.execution_count}]" if run.execution_count is not None else "",
+        run.status if run.status != "ok" else "",
+        f"{run.duration:.2f} s" if run.duration is not None else "",
+        run.message or "",
+    )
+    return plain(" ".join(word for word in words if word), style)
+
+
+def _cell(fields: dict[str, Any]) -> RenderableType:
+    count = f" [{fields['execution_count']}]" if "execution_count" in fields else ""
+    title = f"@{fields['address']} cell {fields['index']} {fields['cell_type']}{count}"
+    text = harmless(fields["source"])
+    is_markdown = fields["cell_type"] == "markdown"
+    source = Markdown(text) if is_markdown else Syntax(text, "python", word_wrap=True)
+    state = fields.get("state", "")
+    box = Panel(source, title=plain(title), subtitle=state, title_align="left", box=ROUNDED)
+    return Group(box, plain(fields["output"])) if fields.get("output") else box
+
+
+def _rows(name: str, fields: dict[str, Any]) -> RenderableType:
+    rows: list[dict[str, Any]] = fields.pop(name)
+    # What says nothing in any row takes no room; a versioned address begins with the id beside it.
+    columns = [
+        key
+        for key in dict.fromkeys(key for row in rows for key in row)
+        if key != "address" and any(row.get(key) for row in rows)
+    ]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        number = all(isinstance(row.get(column, 0), int | float) for row in rows)
+        heading = column.replace("_", " ")
+        widest = max(len(heading), *(len(_shown(column, row.get(column))) for row in rows))
+        table.add_column(
+            heading,
+            # Where there is too little room, the long ones give way.
+            min_width=widest if widest <= SHORT else None,
+            justify="right" if number else "left",
+            overflow="ellipsis",
+            no_wrap=True,
+        )
+    for row in rows:
+        table.add_row(*(_shown(column, row.get(column)) for column in columns))
+    scalars = ", ".join(
+        f"{key.replace('_', ' ')}: {value}"
+        for key, value in fields.items()
+        if value and isinstance(value, str | int | float)
+    )
+    return Group(plain(scalars, "dim"), table) if scalars else table
+
+
+def _is_rows(value: Any) -> bool:
+    rows = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(rows) and all(isinstance(row, dict) for row in rows)
+
+
+def _shown(column: str, value: Any) -> Text:
+    if value is None:
+        return Text("")
+    if column == "state":
+        return Text(str(value), style=STATES.get(str(value), "dim"))
+    if isinstance(value, bool):
+        return Text("✔" if value else "")
+    if column.endswith("_id"):
+        return Text(str(value)[:8])
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    if isinstance(value, float):
+        return Text(f"{value:,.3g}")
+    if isinstance(value, list):
+        return plain(", ".join(map(str, cast("list[object]", value))))
+    return plain(str(value))
