@@ -120,12 +120,7 @@ class SessionKeeper:
 
     async def _enter(self) -> None:
         """Sets the folder, variables and path of what runs next."""
-        session, around = self._session, self._surroundings
-        if not session.ready:
-            await self._evaluate(_begin())
-            session.ready = True
-        variables = json.dumps({**around.env, **self._variables()})
-        await self._evaluate(f"__import__('sys').modules['tool_bridge'].here.enter({variables!r})")
+        await self._evaluate(_entering({**self._surroundings.env, **self._variables()}))
 
     def _variables(self) -> dict[str, str]:
         session, bridge = self._session, self._sessions.bridge
@@ -194,12 +189,21 @@ def _end(step: Step, execution: Execution) -> None:
 
 
 @cache
-def _begin() -> str:
-    """One expression that makes the module `tool_bridge`, and leaves nothing else behind."""
-    source = files("tk_ai_extension.workspace").joinpath("in_kernel.py").read_text("utf-8")
+def _source() -> str:
+    """The text of the module `tool_bridge`."""
+    return files("tk_ai_extension.workspace").joinpath("in_kernel.py").read_text("utf-8")
+
+
+def _entering(variables: Mapping[str, str]) -> str:
+    """One expression that sets the surroundings, and leaves no name behind.
+
+    The module is made where it is not there: in a new kernel, or one that somebody has restarted.
+    """
     return (
-        f"(lambda sys: (lambda module: (exec({source!r}, module.__dict__), "
+        "(lambda sys, source, variables: ('tool_bridge' in sys.modules or "
+        "(lambda module: (exec(source, module.__dict__), "
         "setattr(module, 'here', module.Surroundings()), "
-        "sys.modules.__setitem__('tool_bridge', module)))(type(sys)('tool_bridge')))"
-        "(__import__('sys'))"
+        "sys.modules.__setitem__('tool_bridge', module)))(type(sys)('tool_bridge')), "
+        "sys.modules['tool_bridge'].here.enter(variables)) and None)"
+        f"(__import__('sys'), {_source()!r}, {json.dumps(variables)!r})"
     )

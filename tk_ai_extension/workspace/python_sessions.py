@@ -69,7 +69,6 @@ class PythonSession:
         id: Names it to the code that runs in it (``PI_TOOL_BRIDGE_SESSION``).
         kernel_id: Its kernel; empty until that is started.
         owners: Who has used it, by identity.
-        ready: Whether the kernel has what it needs beyond the kernelspec's own.
         died: Whether its kernel has crashed, and nothing was done about it yet.
         stopped: Whether somebody has shut its kernel down.
         restarts: How often its kernel crashed and was replaced.
@@ -83,7 +82,6 @@ class PythonSession:
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     kernel_id: str = ""
     owners: dict[str, Caller] = field(default_factory=dict[str, Caller])
-    ready: bool = False
     died: bool = False
     stopped: bool = False
     restarts: int = 0
@@ -257,11 +255,10 @@ class PythonSessions:
         kernel_id = await start_python(
             self._kernels, path, make_room=partial(self._let_go_of_idle, NO_FILES)
         )
-        session.ready = session.died = session.stopped = False
+        session.died = session.stopped = False
         return kernel_id
 
     async def _restart(self, session: PythonSession) -> None:
-        session.ready = False
         if session.kernel_id in self._kernels.ids():
             with suppress(KernelNotFound, KernelStartFailed, KernelDied, KernelBusy):
                 await self._kernels.restart(session.kernel_id)
@@ -270,7 +267,6 @@ class PythonSessions:
         await self._start_anew(session)
 
     async def _answering(self, session: PythonSession) -> None:
-        session.ready = False
         with suppress(KernelNotFound, KernelStartFailed):
             await self._kernels.wait_ready(session.kernel_id)
             session.died = session.stopped = False
@@ -278,9 +274,7 @@ class PythonSessions:
         await self._start_anew(session)
 
     async def _start_anew(self, session: PythonSession) -> None:
-        gone = session.kernel_id
-        self.bridge.revoke(gone)
-        await self._stop(gone)
+        await self._stop(session.kernel_id)
         session.kernel_id = await self._start(session)
 
     async def _stop(self, kernel_id: str) -> None:
@@ -351,7 +345,6 @@ class PythonSessions:
             return
         for session in (*self._sessions.values(), *self._single):
             if session.kernel_id == event.kernel_id:
-                session.ready = False
                 session.died = session.died or event.kind == "died"
                 session.stopped = event.kind == "shutdown"
 

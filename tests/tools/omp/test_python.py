@@ -243,6 +243,16 @@ print(open(path).read().count('line'))
     assert (await run(found)).runs[0].output == "5000"
 
 
+@pytest.mark.proves("kernel:env")
+async def test_they_are_set_in_a_kernel_that_somebody_restarted_or_meddled_with(desk, run):
+    look = "import os; print(os.environ['A'], 'PI_TOOL_BRIDGE_TOKEN' in os.environ)"
+    first = await run(look, env={"A": "1"})
+    await desk.call("restart_kernel", kernel_id=first.kernel_id)
+    assert (await run(look, env={"A": "2"})).runs[0].output == "2 True"
+    await run("import sys; del sys.modules['tool_bridge']")
+    assert (await run(look, env={"A": "3"})).runs[0].output == "3 True"
+
+
 async def test_a_folder_or_a_variable_that_is_none_is_refused(desk, run):
     (desk.root / "file.txt").write_text("text")
     for cwd, error in (
