@@ -1,0 +1,1 @@
+"""Claude in the notebook: sessions, transcripts, providers, and the tour for those who have none."""

@@ -1,0 +1,235 @@
+"""A model that says what it is told to: the Messages API on loopback, for tests.
+
+The real SDK and its real CLI talk to it as they talk to Anthropic, so that what is tested is the
+whole chain, and only the model is not one::
+
+    model = ScriptedModel(
+        Answer.of(Thinking("A plot, then."), "I'll look.", ToolUse("list_cells")),
+        lambda request: Answer.of(f"It says: {request.tool_results[0].text}"),
+    )
+    async with model.running():
+        options = ClaudeAgentOptions(env=model.environment, model=MODEL, tools=[], ...)
+        ...
+    assert model.requests[1].tool_results[0].is_error is False
+
+Each request for a message takes the next turn of the script: retries are requests, too. A turn is a
+`Reply` or a function that makes one from the request. Tools are called by their names in the
+registry; the prefix of the MCP server is found in the request. For several chats at once, a script
+of its own for each: ``ScriptedModel(chats={"marker": [...]})`` plays to the chats of which some
+message of the user's contains the marker.
+
+What goes wrong, for real: `UNAUTHORIZED`, `rate_limited`, `BROKEN`, `OVERLOADED`, `Hang`, `Cut`;
+`Held` stops in the middle until the test lets it go on. Nothing is timed: `requested` awaits a
+request, `Hang.gone` its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tk_ai_extension.agent.messages import (
+    Answer,
+    Failure,
+    MessagesRequest,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from tk_ai_extension.agent.messages_api import Exchange, MessagesServer, Reply
+
+__all__ = [
+    "BROKEN",
+    "KEY",
+    "MODEL",
+    "OVERLOADED",
+    "UNAUTHORIZED",
+    "Answer",
+    "Cut",
+    "Failure",
+    "Hang",
+    "Held",
+    "MessagesRequest",
+    "ScriptedModel",
+    "Text",
+    "Thinking",
+    "ToolResult",
+    "ToolUse",
+    "Usage",
+    "rate_limited",
+]
+
+MODEL = "claude-scripted-1"
+"""A model's id for options: without one the CLI picks its own."""
+
+KEY = "sk-ant-scripted"
+"""The key that the server asks for."""
+
+Turn = Reply | Callable[[MessagesRequest], Reply]
+"""One entry of a script."""
+
+# -- what an API does on a bad day
+
+UNAUTHORIZED = Failure(401, "authentication_error", "invalid x-api-key")
+BROKEN = Failure(500, "api_error", "Internal server error")
+OVERLOADED = Failure(529, "overloaded_error", "Overloaded")
+
+
+def rate_limited(retry_after: int | None = 1) -> Failure:
+    """Too many requests; try again after so many seconds."""
+    message = "This request would exceed your rate limit."
+    return Failure(429, "rate_limit_error", message, retry_after)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Accepts the request and says nothing, for as long as somebody waits.
+
+    Attributes:
+        gone: Set when whoever waited has gone away.
+    """
+
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self, to: Exchange) -> None:
+        """Waits until it is cancelled."""
+        del to
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.gone.set()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Begins an answer and loses the connection after so many events."""
+
+    answer: Answer
+    after: int = 3
+
+    async def send(self, to: Exchange) -> None:
+        """Sends the first events, then closes the connection."""
+        for event in islice(self.answer.events(to.request), self.after):
+            await to.event(event)
+        to.cut()
+
+
+@dataclass(frozen=True)
+class Held:
+    """Begins an answer, stops after so many events, and goes on when it is let go.
+
+    Attributes:
+        answer: The whole of it.
+        after: Events before it stops.
+        held: Set when it has stopped.
+        go_on: Set it, and the rest is sent.
+        gone: Set when whoever waited has gone away.
+    """
+
+    answer: Answer
+    after: int = 3
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self, to: Exchange) -> None:
+        """Sends it in its two parts."""
+        events = self.answer.events(to.request)
+        try:
+            for event in islice(events, self.after):
+                await to.event(event)
+            self.held.set()
+            await self.go_on.wait()
+            for event in events:
+                await to.event(event)
+        except asyncio.CancelledError:
+            self.gone.set()
+            raise
+
+
+class ScriptedModel:
+    """A Messages API server that plays a script.
+
+    Args:
+        turns: The script of every chat that has none of its own.
+        chats: Scripts for the chats of which a user's message contains the key.
+        key: Whoever asks has to send it; None accepts any.
+    """
+
+    def __init__(
+        self,
+        *turns: Turn,
+        chats: Mapping[str, Iterable[Turn]] | None = None,
+        key: str | None = KEY,
+    ) -> None:
+        self.requests: list[MessagesRequest] = []
+        """Every request for a message, in their order, for assertions."""
+        self.names = (MODEL,)
+        self._turns = deque(turns)
+        self._chats = {marker: deque(script) for marker, script in (chats or {}).items()}
+        self._key = key
+        self._server = MessagesServer(self, key=key)
+        self._arrived = asyncio.Event()
+
+    def add(self, *turns: Turn) -> None:
+        """Adds turns to the end of the script."""
+        self._turns.extend(turns)
+
+    @property
+    def left(self) -> int:
+        """How many turns nobody has asked for yet."""
+        return len(self._turns) + sum(len(script) for script in self._chats.values())
+
+    def reply(self, request: MessagesRequest) -> Reply:
+        """The next turn of the request's script.
+
+        Where it has ended, an error that the CLI does not retry (it tries other 4xx again, with
+        fewer features).
+        """
+        self.requests.append(request)
+        arrived, self._arrived = self._arrived, asyncio.Event()
+        arrived.set()
+        script = self._turns
+        for marker, of_chat in self._chats.items():
+            if any(marker in prompt for prompt in request.prompts):
+                script = of_chat
+        if not script:
+            return Failure(402, "billing_error", "The script of the model has ended.")
+        turn = script.popleft()
+        return turn(request) if callable(turn) else turn
+
+    async def requested(self, count: int = 1) -> MessagesRequest:
+        """Waits for the so manieth request (from 1, those that came already count); returns it."""
+        while len(self.requests) < count:
+            await self._arrived.wait()
+        return self.requests[count - 1]
+
+    @property
+    def url(self) -> str:
+        """Its address, for `ANTHROPIC_BASE_URL`."""
+        return self._server.url
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the CLI's environment has to hold to talk to it and to nobody else.
+
+        `CLAUDE_CONFIG_DIR` is not in it: give each test a folder of its own.
+        """
+        return {
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": self._key or "any",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "2",
+        }
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[ScriptedModel]:
+        """Started inside, stopped after."""
+        async with self._server.running():
+            yield self
