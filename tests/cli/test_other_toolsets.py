@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Nb
@@ -37,6 +40,16 @@ async def test_python_and_notebook_work_in_the_projects_folder(nb: Nb) -> None:
         )
         assert "y = 2" in text(again)
     assert [cell.source for cell in nb.read("deep/a.ipynb").cells] == ["x = 1", "y = 2"]
+
+
+@pytest.mark.proves("kernel:python-session", "nb:cleanup")
+async def test_session_kernels_end_with_their_host(nb: Nb) -> None:
+    async with connected(nb, "--toolsets", "omp") as client:
+        await client.call_tool("python", {"cells": [{"code": "x = 1"}]})
+        assert len(nb.processes()) == 2  # the host and the kernel
+    os.kill(nb.host, signal.SIGTERM)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, nb.processes(), 30)
+    assert alive == []
 
 
 @pytest.mark.proves("nb:collaborate", "edit:notebookedit")

@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+import inspect
 
 import pytest
 from tornado.web import HTTPError
 
 from tests.desk import BOB
 from tk_ai_extension.model.errors import KernelStartFailed, LimitReached
+from tk_ai_extension.workspace import executions
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 
 
@@ -209,6 +211,22 @@ async def test_kernels_for_one_call_are_bounded_too(desk, run, pooled):
     await desk.call("interrupt_kernel", execution_id=busy.execution_id)
     await desk.call("wait_execution", execution_id=busy.execution_id)
     assert (await run("1", mode="per-call")).status == "ok"
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("session", 1), ("per-call", 0)])
+async def test_a_run_that_is_refused_keeps_nothing_in_use(desk, run, mode, kept, monkeypatch):
+    monkeypatch.setattr(executions, "MAX_ACTIVE", 0)
+    with pytest.raises(LimitReached):
+        await run("1", mode=mode)
+    assert [session.using for session in desk.workspace.python] == [0] * kept
+    assert len(desk.workspace.kernels.ids()) == kept
+
+
+@pytest.mark.proves("kernel:pool")
+def test_unless_told_otherwise_four_stay_for_five_minutes_looked_at_every_thirty_seconds():
+    defaults = inspect.signature(PythonSessions).parameters
+    names = ("max_sessions", "idle_after", "sweep_every")
+    assert [defaults[name].default for name in names] == [4, 300.0, 30.0]
 
 
 async def test_closing_shuts_session_kernels_down_and_leaves_those_of_notebooks(desk, run):
