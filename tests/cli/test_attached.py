@@ -131,7 +131,7 @@ async def test_a_server_elsewhere_is_worked_in_by_its_address(
     assert not (nb.root / "there.ipynb").exists()
     (kernel,) = (await asyncio.to_thread(nb, "status", "--json")).json["kernels"]
     assert kernel["notebooks"] == ["there.ipynb"]
-    assert (nb.root / ".nb" / "server.json").stat().st_mode & 0o777 == 0o600
+    assert (nb.root / ".nb" / "project.json").stat().st_mode & 0o777 == 0o600
     unknown = await asyncio.to_thread(
         nb, "open", "x.ipynb", "--server", "http://127.0.0.1:1/", status=3
     )

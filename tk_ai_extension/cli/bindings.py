@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 
@@ -16,6 +17,8 @@ class Bindings:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._kernels: dict[str, str] = {}
+        self.bound: Callable[[str, str], Awaitable[None]] | None = None
+        """Called with a notebook's path and the kernel that it has got."""
         if file is not None and file.exists():
             self._kernels = json.loads(file.read_bytes())
 
@@ -30,6 +33,8 @@ class Bindings:
             new = self._file.with_suffix(".new")
             new.write_text(json.dumps(self._kernels), encoding="utf-8")
             new.replace(self._file)
+        if self.bound is not None:
+            await self.bound(path, kernel_id)
 
     async def paths_of(self, kernel_id: str) -> list[str]:
         """The notebooks that run on this kernel."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import pwd
 from collections.abc import Callable
@@ -13,14 +12,20 @@ from pathlib import Path
 from tk_ai_extension.cli.bindings import Bindings
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels
-from tk_ai_extension.cli.project import ATTACHMENT, BINDINGS, KERNELS, Project
+from tk_ai_extension.cli.project import BINDINGS, KERNELS, Project
 from tk_ai_extension.cli.routing import RoutedRegistry, Router
 from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
+from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
+from tk_ai_extension.kernels.sandbox.confinement import Confinement
+from tk_ai_extension.kernels.sandbox.finding import find_sandbox
 from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare
+from tk_ai_extension.kernels.sharing.serving import share_kernel, unshare_kernel
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -42,6 +47,7 @@ class Headless:
         user: The user's name.
         workspace: Built as a server's is, from files and kernels of its own.
         memory: What commands must know of those before them.
+        settings: What was decided about the project.
         registry: The default tools.
         host: The process that owns the kernels: this one; None for a command without a host.
         stopped: Set when the host is to end.
@@ -52,6 +58,7 @@ class Headless:
         project: Project,
         kernels: Kernels,
         bindings: Bindings,
+        settings: SettingsFile,
         *,
         host: int | None,
         leave: Callable[[], None] = lambda: None,
@@ -62,9 +69,10 @@ class Headless:
         state = state_folder(default_data_folder(), root)
         self.memory = Memory(state / MEMORY)
         self.workspace = _workspace(root, state, kernels, bindings)
-        self._attachment = Path(project.folder, ATTACHMENT)
+        self.settings = settings
+        self._folder = Path(project.folder)
         self._servers = Servers()
-        self._router = Router(root, self._servers, self._load_attachment())
+        self._router = Router(root, self._servers, settings)
         self.host = host
         self.stopped = asyncio.Event()
         self.cleans = False
@@ -97,33 +105,67 @@ class Headless:
         self.cleans = clean
         self.stopped.set()
 
-    @property
-    def attached(self) -> Server | None:
-        """The Jupyter Server that the whole project works in."""
-        return self._router.attached
-
     async def attach(self, server: Server | None) -> None:
         """Works in a Jupyter Server from now on, wherever it is; None: no more.
 
         Raises:
             ServerUnreachable: it does not answer, or not to this token, or has no extension.
+            InvalidArguments: the project's kernels run in a sandbox.
         """
-        if server is None:
-            self._attachment.unlink(missing_ok=True)
-        else:
-            if not await self._servers.has_extension(server):
-                raise ServerUnreachable(
-                    f"{server.url} does not answer as a Jupyter Server with tk-ai-extension does."
-                )
-            kept = json.dumps({"url": server.url, "token": server.token})
-            await asyncio.to_thread(_write_private, self._attachment, kept)
-        self._router.attached = server
+        if server is not None and self.settings.now.sandbox:
+            raise InvalidArguments(
+                "The kernels of this project run in a sandbox, and those of a server do not.",
+                hint="`nb open --no-sandbox` ends that for kernels that are started from then on.",
+            )
+        if server is not None and not await self._servers.has_extension(server):
+            raise ServerUnreachable(
+                f"{server.url} does not answer as a Jupyter Server with tk-ai-extension does."
+            )
+        self.settings.change(server=None if server is None else (server.url, server.token))
 
-    def _load_attachment(self) -> Server | None:
-        try:
-            return Server(**json.loads(self._attachment.read_bytes()))
-        except FileNotFoundError:
-            return None
+    async def confine(self, *, sandbox: bool) -> None:
+        """Has kernels that are started from now on run in a sandbox, or no more.
+
+        Raises:
+            SandboxUnavailable: no sandbox works on this machine.
+            InvalidArguments: the project works in a server, or has kernels outside of a sandbox.
+        """
+        if sandbox and not self.settings.now.sandbox:
+            if self.settings.now.server is not None or self.workspace.kernels.ids():
+                raise InvalidArguments(
+                    "This project has kernels that do not run in a sandbox.",
+                    hint="`nb shutdown` stops them; then `nb open --sandbox` starts anew.",
+                )
+            await asyncio.to_thread(find_sandbox)
+        self.settings.change(sandbox=sandbox)
+
+    async def share(self, path: str) -> InstalledShare:
+        """Shares the kernel of a notebook with people's programs, and each that takes its place.
+
+        Raises:
+            KernelNotFound: it has none.
+            NoConnection: it cannot be shared.
+        """
+        kernel_id = await self.workspace.kernel_of(path)
+        if kernel_id is None:
+            raise KernelNotFound(f"{path} has no running kernel.", hint="`nb open` starts one.")
+        self.settings.change(shared=path)
+        return await self._share(kernel_id)
+
+    async def unshare(self) -> bool:
+        """Shares no kernel any more; whether one was shared."""
+        self.settings.change(shared=None)
+        return await asyncio.to_thread(unshare_kernel, self._folder)
+
+    async def _share(self, kernel_id: str) -> InstalledShare:
+        language = (await self.workspace.kernels.info(kernel_id)).language or "python"
+        file = self._folder / KERNELS / f"kernel-{kernel_id}.json"
+        return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
+
+    async def _bound(self, path: str, kernel_id: str) -> None:
+        """A notebook has got a kernel."""
+        if path == self.settings.now.shared:
+            await self._share(kernel_id)
 
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
@@ -149,19 +191,26 @@ class Headless:
         environment = AllowedEnvironment()
         manager = LastingMultiKernelManager(connection_dir=str(folder))
         bindings = Bindings(folder / BINDINGS)
+        settings = SettingsFile(Path(project.folder))
         manager.adopt(environment.environment("", None))
-        kernels = JupyterKernels(manager, environment=environment, root=root, capture_stderr=False)
-        return cls(project, kernels, bindings, host=os.getpid(), leave=manager.leave)
+
+        async def confine(_path: str | None) -> Confinement | None:
+            if not settings.now.sandbox:
+                return None
+            hidden = [Path(project.folder)]
+            return await asyncio.to_thread(Confinement.of, root, hidden=hidden)
+
+        kernels = JupyterKernels(
+            manager, environment=environment, root=root, capture_stderr=False, confine=confine
+        )
+        headless = cls(project, kernels, bindings, settings, host=os.getpid(), leave=manager.leave)
+        bindings.bound = headless._bound
+        return headless
 
     @classmethod
     async def without_kernels(cls, project: Project) -> Headless:
         """What a command works with where there is no host: notebooks, and no kernel."""
-        return cls(project, NoKernels(), Bindings(), host=None)
-
-
-def _write_private(file: Path, text: str) -> None:
-    file.touch(mode=0o600)
-    file.write_text(text, encoding="utf-8")
+        return cls(project, NoKernels(), Bindings(), SettingsFile(Path(project.folder)), host=None)
 
 
 def _workspace(root: Path, state: Path, kernels: Kernels, bindings: Bindings) -> Workspace:

@@ -20,15 +20,13 @@ HOST_LOCK = "host.lock"
 """Locked by a host as long as it lives."""
 LAUNCH_LOCK = "launch.lock"
 """Held while a host is being started, so that two commands at once start one."""
-ATTACHMENT = "server.json"
-"""The Jupyter Server that the project works in, with its token."""
 BINDINGS = "notebooks.json"
 """The file beside them that says which kernel each notebook runs on."""
 NOTE = ".process"
 """How the name of what says that a kernel runs ends."""
 OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
-    ATTACHMENT,
+    "project.json",
     HOST_LOCK,
     LAUNCH_LOCK,
     "host.log",

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 from tk_ai_extension.cli.remote import RemoteTools
 from tk_ai_extension.cli.servers import Server, Servers
-from tk_ai_extension.model.errors import PathRefused
+from tk_ai_extension.cli.settings import SettingsFile
+from tk_ai_extension.model.errors import PathRefused, SandboxUnavailable
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.registry import Registry, Tool
+from tk_ai_extension.tools.registry import Registry, Tool, leave_for
 from tk_ai_extension.tools.results import Result
 
 MAX_NAMES = 10_000
@@ -28,21 +29,44 @@ class Router:
     Args:
         root: The project's folder.
         servers: The servers that run on this machine.
-        attached: The server that the whole project works in; None to go by where notebooks are.
+        settings: The project's: the server that all of it works in, whether it has a sandbox.
     """
 
-    def __init__(self, root: Path, servers: Servers, attached: Server | None = None) -> None:
-        self.attached = attached
+    def __init__(self, root: Path, servers: Servers, settings: SettingsFile) -> None:
+        self._settings = settings
         self._root = root
         self._servers = servers
         self._remotes: dict[Server, RemoteTools] = {}
         # The servers of executions and artifacts, by id.
         self._named: OrderedDict[str, Server] = OrderedDict()
 
+    @property
+    def attached(self) -> Server | None:
+        """The server that the whole project works in; None to go by where notebooks are."""
+        server = self._settings.now.server
+        return None if server is None else Server(*server)
+
     async def place(
         self, tool: Tool, parsed: Any, context: ToolContext
     ) -> tuple[Server | None, str | None]:
-        """The server that a call belongs to (None: this process), and the path that it concerns."""
+        """The server that a call belongs to (None: this process), and the path that it concerns.
+
+        Raises:
+            SandboxUnavailable: it would run code in a server's kernel, and the project's kernels
+                are to run in a sandbox.
+        """
+        server, path = await self._place(tool, parsed, context)
+        if server is not None and tool.effect == "EXECUTE" and self._settings.now.sandbox:
+            raise SandboxUnavailable(
+                f"{path or 'This'} belongs to the Jupyter Server at {server.url}, whose kernels have "
+                "no sandbox, and the kernels of this project are to have one.",
+                hint="Stop that server, or end it by `nb open --no-sandbox`.",
+            )
+        return server, path
+
+    async def _place(
+        self, tool: Tool, parsed: Any, context: ToolContext
+    ) -> tuple[Server | None, str | None]:
         if self.attached is not None:
             return self.attached, None
         for argument in ("execution_id", "artifact"):
@@ -140,6 +164,12 @@ class RoutedRegistry(Registry):
         server, path = await self._router.place(tool, parsed, context)
         if server is None:
             return await super().call(name, arguments, context)
+        # The server knows nothing of the mode here.
+        leave = await leave_for(tool, parsed, context)
+        if leave is not None:
+            await leave.refuse()
+            if leave.needed:
+                await leave.ask()
         return await self._router.call(server, path, tool, arguments, context)
 
 

@@ -63,7 +63,7 @@ class Session:
 
     def path(self, given: str) -> str:
         """A path on the command line, as one that does not depend on where it was typed."""
-        if self.headless.attached:
+        if self.headless.settings.now.server:
             return given
         path = os.path.join(self.terminal.surroundings.cwd, os.path.expanduser(given))
         return os.path.normpath(path)

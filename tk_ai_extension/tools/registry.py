@@ -238,7 +238,7 @@ class Registry:
 async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Result:
     """Runs a call, where the mode asks just as a person was shown it."""
     given = {key: getattr(parsed, key) for key in tool.parameters}
-    leave = await _leave(tool, parsed, context)
+    leave = await leave_for(tool, parsed, context)
     if leave is not None:
         await leave.refuse()
     if tool.carry_out is None:
@@ -257,7 +257,7 @@ async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Resul
             return await tool.carry_out(replace(context, as_shown=True), plan, tool.name)
 
 
-async def _leave(tool: Tool, parsed: BaseModel, context: ToolContext) -> Leave | None:
+async def leave_for(tool: Tool, parsed: BaseModel, context: ToolContext) -> Leave | None:
     """The leave that a call needs; None where its effect runs for this caller without."""
     effect = tool.effect_of(parsed) if tool.effect_of else tool.effect
     if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:

@@ -13,8 +13,10 @@ from pydantic import Field
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Session
+from tk_ai_extension.kernels.sharing.share import EXTERNAL
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.results import Result
 
@@ -23,6 +25,12 @@ def _configure_open(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebook", help="path of a notebook; made, without cells, if missing")
     parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
     parser.add_argument("--name", help="what to call it from now on")
+    parser.add_argument(
+        "--sandbox",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="run this project's kernels without network, with nothing but its folder",
+    )
     parser.add_argument(
         "--server",
         metavar="URL",
@@ -35,16 +43,59 @@ async def _open(session: Session, args: argparse.Namespace) -> int:
     named: dict[str, str] = {"kernel_name": args.kernel} if args.kernel else {}
     if args.name:
         named["name"] = args.name
+    if args.sandbox is not None:
+        await session.headless.confine(sandbox=args.sandbox)
     if args.server:
         server = None if args.server == "none" else Server.at(args.server)
         await session.headless.attach(server)
     path = session.located({"notebook": args.notebook})["notebook"]
-    if session.headless.attached:
+    if session.headless.settings.now.server:
         named["mode"] = "create"
         return session.finish(await session.call("use_notebook", notebook=path, **named))
     there = os.path.join(session.headless.root, path)
     mode = "connect" if await asyncio.to_thread(os.path.exists, there) else "create"
     return session.finish(await session.call("use_notebook", notebook=path, mode=mode, **named))
+
+
+def _configure_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", nargs="?", help="whose kernel (default: the open notebook's)")
+    parser.add_argument("--off", action="store_true", help="share it no more")
+
+
+class Shared(Result):
+    """A kernel that people's programs can use, too."""
+
+    notebook: str
+    kernelspec: str
+    display_name: str
+    connection_dir: str
+
+    def as_text(self) -> str:
+        """What to choose, and where."""
+        return (
+            f"The kernel of {self.notebook} is shared: choose `{self.display_name}` in VS Code or "
+            f"JupyterLab, or\n  jupyter console --kernel {self.kernelspec}\nA Jupyter Server can "
+            "list it, too:\n  jupyter lab --ServerApp.allow_external_kernels=True "
+            f"--ServerApp.external_connection_dir={self.connection_dir}"
+        )
+
+
+async def _serve(session: Session, args: argparse.Namespace) -> int:
+    headless = session.headless
+    if args.off:
+        was = await headless.unshare()
+        session.terminal.out("Shared no more.\n" if was else "Nothing was shared.\n")
+        return wire.OK
+    notebook = session.located({"notebook": args.notebook})["notebook"]
+    path = headless.workspace.path(session.caller, notebook, tool="nb serve")
+    installed = await headless.share(path)
+    shared = Shared(
+        notebook=path,
+        kernelspec=installed.name,
+        display_name=installed.display_name,
+        connection_dir=os.path.join(headless.root, FOLDER, EXTERNAL),
+    )
+    return session.finish(shared)
 
 
 class Status(Result):
@@ -77,7 +128,7 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
     running = await session.call("list_running_kernels")
     kernels = running.model_dump(mode="json", exclude_none=True)["kernels"]
     server = await headless.server_of(current.path if current else "")
-    if server is not None and current is not None and not headless.attached:
+    if server is not None and current is not None and not headless.settings.now.server:
         with suppress(KernelNotFound):
             kernel = await session.call("get_kernel_status")
             kernels.append(kernel.model_dump(mode="json", exclude_none=True)["kernel"])
@@ -93,6 +144,7 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
 
 async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
     headless = session.headless
+    await headless.unshare()
     stopped: list[str] = []
     failed: list[str] = []
     for kernel_id in headless.workspace.kernels.ids():
@@ -125,9 +177,18 @@ COMMANDS = (
         (
             "nb open analysis.ipynb",
             "nb open new.ipynb --kernel ir   # a new notebook, for R",
+            "nb open --sandbox work.ipynb    # no network, nothing but this folder",
+            "nb open a.ipynb --server 'http://localhost:8888/lab?token=...'",
         ),
     ),
     Command("status", "Says what is open and what runs.", _nothing, _status, ("nb status --json",)),
+    Command(
+        "serve",
+        "Shares the notebook's kernel with VS Code, JupyterLab and consoles.",
+        _configure_serve,
+        _serve,
+        ("nb serve", "nb serve --off"),
+    ),
     Command(
         "shutdown",
         "Stops this project's kernels and its host, and cleans up.",

@@ -9,7 +9,7 @@ from functools import partial
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands import cells, completion, notebook, project
+from tk_ai_extension.cli.commands import cells, completion, doctor, notebook, project
 from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
@@ -19,7 +19,13 @@ from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
 
-OWN = (*project.COMMANDS, *notebook.COMMANDS, *cells.COMMANDS, *completion.COMMANDS)
+OWN = (
+    *project.COMMANDS,
+    *notebook.COMMANDS,
+    *cells.COMMANDS,
+    *completion.COMMANDS,
+    *doctor.COMMANDS,
+)
 """The commands that are more than a tool's call."""
 
 _USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"

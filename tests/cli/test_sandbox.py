@@ -1,0 +1,110 @@
+"""`nb open --sandbox`: kernels without network that see nothing but the project."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.conftest import Nb
+from tk_ai_extension.kernels.sandbox.finding import probe
+
+FINDINGS = probe()
+works = pytest.mark.skipif(
+    not any(finding.ok for finding in FINDINGS),
+    reason="no sandbox works here: " + " ".join(finding.detail for finding in FINDINGS),
+)
+
+CONNECT = "import socket; socket.create_connection(('127.0.0.1', {port}), 5); print('connected')"
+REFUSED = "ConnectionRefusedError"
+HOME = "import os; print(os.path.exists({home!r}), os.path.expanduser('~') == {home!r})"
+PLOT = """
+import matplotlib
+matplotlib.use("Agg")
+from matplotlib import pyplot
+pyplot.plot([1, 2])
+pyplot.savefig("a.png")
+"""
+OUTSIDE = "open({path!r}, 'w')"
+
+
+@pytest.fixture
+def connect() -> Iterator[str]:
+    """Code that connects to somebody who listens on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield CONNECT.format(port=listener.getsockname()[1])
+
+
+def test_without_a_sandbox_code_reaches_who_listens(nb: Nb, connect: str) -> None:
+    nb("open", "a.ipynb")
+    assert "connected" in nb("run", connect).out
+
+
+@works
+@pytest.mark.proves("nb:sandbox")
+def test_code_has_no_network_no_home_and_only_the_project(
+    nb: Nb, tmp_path: Path, connect: str
+) -> None:
+    nb("open", "--sandbox", "a.ipynb")
+    assert REFUSED in nb("run", connect, status=1).out
+    home = nb.environment["HOME"]
+    assert "False False" in nb("run", HOME.format(home=home)).out
+    nb("run", OUTSIDE.format(path=str(tmp_path / "outside.txt")), status=1)
+    assert not (tmp_path / "outside.txt").exists()
+    nb("run", "open('inside.txt', 'w').write('written')")
+    assert (nb.root / "inside.txt").read_text() == "written"
+    nb("run", PLOT)
+    assert (nb.root / "a.png").read_bytes().startswith(b"\x89PNG")
+    nb("shutdown")
+    assert nb.processes() == []
+
+
+@works
+@pytest.mark.proves("nb:sandbox")
+def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, connect: str) -> None:
+    nb("open", "--sandbox", "a.ipynb")
+    nb("open", "b.ipynb")
+    assert REFUSED in nb("run", connect, status=1).out
+    host = psutil.Process(nb.host)
+    host.kill()
+    host.wait(10)
+    nb("restart", "b.ipynb")
+    assert REFUSED in nb("run", connect, status=1).out
+    nb("stop", "b.ipynb")
+    assert REFUSED in nb("run", connect, "-n", "b.ipynb", status=1).out
+
+
+@works
+def test_kernels_that_run_outside_are_not_passed_over(nb: Nb) -> None:
+    nb("open", "a.ipynb")
+    refused = nb("open", "--sandbox", "a.ipynb", status=2)
+    assert "has kernels that do not run in a sandbox" in refused.err
+    assert "`nb shutdown`" in refused.err
+
+
+@pytest.mark.proves("nb:sandbox")
+def test_without_a_sandbox_nothing_runs(nb: Nb, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    nb.environment["PATH"] = str(tools)
+    refused = nb("open", "--sandbox", "a.ipynb", status=2)
+    assert "sandbox_unavailable" in refused.err
+    assert "apt install bubblewrap" in refused.err
+    assert nb("ps", "--json").json["kernels"] == []
+    findings = {look["name"]: look for look in nb("doctor", "--json").json["looks"]}
+    assert not findings["sandbox: bubblewrap"]["ok"]
+
+
+@pytest.mark.proves("threat:secrets")
+def test_no_kernel_gets_a_key_that_somebody_exported(nb: Nb) -> None:
+    nb.environment |= {
+        "ANTHROPIC_API_KEY": "sk-canary",
+        "MY_TOKEN": "sk-canary",
+        "OTHER": "sk-canary",
+    }
+    nb("open", "a.ipynb")
+    assert "sk-canary" not in nb("run", "import os; print(dict(os.environ))").out
+    assert "sk-canary" not in (nb.root / ".nb" / "host.log").read_text()
