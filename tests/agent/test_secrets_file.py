@@ -1,0 +1,86 @@
+"""The file of secrets: what it may hold, and that an error shows none of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tk_ai_extension.agent.secrets_file import MAX_BYTES, SecretsFileError, parse, read
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("A=1", {"A": "1"}),
+        ("export A=1\n", {"A": "1"}),
+        ("  export\tA=1  \r\n", {"A": "1"}),
+        ("A='it is # no comment $HOME'", {"A": "it is # no comment $HOME"}),
+        ('A="say \\"hi\\" \\$5\\\\ \\n"', {"A": 'say "hi" $5\\ \n'}),
+        ('A="x" # said', {"A": "x"}),
+        ("A=x#y # said", {"A": "x#y"}),
+        ("A=a=b==", {"A": "a=b=="}),
+        ("A=", {"A": ""}),
+        ("A=''", {"A": ""}),
+        ("A=1\nA=2", {"A": "2"}),
+        ("# only this\n\n   # and that", {}),
+        ("\ufeffA=1", {"A": "1"}),
+        ("A='ключ'", {"A": "ключ"}),
+        ("", {}),
+    ],
+)
+@pytest.mark.proves("ext:secrets")
+def test_variables_are_read_with_export_and_quotes(text: str, values: dict[str, str]) -> None:
+    assert parse(text) == values
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "canary",
+        "A = canary",
+        "A=canary more",
+        "A='canary",
+        'A="canary',
+        "A='canary'x",
+        "A=$(canary)",
+        "A=`canary`",
+        "A=$CANARY_canary",
+        "1A=canary",
+        "A-B=canary",
+        "export canary",
+        "source canary",
+    ],
+)
+def test_any_other_line_is_an_error_that_names_it_and_does_not_show_it(line: str) -> None:
+    with pytest.raises(SecretsFileError) as caught:
+        parse(f"# first\nB=2\n{line}\n")
+    assert "Line 3 of .secrets.env" in caught.value.message
+    assert "canary" not in str(caught.value.as_dict())
+
+
+def test_no_file_holds_no_variables(tmp_path: Path) -> None:
+    assert read(tmp_path / ".secrets.env") == {}
+
+
+@pytest.mark.parametrize("data", [b"A=\xff\xfe", b"A=1\n" * MAX_BYTES], ids=["bytes", "large"])
+def test_a_file_that_is_something_else_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / ".secrets.env"
+    path.write_bytes(data)
+    with pytest.raises(SecretsFileError, match=r"\.secrets\.env"):
+        read(path)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ".secrets.env"
+    path.mkdir()
+    with pytest.raises(SecretsFileError, match="cannot be read"):
+        read(path)
+
+
+def test_reading_a_file_leaves_the_process_s_environment_alone(tmp_path: Path) -> None:
+    path = tmp_path / ".secrets.env"
+    path.write_text("export TK_CANARY='a secret'\n", encoding="utf-8")
+    assert read(path) == {"TK_CANARY": "a secret"}
+    assert "TK_CANARY" not in os.environ
