@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ from tk_ai_extension.agent.messages import (
     Usage,
 )
 from tk_ai_extension.agent.messages_api import Exchange, MessagesServer, Reply
+from tk_ai_extension.agent.providers import beside_proxies
 
 __all__ = [
     "BROKEN",
@@ -226,6 +228,7 @@ class ScriptedModel:
             "ANTHROPIC_API_KEY": self._key or "any",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_MAX_RETRIES": "2",
+            **beside_proxies(os.environ),
         }
 
     @contextlib.asynccontextmanager
