@@ -35,7 +35,6 @@ class Requirement:
         return self.reason_open is None or self.partial
 
 
-NB = "The command line `nb` and its host without a Jupyter Server are not there yet."
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
 CHAT = "The chat, with Claude's sessions, keys and transcripts, is not there yet."
 PANEL = "The panel in JupyterLab, where a person sees and answers, is not there yet."
@@ -168,7 +167,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:reading-size", "project", "the notebook of fifty cells reads in fewer than 12,500 characters with nothing an agent needs missing"),
     Requirement("mcp:second-client", "project", "a second client implementation, not the official Python one, lists and calls the tools"),
     Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop"),
-    Requirement("mcp:stdio", "project", "the same tools over stdio and over the local socket behind `nb`", NB),
+    Requirement("mcp:stdio", "project", "the same tools over stdio and over the local socket behind `nb`"),
     # -- REST --
     Requirement("rest:health", "project", "`GET /api/tk-ai/health` says that the extension is up, its version and its backends"),
     Requirement("rest:tools", "project", "`GET /api/tk-ai/tools` lists the tools with their schemas"),
@@ -208,7 +207,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound", CHAT, partial=True),
     Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing", PANEL),
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal", CHAT),
-    Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified", NB),
+    Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),
     Requirement("perm:ask", "project", "in `ask` READ runs; WRITE and EXECUTE ask"),
@@ -225,9 +224,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:compact", "S3", "cells: one short line each; cell: the whole; outputs cut"),
     Requirement("nb:standard-file", "S3", "what it writes opens in VS Code and JupyterLab: valid nbformat"),
     Requirement("nb:mcp", "S3", "`nb mcp`: the same tools over stdio"),
-    Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`", NB, partial=True),
+    Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`"),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state"),
-    Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder", NB, partial=True),
+    Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error", PANEL),

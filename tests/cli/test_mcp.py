@@ -31,7 +31,7 @@ def text(result: types.CallToolResult) -> str:
     return "\n".join(part.text for part in result.content if part.type == "text")
 
 
-@pytest.mark.proves("nb:mcp")
+@pytest.mark.proves("nb:mcp", "mcp:stdio")
 async def test_an_agent_opens_edits_and_runs(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 6 * 7")
     async with connected(nb) as client:

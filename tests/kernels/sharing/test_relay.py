@@ -51,6 +51,7 @@ async def test_relays_of_several_programs_do_not_disturb_each_other(
     assert answers == ["42", "42"]
 
 
+@pytest.mark.proves("threat:forged-message")
 async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     client = await relayed.client()
