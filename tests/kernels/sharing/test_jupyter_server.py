@@ -19,6 +19,14 @@ pytestmark = [pytest.mark.proves("nb:serve")]
 transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
 
 
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    # Else a server keeps the channels of a browser that has gone, even where its kernel is let go
+    # at the same moment: then nobody closes them.
+    jp_server_config.MappingKernelManager.buffer_offline_messages = False
+    return jp_server_config
+
+
 async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
     """What code prints, run over the WebSocket as JupyterLab does."""
     socket = await jp_ws_fetch("api", "kernels", kernel_id, "channels")
@@ -37,6 +45,9 @@ async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
             if answer["content"].get("execution_state") == "idle":
                 break
     socket.close()
+    async with asyncio.timeout(DEADLINE):
+        while await socket.read_message() is not None:
+            pass
     return said.strip()
 
 
