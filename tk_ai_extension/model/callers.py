@@ -29,6 +29,7 @@ class Caller:
         face: The way in.
         mode: The permission mode.
         name: What people see as the author of a change, for example ``claude-code 2.1``.
+        turn: The turn of a chat in which they act, by which the journal takes it back as one.
     """
 
     user: str
@@ -36,6 +37,7 @@ class Caller:
     face: Face = "python"
     mode: Mode = "auto"
     name: str = ""
+    turn: str | None = None
 
     @property
     def author(self) -> str:

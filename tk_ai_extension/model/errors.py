@@ -372,3 +372,74 @@ class PermissionNotFound(ToolError):
     code = "permission_not_found"
     status = 404
     default_hint = "It was answered already, has expired, or was withdrawn with its call."
+
+
+# --- the chat
+
+
+class ChatNotFound(ToolError):
+    """No such chat of this user."""
+
+    code = "chat_not_found"
+    status = 404
+    default_hint = "List your chats for those that exist, or leave the id out to begin one."
+
+
+class NoModel(ToolError):
+    """No model is connected, or none of that name."""
+
+    code = "no_model"
+    status = 409
+    default_hint = "Connect a model: set ANTHROPIC_API_KEY where the server starts."
+
+
+class ModelUnauthorized(ToolError):
+    """The model's server does not accept the key."""
+
+    code = "model_unauthorized"
+    status = 502
+    default_hint = "Check the key that the server was started with, and start it again."
+
+
+class ModelBusy(ToolError):
+    """The model's server is overloaded, or has had too many requests."""
+
+    code = "model_busy"
+    status = 503
+    retryable = True
+    default_hint = "Wait a little, then send the message again. What was done stays done."
+
+
+class ModelFailed(ToolError):
+    """The model's server failed, or cannot be reached."""
+
+    code = "model_failed"
+    status = 502
+    retryable = True
+    default_hint = "Send the message again. What was done stays done."
+
+
+class ModelSilent(ToolError):
+    """The model's server took the request and said nothing for too long."""
+
+    code = "model_silent"
+    status = 504
+    retryable = True
+    default_hint = "Send the message again, or raise TkAIExtensionApp.chat_silence."
+
+
+class AgentDied(ToolError):
+    """Claude's own process ended; kernels and notebooks are untouched."""
+
+    code = "agent_died"
+    status = 502
+    retryable = True
+    default_hint = "Send the message again: the chat goes on where it was."
+
+
+class AgentUnavailable(ToolError):
+    """Claude's own process cannot be started on this machine."""
+
+    code = "agent_unavailable"
+    status = 501
+    default_hint = "Reinstall claude-agent-sdk, or name a `claude` in TkAIExtensionApp.chat_cli."

@@ -173,6 +173,7 @@ class Journal:
             DiskFull, ReadOnly, SaveFailed: it could not be written; nothing was changed.
         """
         said = _storable(summary)
+        turn = turn or caller.turn
         return await self._insert(caller, (path, tool, turn, kind, "intended", said, ""))
 
     async def record(
@@ -193,6 +194,7 @@ class Journal:
             DiskFull, ReadOnly, SaveFailed: it is not written down.
         """
         said = _storable(summary)
+        turn = turn or caller.turn
         return await self._insert(caller, (path, tool, turn, kind, state, said, _storable(note)))
 
     async def done(

@@ -1,0 +1,93 @@
+"""Chats in a real Jupyter server, with the real SDK and CLI, and a model that plays a script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk, backend, desk, documents, jp_server_config
+from tk_ai_extension.agent.chats import Begun, Chats
+from tk_ai_extension.agent.claude import Surroundings
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.providers import Provider
+from tk_ai_extension.agent.requests import parse_request
+from tk_ai_extension.agent.session import ChatSettings, Office
+from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
+
+__all__ = ["backend", "desk", "documents", "jp_server_config"]
+
+USER = "alice"
+
+
+class Talk:
+    """A person's side of the chats."""
+
+    def __init__(self, chats: Chats, office: Office, model: ScriptedModel) -> None:
+        self.chats = chats
+        self.office = office
+        self.model = model
+
+    async def send(self, message: str, user: str = USER, **fields: Any) -> Begun:
+        return await self.chats.send(user, parse_request({"message": message, **fields}))
+
+    async def say(self, message: str, user: str = USER, **fields: Any) -> list[Event]:
+        """Sends a message and gives all that comes of it."""
+        begun = await self.send(message, user, **fields)
+        return [event async for event in begun.events]
+
+
+Open = Callable[..., Talk]
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        yield model
+
+
+@pytest.fixture
+async def open_chats(desk: Desk, model: ScriptedModel, tmp_path: Path) -> AsyncIterator[Open]:
+    """Opens the chats of a server; those of one that was closed are there again."""
+    opened: list[Talk] = []
+
+    async def provider() -> Provider:
+        return Provider("compatible", model.environment, MODEL, (MODEL,))
+
+    def open_(**settings: Any) -> Talk:
+        office = Office(
+            workspace=desk.workspace,
+            registry=desk.registry,
+            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            surroundings=Surroundings(tmp_path / "claude"),
+            provider=provider,
+            settings=ChatSettings(**settings),
+        )
+        opened.append(Talk(Chats(office), office, model))
+        return opened[-1]
+
+    yield open_
+    for talk in opened:
+        await talk.chats.close()
+
+
+@pytest.fixture
+def talk(open_chats: Open) -> Talk:
+    return open_chats()
+
+
+def kinds(events: list[Event]) -> list[str]:
+    """The kinds of events in their order, pieces of one kind as one."""
+    found: list[str] = []
+    for event in events:
+        if not found or found[-1] != event.kind:
+            found.append(event.kind)
+    return found
+
+
+def of_kind(events: list[Event], kind: str) -> list[dict[str, Any]]:
+    """The data of the events of a kind."""
+    return [event.data for event in events if event.kind == kind]

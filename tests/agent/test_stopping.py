@@ -1,0 +1,107 @@
+"""A turn is stopped wherever it is, and the chat goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.agent.conftest import USER, Talk, of_kind
+from tests.desk import Desk
+from tk_ai_extension.agent.chats import Begun
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
+
+WITHIN = 20.0
+
+
+async def until(begun: Begun, kind: str) -> Event:
+    """Waits for an event of this kind; those before it are let go."""
+    async with asyncio.timeout(WITHIN):
+        return await anext(event async for event in begun.events if event.kind == kind)
+
+
+async def rest(begun: Begun) -> list[Event]:
+    async with asyncio.timeout(WITHIN):
+        return [event async for event in begun.events]
+
+
+async def goes_on(talk: Talk, chat: str) -> None:
+    """The chat answers again, and knows what was said."""
+    talk.model.add(Answer.of("Here I am."))
+    async with asyncio.timeout(WITHIN):
+        events = await talk.say("Are you there?", chat=chat)
+    assert events[-1].data == {"end": "done", "text": "Here I am."}
+
+
+async def test_in_text_what_was_written_stays_and_the_chat_goes_on(talk: Talk) -> None:
+    held = Held(Answer.of("One, two, three, four, five, six, seven."), after=4)
+    talk.model.add(held)
+    begun = await talk.send("Count.")
+    await until(begun, "text")
+    assert await talk.chats.stop(USER, begun.chat)
+    events = await rest(begun)
+    assert events[-1].data["end"] == "stopped"
+    assert events[-1].data["text"]
+    await goes_on(talk, begun.chat)
+
+
+async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, desk: Desk) -> None:
+    desk.write("long.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(600)")
+    talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))
+    begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
+    progress = await until(begun, "tool_progress")
+    while "begun" not in progress.data["message"]:
+        progress = await until(begun, "tool_progress")
+    await talk.chats.stop(USER, begun.chat)
+    events = await rest(begun)
+    (answer,) = of_kind(events, "tool_result")
+    assert not answer["ok"]
+    assert events[-1].data["end"] == "stopped"
+    saved = await desk.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
+    assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
+    await goes_on(talk, begun.chat)
+
+
+async def test_at_a_permission_prompt_the_question_is_withdrawn(talk: Talk, desk: Desk) -> None:
+    path = desk.write("a.ipynb", "1")
+    before = path.read_bytes()
+    talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
+    begun = await talk.send("Add a cell.", notebook="a.ipynb")
+    asked = await until(begun, "permission")
+    assert [request.id for request in desk.workspace.policy.pending(USER)] == [asked.data["id"]]
+    await talk.chats.stop(USER, begun.chat)
+    events = await rest(begun)
+    assert of_kind(events, "permission_settled") == [
+        {"call": asked.data["call"], "id": asked.data["id"]}
+    ]
+    assert events[-1].data["end"] == "stopped"
+    assert desk.workspace.policy.pending(USER) == []
+    assert path.read_bytes() == before
+    await goes_on(talk, begun.chat)
+
+
+async def test_messages_wait_their_turn_and_a_stop_takes_them_along(talk: Talk) -> None:
+    held = Held(Answer.of("One, two, three, four."))
+    talk.model.add(held)
+    first = await talk.send("Count.")
+    async with asyncio.timeout(WITHIN):
+        await held.held.wait()
+    second = await talk.send("And then?", chat=first.chat)
+    await talk.chats.stop(USER, first.chat)
+    assert (await rest(first))[-1].data["end"] == "stopped"
+    waited = await rest(second)
+    assert [event.kind for event in waited] == ["message", "done"]
+    assert waited[0].data["waits"] == 1
+    assert waited[-1].data["end"] == "stopped"
+    assert len(talk.model.requests) == 1
+
+
+async def test_messages_that_wait_are_answered_in_their_order(talk: Talk) -> None:
+    held = Held(Answer.of("First."))
+    talk.model.add(held, Answer.of("Second."))
+    first = await talk.send("One.")
+    async with asyncio.timeout(WITHIN):
+        await held.held.wait()
+    second = await talk.send("Two.", chat=first.chat)
+    held.go_on.set()
+    assert (await rest(first))[-1].data == {"end": "done", "text": "First."}
+    assert (await rest(second))[-1].data == {"end": "done", "text": "Second."}

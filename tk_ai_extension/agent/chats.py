@@ -1,0 +1,254 @@
+"""The chats of a server: begun, found again, let go."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from tk_ai_extension.agent.checkpoints import TakenBack, take_back
+from tk_ai_extension.agent.events import Done, Event, Failed
+from tk_ai_extension.agent.log import ChatLog
+from tk_ai_extension.agent.requests import ChatRequest, Message
+from tk_ai_extension.agent.session import ChatSession, Office
+from tk_ai_extension.agent.transcripts import Chat
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import AgentDied, LimitReached, NoModel
+
+MAX_TITLE = 80
+"""Characters of a title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn that was queued, and how its events are followed."""
+
+    chat: str
+    turn: str
+    events: AsyncIterator[Event]
+
+
+class Chats:
+    """Every chat of a server, by user.
+
+    Chats are kept in the transcripts; those that are used are sessions besides, each with a process
+    of Claude at most, and their number is bounded.
+
+    Args:
+        office: What all chats share.
+    """
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._live: dict[str, ChatSession] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def send(self, user: str, request: ChatRequest) -> Begun:
+        """Queues a turn in a chat of the user's, or in a new one.
+
+        Raises:
+            ChatNotFound, NoModel, PathRefused, NotANotebook, NotebookNotFound, LimitReached.
+        """
+        workspace = self._office.workspace
+        model = await self._model(request.model)
+        notebook = None if request.notebook is None else workspace.contain(request.notebook)
+        if notebook is not None:
+            await (await workspace.store.open(notebook)).read()
+        if request.chat is None:
+            title = storable(" ".join(request.message.split()))[:MAX_TITLE]
+            chat = await self._office.transcripts.create(
+                user, secrets.token_hex(12), title, notebook
+            )
+        else:
+            chat = await self._office.transcripts.get(user, request.chat)
+        session = await self._session(chat)
+        await self._office.transcripts.used(chat.id, notebook)
+        message = Message(
+            request.message,
+            notebook,
+            model,
+            request.mode,
+            request.active_cell,
+            tuple(request.selected_cells),
+            tuple(request.attachments),
+        )
+        before = session.log.last
+        turn = session.send(message)
+        return Begun(chat.id, turn, session.log.after(before, turn=turn))
+
+    async def list(self, user: str) -> list[tuple[Chat, bool]]:
+        """The user's chats, the one used last first, and whether a turn goes on in each."""
+        return [
+            (chat, chat.id in self._live and self._live[chat.id].busy)
+            for chat in await self._office.transcripts.list(user)
+        ]
+
+    async def get(self, user: str, chat_id: str) -> Chat:
+        """One of the user's chats.
+
+        Raises:
+            ChatNotFound.
+        """
+        return await self._office.transcripts.get(user, chat_id)
+
+    async def events(self, user: str, chat_id: str, after: int = 0) -> list[Event]:
+        """What happened in a chat so far.
+
+        Raises:
+            ChatNotFound.
+        """
+        chat = await self.get(user, chat_id)
+        live = self._live.get(chat.id)
+        if live is not None:
+            await live.log.save()
+        return await self._office.transcripts.events(chat.id, after)
+
+    async def follow(self, user: str, chat_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """What happens in a chat after an event, until it is let go.
+
+        Raises:
+            ChatNotFound.
+        """
+        return (await self._session(await self.get(user, chat_id))).log.after(after)
+
+    async def stop(self, user: str, chat_id: str) -> bool:
+        """Stops the turn that goes on and those that wait; whether there were any.
+
+        Raises:
+            ChatNotFound.
+        """
+        live = self._live.get((await self.get(user, chat_id)).id)
+        return False if live is None else await live.stop()
+
+    async def rename(self, user: str, chat_id: str, title: str) -> None:
+        """Gives a chat another title.
+
+        Raises:
+            ChatNotFound.
+        """
+        chat = await self.get(user, chat_id)
+        await self._office.transcripts.rename(chat, storable(title)[:MAX_TITLE])
+
+    async def delete(self, user: str, chat_id: str) -> None:
+        """Ends a chat and removes its transcript; what it did in notebooks stays.
+
+        Raises:
+            ChatNotFound.
+        """
+        chat = await self.get(user, chat_id)
+        live = self._live.pop(chat.id, None)
+        if live is not None:
+            await live.close()
+        await self._office.transcripts.delete(chat)
+        self._office.workspace.forget(_caller(chat))
+
+    async def take_back(
+        self,
+        user: str,
+        chat_id: str,
+        *,
+        turn: str,
+        cells: frozenset[str] | None = None,
+        onwards: bool = False,
+    ) -> list[TakenBack]:
+        """Takes back what a turn changed, where nobody has worked on since.
+
+        Args:
+            user: Whose chat.
+            chat_id: The chat.
+            turn: The turn.
+            cells: Only these cells, by their keys; None for all.
+            onwards: The turns after it as well.
+
+        Raises:
+            ChatNotFound, NothingToUndo.
+        """
+        chat = await self.get(user, chat_id)
+        return await take_back(
+            self._office.workspace, _caller(chat), turn=turn, cells=cells, onwards=onwards
+        )
+
+    async def renamed(self, old: str, new: str) -> None:
+        """A notebook, or a folder above some, has another path now."""
+        await self._office.transcripts.renamed(old, new)
+
+    async def close(self) -> None:
+        """Ends all sessions; transcripts are complete then."""
+        sessions, self._live = list(self._live.values()), {}
+        await asyncio.gather(*(session.close() for session in sessions), *self._leaving)
+        await self._office.transcripts.close()
+
+    async def _model(self, asked: str | None) -> str:
+        """The model that answers.
+
+        Raises:
+            NoModel: none is connected, or none of that name.
+        """
+        provider = await self._office.provider()
+        if not provider.ready:
+            raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
+        model = asked or provider.model
+        if model not in provider.models:
+            raise NoModel(
+                f"There is no model `{model[:80]}` here.",
+                hint=f"Choose among: {', '.join(provider.models)}.",
+            )
+        return model
+
+    async def _session(self, chat: Chat) -> ChatSession:
+        """The session of a chat, opened where there is none."""
+        lock = self._opening.setdefault(chat.id, asyncio.Lock())
+        async with lock:
+            live = self._live.get(chat.id)
+            if live is None:
+                self._make_room()
+                log = ChatLog(
+                    chat.id, self._office.transcripts, await self._office.transcripts.last(chat.id)
+                )
+                await self._end_what_was_cut(chat, log)
+                live = ChatSession(self._office, chat, log, self._let_go)
+            else:
+                # The one used last goes last.
+                del self._live[chat.id]
+            self._live[chat.id] = live
+        if not lock.locked():
+            self._opening.pop(chat.id, None)
+        return live
+
+    async def _end_what_was_cut(self, chat: Chat, log: ChatLog) -> None:
+        """A server that was killed left its last turn without an end: it gets one."""
+        events = await self._office.transcripts.events(chat.id, log.last - 1)
+        if events and events[-1].kind != "done":
+            error = AgentDied("The server stopped in the middle of this turn.")
+            log.add(events[-1].turn, Failed(error.as_dict()))
+            log.add(events[-1].turn, Done("failed"))
+
+    def _make_room(self) -> None:
+        if len(self._live) < self._office.settings.max_live:
+            return
+        idle = next((session for session in self._live.values() if not session.busy), None)
+        if idle is None:
+            raise LimitReached(
+                f"{len(self._live)} chats are answered just now.",
+                hint="Wait until one has ended, or stop one.",
+            )
+        self._let_go(idle)
+
+    def _let_go(self, session: ChatSession) -> None:
+        if self._live.get(session.id) is session:
+            del self._live[session.id]
+        task = asyncio.create_task(session.close(), name="tk-ai chat ends")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+
+def _caller(chat: Chat) -> Caller:
+    """A chat as a caller, in no turn: what a person does with its changes needs nobody's leave."""
+    return Caller(user=chat.user, key=chat.id, face="chat", name=chat.user)
+
+
+def storable(text: str) -> str:
+    """The text as SQLite can hold it: half a surrogate pair becomes a question mark."""
+    return text.encode(errors="replace").decode()

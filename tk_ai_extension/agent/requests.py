@@ -1,0 +1,112 @@
+"""What a person sends: the message, what they look at, and what goes with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.model.errors import InvalidArguments
+
+MAX_MESSAGE = 200_000
+"""Characters of a message."""
+MAX_ATTACHMENTS = 20
+"""How many attachments go with one message."""
+MAX_SELECTED = 100
+"""How many selected cells go with one message."""
+MAX_IMAGE = 7_000_000
+"""Characters of an attached image, as base64: about 5 MB."""
+
+_Address = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CellAttachment(_Strict):
+    """A cell of the notebook, with its output."""
+
+    kind: Literal["cell"]
+    cell: _Address
+
+
+class FileAttachment(_Strict):
+    """A text file below the root."""
+
+    kind: Literal["file"]
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class ImageAttachment(_Strict):
+    """A picture."""
+
+    kind: Literal["image"]
+    mime: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+    data: Annotated[str, Field(min_length=1, max_length=MAX_IMAGE, pattern=r"^[A-Za-z0-9+/=\s]+$")]
+
+
+Attachment = CellAttachment | FileAttachment | ImageAttachment
+
+
+class ChatRequest(_Strict):
+    """The body of ``POST /api/tk-ai/mcp/chat``."""
+
+    message: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
+    """What the person writes."""
+    chat: Annotated[str, Field(max_length=100)] | None = None
+    """The chat that it belongs to; a new one where left out."""
+    notebook: Annotated[str, Field(max_length=4096)] | None = None
+    """The notebook that the person looks at: its path. The whole turn is about it."""
+    active_cell: _Address | None = None
+    """The cell that they are in."""
+    selected_cells: Annotated[list[_Address], Field(max_length=MAX_SELECTED)] = []
+    """The cells that they have selected."""
+    attachments: Annotated[
+        list[Annotated[Attachment, Field(discriminator="kind")]], Field(max_length=MAX_ATTACHMENTS)
+    ] = []
+    """What goes with it."""
+    mode: Mode = "ask"
+    """The permission mode of this turn."""
+    model: Annotated[str, Field(max_length=200)] | None = None
+    """The model that answers; the server's usual one where left out."""
+    on_disconnect: Literal["continue", "stop"] = "continue"
+    """What becomes of the turn when the line is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that is ready to be sent: checked, and bound to its notebook."""
+
+    text: str
+    notebook: str | None
+    model: str
+    mode: Mode
+    active_cell: str | None = None
+    selected_cells: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+
+
+def parse_request(body: dict[str, Any]) -> ChatRequest:
+    """The request of a JSON body.
+
+    Raises:
+        InvalidArguments: names each field that is wrong, and why.
+    """
+    try:
+        request = ChatRequest.model_validate(body)
+    except ValidationError as error:
+        problems = [
+            f"`{'.'.join(str(part) for part in item['loc']) or 'body'}`: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        known = ", ".join(f"`{name}`" for name in ChatRequest.model_fields)
+        raise InvalidArguments(
+            f"The message cannot be sent: {'; '.join(problems[:10])}.",
+            hint=f"The fields are: {known}.",
+        ) from None
+    if not request.message.strip():
+        raise InvalidArguments("The message is empty.", hint="Write something in `message`.")
+    return request

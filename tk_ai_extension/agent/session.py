@@ -1,0 +1,333 @@
+"""A chat that is under way: its turns in order, and the process of Claude that answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mcp_types as types
+
+from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings
+from tk_ai_extension.agent.context import content, instructions
+from tk_ai_extension.agent.events import Began, Done, End, Failed, Noticed, Sent
+from tk_ai_extension.agent.log import ChatLog
+from tk_ai_extension.agent.providers import Provider
+from tk_ai_extension.agent.requests import Message
+from tk_ai_extension.agent.tool_server import build_tool_server
+from tk_ai_extension.agent.transcripts import Chat, Transcripts
+from tk_ai_extension.agent.translating import failure
+from tk_ai_extension.agent.turns import Turn
+from tk_ai_extension.mcp.content import error_content
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import (
+    AgentDied,
+    InternalError,
+    LimitReached,
+    ModelSilent,
+    PermissionDenied,
+    ToolError,
+)
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+MAX_TURNS = 20
+"""How many messages of one chat may wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """How chats behave; the app's traits say what each is for."""
+
+    silence: float = 120.0
+    idle: float = 900.0
+    max_live: int = 16
+
+
+@dataclass(frozen=True)
+class Office:
+    """What all chats of a server share.
+
+    Attributes:
+        workspace: What the tools work on.
+        registry: The tools.
+        transcripts: Where chats are kept.
+        surroundings: What Claude's processes are started with.
+        provider: Where the model is, as it is configured now.
+        settings: How chats behave.
+    """
+
+    workspace: Workspace
+    registry: Registry
+    transcripts: Transcripts
+    surroundings: Surroundings
+    provider: Callable[[], Awaitable[Provider]]
+    settings: ChatSettings
+
+
+class ChatSession:
+    """One chat, while it is used.
+
+    Turns are answered one after the other by one process of Claude, which is started with the first
+    one and let go when the chat has been idle for a while; its history stays, and the next turn
+    goes on with it.
+
+    Args:
+        office: What all chats share.
+        chat: The chat as it is kept.
+        log: What happens in it.
+        let_go: Called when it has been idle for long.
+    """
+
+    def __init__(
+        self, office: Office, chat: Chat, log: ChatLog, let_go: Callable[[ChatSession], None]
+    ) -> None:
+        self.id = chat.id
+        self.user = chat.user
+        self.log = log
+        self._office = office
+        self._session = chat.session
+        self._let_go = let_go
+        self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
+        self._turn: Turn | None = None
+        self._claude: Claude | None = None
+        self._server = build_tool_server(office.registry, self._call)
+        self._working = asyncio.create_task(self._work(), name="tk-ai chat")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn goes on or waits."""
+        return self._turn is not None or not self._waiting.empty()
+
+    @property
+    def turn(self) -> str | None:
+        """The turn that goes on."""
+        return None if self._turn is None else self._turn.id
+
+    @property
+    def caller(self) -> Caller:
+        """The chat as a caller, in no turn."""
+        return Caller(user=self.user, key=self.id, face="chat", mode="auto", name="Claude")
+
+    def send(self, message: Message) -> str:
+        """Queues a turn; its id.
+
+        Raises:
+            LimitReached: too many wait.
+        """
+        if self._waiting.qsize() >= MAX_TURNS:
+            raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
+        turn_id = secrets.token_hex(6)
+        caller = replace(self.caller, mode=message.mode, turn=turn_id)
+        turn = Turn(turn_id, message, caller, lambda what: self.log.add(turn_id, what))
+        turn.say(
+            Sent(
+                self.id,
+                message.text,
+                message.notebook,
+                self._office.workspace.policy.mode(caller),
+                message.model,
+                [attachment.kind for attachment in message.attachments],
+                self._waiting.qsize() + (self._turn is not None),
+            )
+        )
+        self._waiting.put_nowait(turn)
+        return turn_id
+
+    async def stop(self) -> bool:
+        """Stops the turn that goes on, wherever it is, and those that wait; whether there were any."""
+        stopped = self.busy
+        while not self._waiting.empty():
+            self._waiting.get_nowait().say(Done("stopped"))
+        turn = self._turn
+        if turn is not None:
+            turn.stopping.set()
+            if self._claude is not None:
+                try:
+                    await self._claude.interrupt()
+                except AgentDied as error:
+                    logger.info("%s", error.message)
+            turn.cancel_calls()
+        return stopped
+
+    async def close(self) -> None:
+        """Ends the turn that goes on and Claude's process."""
+        await self.stop()
+        self._working.cancel()
+        await asyncio.wait((self._working,))
+        await self._hang_up()
+        await self.log.close()
+
+    # -- the turns
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._office.settings.idle):
+                    turn = await self._waiting.get()
+            except TimeoutError:
+                if self._waiting.empty():
+                    self._let_go(self)
+                    return
+                continue
+            self._turn = turn
+            end: End = "failed"
+            try:
+                end = await self._answer(turn)
+            except asyncio.CancelledError:
+                end = "stopped"
+                raise
+            except ToolError as error:
+                turn.say(Failed(error.as_dict()))
+            except Exception as error:
+                logger.exception("A turn of a chat failed")
+                failed = InternalError(f"The chat failed: {type(error).__name__}: {error}")
+                turn.say(Failed(failed.as_dict()))
+                await self._hang_up()
+            finally:
+                turn.cancel_calls()
+                self._turn = None
+                turn.say(Done(end, turn.translator.text))
+
+    async def _answer(self, turn: Turn) -> End:
+        turn.say(Began())
+        office, message = self._office, turn.message
+        if message.notebook is not None:
+            await self._bind(turn.caller, message.notebook)
+        claude = await self._ready(turn)
+        blocks = await content(office.workspace, office.registry, turn.caller, message)
+        if turn.stopping.is_set():
+            return "stopped"
+        try:
+            await claude.ask(blocks, message.model)
+            await self._listen(claude, turn)
+        except AgentDied:
+            await self._hang_up()
+            if turn.stopping.is_set():
+                return "stopped"
+            raise
+        result = turn.translator.result
+        if turn.stopping.is_set() or result is None:
+            return "stopped"
+        error = failure(result)
+        if error is not None:
+            raise error
+        return "done"
+
+    async def _bind(self, caller: Caller, path: str) -> None:
+        """Makes the message's notebook the chat's current one, for this turn.
+
+        Raises:
+            NotebookNotFound, InvalidNotebook.
+        """
+        workspace = self._office.workspace
+        document = await workspace.store.open(path)
+        await workspace.read(document)
+        kernel_id = await workspace.kernel_of(document.path)
+        workspace.notebooks.add(caller, None, document.path, kernel_id)
+
+    async def _listen(self, claude: Claude, turn: Turn) -> None:
+        """Tells what Claude says until the turn's result is there.
+
+        Raises:
+            AgentDied.
+            ModelSilent: nothing came for so long, and no call of ours is under way.
+        """
+        translator, patience = turn.translator, self._office.settings.silence
+        stopping = asyncio.create_task(turn.stopping.wait())
+        try:
+            while translator.result is None:
+                message = await self._hear(claude, turn, stopping, patience + translator.retry_in)
+                if message is None:
+                    continue
+                for what in translator.translate(message):
+                    turn.say(what)
+                await self._remember(translator.session)
+        finally:
+            await _ended(stopping)
+
+    async def _hear(
+        self, claude: Claude, turn: Turn, stopping: asyncio.Task[Any], patience: float
+    ) -> Any:
+        """What Claude says next; None where that has to be asked again."""
+        stops = turn.stopping.is_set()
+        seconds = LEAVE if stops else None if turn.calls else patience
+        hearing = asyncio.create_task(claude.hear(seconds))
+        try:
+            awaited = (hearing,) if stops else (hearing, stopping)
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            return hearing.result() if hearing.done() else None
+        except TimeoutError:
+            if stops:
+                raise AgentDied("Claude's process did not stop in time.") from None
+            if turn.calls:
+                return None
+            await self._hang_up()
+            raise ModelSilent(f"The model said nothing for {patience:.0f} s.") from None
+        finally:
+            await _ended(hearing)
+
+    # -- Claude's process
+
+    async def _ready(self, turn: Turn) -> Claude:
+        """Claude's process, started where there is none."""
+        if self._claude is not None and not self._claude.alive:
+            await self._hang_up()
+        if self._claude is None:
+            office = self._office
+            provider = await office.provider()
+            prompt = await instructions(office.workspace)
+            names = [tool.name for tool in office.registry]
+
+            async def start(resume: str | None) -> Claude:
+                return await Claude.start(
+                    provider,
+                    turn.message.model,
+                    office.surroundings,
+                    server=self._server,
+                    tools=names,
+                    instructions=prompt,
+                    resume=resume,
+                )
+
+            try:
+                self._claude = await start(self._session)
+            except AgentDied as error:
+                if self._session is None:
+                    raise
+                logger.warning("A chat's history could not be resumed: %s", error.message)
+                self._claude = await start(None)
+                turn.say(Noticed("Claude does not remember what was said before in this chat."))
+        return self._claude
+
+    async def _remember(self, session: str | None) -> None:
+        if session is not None and session != self._session:
+            self._session = session
+            await self._office.transcripts.session(self.id, session)
+
+    async def _hang_up(self) -> None:
+        if self._turn is not None:
+            # The process cannot say any more that they are cancelled.
+            self._turn.cancel_calls()
+        claude, self._claude = self._claude, None
+        if claude is not None:
+            await claude.close()
+
+    async def _call(
+        self, call: str, tool: str, arguments: Mapping[str, Any]
+    ) -> types.CallToolResult:
+        turn = self._turn
+        if turn is None or turn.stopping.is_set():
+            return error_content(PermissionDenied("The turn is over.", hint="Wait for the user."))
+        return await turn.call(self._office.workspace, self._office.registry, call, tool, arguments)
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,217 @@
+"""The chats of each user and all that happened in them, in SQLite.
+
+Pieces of text are kept joined, as far as they came together.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.model.errors import ChatNotFound
+from tk_ai_extension.workspace.database import Database
+from tk_ai_extension.workspace.paths import moved
+
+MAX_CHATS = 500
+"""How many chats of one user are kept; the one that was used least recently goes first."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS chats (
+    id TEXT PRIMARY KEY,
+    user TEXT NOT NULL,
+    title TEXT NOT NULL,
+    notebook TEXT,
+    session TEXT,
+    created REAL NOT NULL,
+    updated REAL NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS chats_by_user ON chats (user, updated);
+CREATE TABLE IF NOT EXISTS events (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    turn TEXT NOT NULL,
+    time REAL NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (chat, id)
+) STRICT;
+"""
+
+_COLUMNS = "id, user, title, notebook, session, created, updated"
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat as it is listed.
+
+    Attributes:
+        id: Random; names the chat, and is no authority.
+        user: Whose it is.
+        title: As the person named it, else how the first message begins.
+        notebook: The path that its last message was about, or None.
+        session: The session of Claude's own that holds its history; None before the first answer.
+        created, updated: Seconds since the epoch.
+    """
+
+    id: str
+    user: str
+    title: str
+    notebook: str | None
+    session: str | None
+    created: float
+    updated: float
+
+
+class Transcripts:
+    """The chats of a server: one SQLite file of mode 0600, used on a thread of its own.
+
+    Args:
+        database: The file.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = Database(database, _SCHEMA)
+
+    async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
+        """Begins a chat; at the bound the user's oldest one goes."""
+        now = time.time()
+        chat = Chat(chat_id, user, title, notebook, None, now, now)
+
+        def insert(db: sqlite3.Connection) -> None:
+            db.execute(
+                f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
+                (chat_id, user, title, notebook, None, now, now),
+            )
+            db.execute(
+                "DELETE FROM chats WHERE id IN"
+                " (SELECT id FROM chats WHERE user = ? ORDER BY updated DESC LIMIT -1 OFFSET ?)",
+                (user, MAX_CHATS),
+            )
+
+        await self._database.run(insert, "The chat was not begun.")
+        return chat
+
+    async def get(self, user: str, chat_id: str) -> Chat:
+        """A user's own chat.
+
+        Raises:
+            ChatNotFound: there is none, or it is somebody else's.
+        """
+
+        def select(db: sqlite3.Connection) -> Chat | None:
+            row = db.execute(
+                f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
+                (chat_id, user),
+            ).fetchone()
+            return None if row is None else Chat(*row)
+
+        chat = await self._database.run(select)
+        if chat is None:
+            raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
+        return chat
+
+    async def list(self, user: str) -> list[Chat]:
+        """A user's chats, the one used last first."""
+
+        def select(db: sqlite3.Connection) -> list[Chat]:
+            return [
+                Chat(*row)
+                for row in db.execute(
+                    f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608
+                    (user,),
+                )
+            ]
+
+        return await self._database.run(select)
+
+    async def rename(self, chat: Chat, title: str) -> None:
+        """Gives a chat another title."""
+        await self._set(chat.id, "title", title)
+
+    async def used(self, chat_id: str, notebook: str | None) -> None:
+        """A message was sent, about this notebook."""
+        await self._set(chat_id, "notebook", notebook)
+
+    async def session(self, chat_id: str, session: str | None) -> None:
+        """Claude's own session that holds the chat's history now; None where it is lost."""
+        await self._set(chat_id, "session", session)
+
+    async def delete(self, chat: Chat) -> None:
+        """Removes a chat with all that happened in it."""
+        await self._database.run(
+            lambda db: db.execute("DELETE FROM chats WHERE id = ?", (chat.id,)),
+            "The chat is still there.",
+        )
+
+    async def add(self, chat_id: str, events: Sequence[Event]) -> None:
+        """Keeps events; those of a chat that was deleted meanwhile are let go."""
+        rows = [
+            (chat_id, event.id, event.turn, event.time, event.kind, _json(event.data), chat_id)
+            for event in events
+        ]
+        await self._database.run(
+            lambda db: db.executemany(
+                "INSERT OR REPLACE INTO events SELECT ?, ?, ?, ?, ?, ?"
+                " WHERE EXISTS (SELECT 1 FROM chats WHERE id = ?)",
+                rows,
+            ),
+            "The chat's transcript lacks what happened last.",
+        )
+
+    async def events(self, chat_id: str, after: int = 0) -> list[Event]:
+        """What happened in a chat after this event."""
+
+        def select(db: sqlite3.Connection) -> list[Event]:
+            return [
+                Event(number, turn, at, kind, json.loads(data))
+                for number, turn, at, kind, data in db.execute(
+                    "SELECT id, turn, time, kind, data FROM events WHERE chat = ? AND id > ?"
+                    " ORDER BY id",
+                    (chat_id, after),
+                )
+            ]
+
+        return await self._database.run(select)
+
+    async def last(self, chat_id: str) -> int:
+        """The number of the last event of a chat; 0 where there is none."""
+        return await self._database.run(
+            lambda db: int(
+                db.execute(
+                    "SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", (chat_id,)
+                ).fetchone()[0]
+            )
+        )
+
+    async def renamed(self, old: str, new: str) -> None:
+        """A notebook, or a folder above some, has another path now; chats follow."""
+
+        def update(db: sqlite3.Connection) -> None:
+            paths = [row[0] for row in db.execute("SELECT DISTINCT notebook FROM chats")]
+            for path in paths:
+                if path is not None and (now := moved(path, old, new)) is not None:
+                    db.execute("UPDATE chats SET notebook = ? WHERE notebook = ?", (now, path))
+
+        await self._database.run(update)
+
+    async def close(self) -> None:
+        """Ends what is under way and closes the file."""
+        await self._database.close()
+
+    async def _set(self, chat_id: str, column: str, value: str | None) -> None:
+        await self._database.run(
+            lambda db: db.execute(
+                f"UPDATE chats SET {column} = ?, updated = ? WHERE id = ?",  # noqa: S608 (a column)
+                (value, time.time(), chat_id),
+            )
+        )
+
+
+def _json(value: object) -> str:
+    """As SQLite can hold it: half a surrogate pair stays an escape."""
+    return json.dumps(value)

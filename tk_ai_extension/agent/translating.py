@@ -1,0 +1,204 @@
+"""What Claude's process says, as events of a turn. Pure but for the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from tk_ai_extension.agent.claude import SERVER
+from tk_ai_extension.agent.events import (
+    Discarded,
+    Retried,
+    TextDelta,
+    ThinkingDelta,
+    ToolAnswered,
+    ToolCalled,
+    Used,
+    What,
+)
+from tk_ai_extension.model.errors import (
+    ModelBusy,
+    ModelFailed,
+    ModelUnauthorized,
+    NoModel,
+    ToolError,
+)
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import Message, ResultMessage
+
+PREFIX = f"mcp__{SERVER}__"
+
+
+class Translator:
+    """Turns the messages of one turn into events.
+
+    Attributes:
+        session: Claude's own session, once it is known.
+        result: The last message of the turn, once it is there.
+        called: The ids of the calls that Claude has made, in order, with their tools' names.
+        retry_in: Seconds until the model is asked again; 0 where it is being asked.
+    """
+
+    def __init__(self) -> None:
+        self.session: str | None = None
+        self.result: ResultMessage | None = None
+        self.called: dict[str, str] = {}
+        self.retry_in = 0.0
+        self._answered: set[str] = set()
+        self._blocks = 0
+        # Of the model's message that is being streamed: where its blocks begin among the turn's,
+        # their numbers, and how many characters each has so far.
+        self._first: int | None = None
+        self._numbers: dict[int, int] = {}
+        self._lengths: dict[int, int] = {}
+        self._text = ""
+
+    @property
+    def text(self) -> str:
+        """What Claude has written since its last call."""
+        return self._text
+
+    def answered(self, call: str) -> None:
+        """A call was answered by us; what the process says of it is nothing new."""
+        self._answered.add(call)
+
+    def translate(self, message: Message) -> Iterator[What]:  # noqa: C901 (a kind each)
+        """The events that a message stands for."""
+        import claude_agent_sdk as sdk
+
+        match message:
+            case sdk.StreamEvent():
+                if message.parent_tool_use_id is None:
+                    yield from self._streamed(message.event)
+            case sdk.AssistantMessage():
+                for block in message.content:
+                    if isinstance(block, sdk.ToolUseBlock):
+                        yield from self.call(block.id, block.name, block.input)
+            case sdk.UserMessage(content=list(blocks)):
+                for block in blocks:
+                    if isinstance(block, sdk.ToolResultBlock):
+                        yield from self._refused(block)
+            case sdk.ResultMessage():
+                self.result = message
+                self.session = message.session_id
+                yield _used(message)
+            case sdk.SystemMessage():
+                yield from self._system(message.subtype, message.data)
+            case _:
+                pass
+
+    def call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[What]:
+        """The event of a call, once."""
+        if call not in self.called:
+            tool = name.removeprefix(PREFIX)
+            self.called[call] = tool
+            self._text = ""
+            yield ToolCalled(call, tool, dict(arguments))
+
+    def _streamed(self, event: Mapping[str, Any]) -> Iterator[What]:
+        self.retry_in = 0.0
+        match event.get("type"):
+            case "message_start":
+                if self._first is not None:
+                    # The stream before was cut: what it brought comes again.
+                    self._blocks, self._text = self._first, ""
+                    yield Discarded(self._first)
+                self._first = self._blocks
+                self._numbers, self._lengths = {}, {}
+            case "content_block_start":
+                self._numbers[event["index"]] = self._blocks
+                self._blocks += 1
+            case "content_block_delta":
+                yield from self._delta(event["index"], event["delta"])
+            case "message_stop":
+                self._first = None
+            case _:
+                return
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[What]:
+        kind = delta.get("type")
+        block = self._numbers.get(index)
+        if block is None or kind not in ("text_delta", "thinking_delta"):
+            return
+        piece = str(delta["text" if kind == "text_delta" else "thinking"])
+        start = self._lengths.get(index, 0)
+        self._lengths[index] = start + len(piece)
+        if not piece:
+            return
+        if kind == "text_delta":
+            self._text += piece
+            yield TextDelta(block, start, piece)
+        else:
+            yield ThinkingDelta(block, start, piece)
+
+    def _refused(self, block: Any) -> Iterator[What]:
+        """A call that never reached us: the process itself answered it."""
+        call = str(block.tool_use_id)
+        if call in self._answered:
+            return
+        self._answered.add(call)
+        text = _plain(block.content)
+        error = {"code": "unknown_tool", "message": text, "hint": "", "retryable": False}
+        yield ToolAnswered(
+            call,
+            self.called.get(call, ""),
+            ok=not block.is_error,
+            text=text,
+            structured={"error": error} if block.is_error else {},
+        )
+
+    def _system(self, subtype: str, data: Mapping[str, Any]) -> Iterator[What]:
+        if subtype == "init":
+            self.session = str(data.get("session_id") or "") or None
+        elif subtype == "api_retry":
+            self.retry_in = float(data.get("retry_delay_ms") or 0) / 1000
+            status = data.get("error_status")
+            yield Retried(
+                attempt=int(data.get("attempt") or 1),
+                attempts=int(data.get("max_retries") or 0),
+                seconds=round(self.retry_in, 3),
+                status=status if isinstance(status, int) else None,
+                reason=str(data.get("error") or "no answer"),
+            )
+
+
+def failure(result: ResultMessage) -> ToolError | None:
+    """The error that a turn ended with, or None: failures of the model's server come as results."""
+    if not result.is_error:
+        return None
+    status = result.api_error_status
+    said = (result.result or "; ".join(result.errors or ()) or result.subtype).strip()
+    said = said.removeprefix("API Error: ").rstrip(".")[:500]
+    if "not logged in" in said.lower() or "/login" in said.lower():
+        return NoModel("No model is connected: there is no key.")
+    if status in (401, 403):
+        return ModelUnauthorized(f"The model's server refused the key ({status}): {said}.")
+    if status in (429, 503, 529):
+        return ModelBusy(f"The model's server is busy ({status}): {said}.")
+    where = f" ({status})" if status else ""
+    return ModelFailed(f"The model could not answer{where}: {said}.")
+
+
+def _used(result: ResultMessage) -> Used:
+    usage = result.usage or {}
+
+    def tokens(name: str) -> int:
+        return int(usage.get(name) or 0)
+
+    return Used(
+        input_tokens=tokens("input_tokens"),
+        output_tokens=tokens("output_tokens"),
+        cache_read_tokens=tokens("cache_read_input_tokens"),
+        cache_write_tokens=tokens("cache_creation_input_tokens"),
+        cost_usd=result.total_cost_usd,
+        seconds=round(result.duration_ms / 1000, 3),
+        requests=result.num_turns,
+    )
+
+
+def _plain(content: str | list[dict[str, Any]] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = (cast("str", part.get("text", "")) for part in content if part.get("type") == "text")
+    return "\n".join(parts)

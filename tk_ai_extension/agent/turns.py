@@ -1,0 +1,224 @@
+"""One turn of a chat: a person's message, and the calls that Claude makes because of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+
+from tk_ai_extension.agent.events import (
+    CellChanged,
+    PermissionAsked,
+    PermissionSettled,
+    ToolAnswered,
+    ToolProgressed,
+    What,
+)
+from tk_ai_extension.agent.requests import Message
+from tk_ai_extension.agent.translating import Translator
+from tk_ai_extension.mcp.content import error_content, result_content
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import PermissionDenied, ToolError
+from tk_ai_extension.model.operations import Change
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.editing import line_diff
+from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
+from tk_ai_extension.workspace.workspace import Workspace
+
+KNOWN = 5.0
+"""Seconds for which a call waits until the process has said that Claude makes it."""
+
+
+@dataclass
+class Turn:
+    """A turn, queued or under way.
+
+    Attributes:
+        id: Random; the journal and the events name it.
+        message: What was asked.
+        caller: Who acts in it: the chat, in its mode, in this turn.
+        tell: Takes what happens.
+        translator: What Claude's process says in it.
+        stopping: Set when somebody stops it.
+    """
+
+    id: str
+    message: Message
+    caller: Caller
+    tell: Callable[[What], object]
+    translator: Translator = field(default_factory=Translator)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: set[asyncio.Task[types.CallToolResult]] = field(
+        default_factory=set["asyncio.Task[types.CallToolResult]"]
+    )
+    _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    _journalled: int = 0
+
+    def say(self, what: What) -> None:
+        """Tells what happened."""
+        self.tell(what)
+        call = getattr(what, "call", None)
+        if what.kind == "tool_call" and isinstance(call, str):
+            self._known.setdefault(call, asyncio.Event()).set()
+
+    async def call(
+        self,
+        workspace: Workspace,
+        registry: Registry,
+        call: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+    ) -> types.CallToolResult:
+        """Carries out a call of Claude's, and tells of it; its failure is an answer, too."""
+        task = asyncio.create_task(self._call(workspace, registry, call, tool, arguments))
+        self.calls.add(task)
+        task.add_done_callback(self.calls.discard)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            task.cancel()
+        if task.cancelled():
+            return _stopped()
+        return task.result()
+
+    def cancel_calls(self) -> None:
+        """Ends the calls under way: their cells are interrupted, their questions withdrawn."""
+        for task in list(self.calls):
+            task.cancel()
+
+    async def _call(
+        self,
+        workspace: Workspace,
+        registry: Registry,
+        call: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+    ) -> types.CallToolResult:
+        began = time.monotonic()
+        await self._until_known(call, tool, arguments)
+        self.translator.answered(call)
+
+        async def progress(message: str) -> None:
+            self.say(ToolProgressed(call, message))
+
+        context = ToolContext(workspace, self.caller, progress, ChatApprover(self, call))
+        result: Result | None = None
+        try:
+            result = await registry.call(tool, arguments, context)
+            content, structured = result_content(result), result.structured()
+        except ToolError as error:
+            content, structured = error_content(error), {"error": error.as_dict()}
+        except asyncio.CancelledError:
+            self._tell_answer(
+                call, tool, began, _stopped(), structured={"error": _STOPPED.as_dict()}
+            )
+            raise
+        if result is None or registry.get(tool).effect != "READ":
+            await self._tell_changes(workspace, call)
+        self._tell_answer(call, tool, began, content, structured=structured, result=result)
+        return content
+
+    async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Waits until the process has said that Claude makes this call: the text before it comes first."""
+        known = self._known.setdefault(call, asyncio.Event())
+        try:
+            async with asyncio.timeout(KNOWN):
+                await known.wait()
+        except TimeoutError:
+            for what in self.translator.call(call, tool, arguments):
+                self.say(what)
+
+    async def _tell_changes(self, workspace: Workspace, call: str) -> None:
+        """Tells what the journal has of this turn and was not told yet."""
+        try:
+            entries = await workspace.journal.undoable(
+                self.caller, None, turn=self.id, since=self._journalled
+            )
+        except ToolError:
+            # The change itself is in the answer; only its diff is not shown.
+            return
+        for entry in reversed(entries):
+            self._journalled = max(self._journalled, entry.id)
+            for change in entry.changes:
+                self.say(_changed(call, entry.path, change, entry.id))
+
+    def _tell_answer(
+        self,
+        call: str,
+        tool: str,
+        began: float,
+        content: types.CallToolResult,
+        *,
+        structured: dict[str, Any],
+        result: Result | None = None,
+    ) -> None:
+        texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
+        images = () if result is None else result.images
+        self.say(
+            ToolAnswered(
+                call,
+                tool,
+                ok=not content.is_error,
+                text="\n".join(texts),
+                structured=structured,
+                images=[{"data": image.data, "mime": image.mime} for image in images],
+                seconds=round(time.monotonic() - began, 3),
+            )
+        )
+
+
+class ChatApprover:
+    """Asks the person in the chat; the answer comes by `PermissionPolicy.answer`."""
+
+    def __init__(self, turn: Turn, call: str) -> None:
+        self._turn = turn
+        self._call = call
+
+    async def ask(self, request: PermissionRequest) -> Answer | None:
+        """Shows the request and waits: whoever answers it ends the wait, and so does a stop."""
+        self._turn.say(
+            PermissionAsked(
+                self._call,
+                request.id,
+                request.tool,
+                request.effect,
+                request.notebook,
+                request.preview,
+                list(request.answers),
+            )
+        )
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._turn.say(PermissionSettled(self._call, request.id))
+        return None
+
+
+_STOPPED = PermissionDenied("The user stopped this.", hint="Wait for what the user says next.")
+
+
+def _stopped() -> types.CallToolResult:
+    return error_content(_STOPPED)
+
+
+def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:
+    content: CellContent | None = change.after or change.before
+    before = "" if change.before is None else change.before.source
+    after = "" if change.after is None else change.after.source
+    return CellChanged(
+        call,
+        path,
+        change.action,
+        change.cell,
+        change.index,
+        "code" if content is None else content.type,
+        line_diff(before, after),
+        entry,
+    )
