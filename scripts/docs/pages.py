@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scripts.docs.commands import commands_page
 from scripts.docs.configuration import configuration_page
 from scripts.docs.decisions import decisions_page
 from scripts.docs.errors import errors_page
@@ -34,6 +35,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/tools.md": lambda: tools_page(Registry.load(TOOLSETS), Registry.load()),
     "reference/rest.md": _rest,
     "reference/configuration.md": lambda: configuration_page(TkAIExtensionApp),
+    "reference/commands.md": lambda: commands_page(Registry.load()),
     "reference/errors.md": lambda: errors_page(ROUTE_ERRORS),
     "reference/guarantees.md": lambda: guarantees_page(REQUIREMENTS, proofs()),
     "reference/requirements.md": lambda: requirements_page(REQUIREMENTS, proofs()),

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Session
@@ -96,6 +97,16 @@ async def _serve(session: Session, args: argparse.Namespace) -> int:
         connection_dir=os.path.join(headless.root, FOLDER, EXTERNAL),
     )
     return session.finish(shared)
+
+
+def _configure_mcp(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--toolsets", help="which tools it offers, such as default,omp")
+    parser.add_argument("--mode", help="plan, ask, edit or auto: what is done without asking")
+    parser.add_argument("--caller", help="who it is, for what is to outlast the connection")
+
+
+async def _mcp(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - only the help is from here
+    raise WrongCall("nb mcp: the program itself speaks it, not the host.\n")
 
 
 class Status(Result):
@@ -188,6 +199,13 @@ COMMANDS = (
         _configure_serve,
         _serve,
         ("nb serve", "nb serve --off"),
+    ),
+    Command(
+        "mcp",
+        "Speaks MCP over standard input and output, for agents that start their tools themselves.",
+        _configure_mcp,
+        _mcp,
+        ("claude mcp add nb -- nb mcp", "nb mcp --toolsets default,claude-code --mode plan"),
     ),
     Command(
         "shutdown",
