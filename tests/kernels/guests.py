@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import queue
 from typing import Any
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
@@ -17,8 +19,19 @@ async def connect(info: Any) -> Any:
         session=Session(key=info["key"], signature_scheme=info["signature_scheme"])
     )
     client.load_connection_info(info)
-    client.start_channels()
-    await client.wait_for_ready(timeout=DEADLINE)
+    client.start_channels(hb=False)  # it would call a kernel dead that takes its time to start
+    asked = 0
+    async with asyncio.timeout(DEADLINE):
+        heard = False
+        while not heard:
+            # Until it is heard: no one tells when a subscription takes effect.
+            client.kernel_info()
+            asked += 1
+            with contextlib.suppress(queue.Empty):
+                await client.get_iopub_msg(timeout=0.2)
+                heard = True
+        for _ in range(asked):
+            await client.get_shell_msg()
     return client
 
 

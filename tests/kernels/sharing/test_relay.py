@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
+import zmq
+import zmq.asyncio
 from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
@@ -228,6 +230,13 @@ async def test_a_flood_of_output_is_relayed_whole(owner: Owner, launch: Launch) 
     person = await launch().client()
     lines = (await run(person, "for n in range(20000): print(n)")).splitlines()
     assert lines == [str(number) for number in range(20000)]
+
+
+async def test_the_heartbeat_is_answered(owner: Owner, launch: Launch) -> None:
+    with zmq.asyncio.Context() as context, context.socket(zmq.REQ) as heart:
+        heart.connect(f"tcp://127.0.0.1:{launch().info['hb_port']}")
+        await heart.send(b"ping")
+        assert await asyncio.wait_for(heart.recv(), DEADLINE) == b"ping"
 
 
 async def test_the_log_is_for_its_owner_alone(owner: Owner, launch: Launch) -> None:
