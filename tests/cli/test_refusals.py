@@ -121,6 +121,18 @@ def test_a_project_that_cannot_be_written_is_read_and_not_opened(nb: Nb, path: P
     assert "cannot be written" in nb("open", "a.ipynb", status=2).err
 
 
+def test_a_host_that_cannot_write_its_log_is_not_started(nb: Nb, path: Path) -> None:
+    (nb.root / ".nb" / "host.log").mkdir(parents=True)
+    assert "the host cannot be started" in nb("open", "a.ipynb", status=2).err
+
+
+def test_shutting_down_what_was_never_opened_is_nothing(nb: Nb, path: Path) -> None:
+    assert nb("shutdown").out == "0 kernels stopped.\n"
+    assert "Nothing was shared" in nb("serve", "--off").out
+    nb("shutdown")
+    assert sorted(entry.name for entry in nb.root.iterdir()) == ["a.ipynb"]
+
+
 def test_a_host_that_is_killed_in_a_command_is_named(nb: Nb, path: Path) -> None:
     nb("open", "a.ipynb")
     host = nb.host

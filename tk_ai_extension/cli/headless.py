@@ -154,6 +154,8 @@ class Headless:
 
     async def unshare(self) -> bool:
         """Shares no kernel any more; whether one was shared."""
+        if self.settings.now.shared is None:
+            return False
         self.settings.change(shared=None)
         return await asyncio.to_thread(unshare_kernel, self._folder)
 

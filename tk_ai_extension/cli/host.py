@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST_LINE = 1 << 28
-"""Bytes of one line that a command may send: what it read from standard input."""
+"""Bytes of one line: what a command read from standard input, or a message of MCP."""
 
 
 class SocketTerminal:
@@ -121,7 +121,9 @@ class Host:
         commands = await asyncio.start_unix_server(
             self._command, sock=listeners[0], limit=LONGEST_LINE
         )
-        mcp = await asyncio.start_unix_server(self._speak_mcp, sock=listeners[1])
+        mcp = await asyncio.start_unix_server(
+            self._speak_mcp, sock=listeners[1], limit=LONGEST_LINE
+        )
         os.close(ready)
         logger.info("Host %s of %s listens", os.getpid(), self._project.root)
         await self._headless.stopped.wait()
@@ -205,8 +207,9 @@ def main() -> int:
     """Runs the host; the exit status."""
     project, ready = Project(sys.argv[1]), int(sys.argv[2])
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logger.setLevel(logging.INFO)
     lock = os.open(os.path.join(project.folder, HOST_LOCK), os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,3 +21,5 @@ async def _run(project: Project, argv: list[str]) -> int:
         return await Commands(headless.registry).run(headless, argv, LocalTerminal())
     finally:
         await headless.close()
+        if headless.cleans:
+            project.clean()

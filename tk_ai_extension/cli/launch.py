@@ -18,6 +18,15 @@ def launch(project: Project) -> None:
         Refused: ``.nb`` cannot be written, or the host did not start; the message has its own words.
     """
     project.make()
+    try:
+        _launch(project)
+    except OSError as error:
+        raise Refused(
+            f"the host cannot be started in {project.folder}: {error.strerror}."
+        ) from None
+
+
+def _launch(project: Project) -> None:
     with open(os.path.join(project.folder, LAUNCH_LOCK), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         running = project.connect(wire.SOCKET)
