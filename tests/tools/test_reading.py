@@ -148,6 +148,20 @@ async def test_search_finds_in_sources_and_outputs_of_many_notebooks(desk, noteb
             await desk.call("search_cells", pattern=pattern, notebook=notebook)
 
 
+@pytest.mark.proves("text:ranges")
+async def test_lines_of_the_text_are_looked_at_and_license_no_overwrite(desk):
+    desk.write("n.ipynb", "a = 1\nb = 2", "c = 3")
+    some = await desk.call("read_notebook", notebook="n.ipynb", lines="3,5-")
+    assert some.text.splitlines() == ["a = 1", some.text.splitlines()[1], "c = 3"]
+    assert some.text.splitlines()[1].startswith("# %% [code] @")
+    assert (some.cells, some.next_range) == ([], None)
+    with pytest.raises(Conflict):
+        await desk.call("overwrite_cell", cell=1, source="d", notebook="n.ipynb")
+    for wrong in ({"lines": "0"}, {"lines": "x"}, {"lines": "1", "view": "raw"}):
+        with pytest.raises(InvalidArguments):
+            await desk.call("read_notebook", notebook="n.ipynb", **wrong)
+
+
 @pytest.mark.proves("text:read", "text:ranges")
 async def test_the_raw_view_shows_the_cells_asked_for_within_the_budget(desk):
     desk.write("long.ipynb", *(f"a = '{letter * 900}'" for letter in "abcde"))

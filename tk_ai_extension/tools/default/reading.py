@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
 from tk_ai_extension.model.digest import few_lines, shorten
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
@@ -227,6 +228,9 @@ async def read_notebook(
         Field(description="sources for write_notebook; with outputs in short; JSON"),
     ] = "editable",
     cells: MaybeRanges = None,
+    lines: Annotated[
+        str | None, Field(description="of the text, such as `10-20,31`; only to look at")
+    ] = None,
     budget: Annotated[int, Field(ge=500, le=2_000_000, description="characters")] = READ_BUDGET,
 ) -> NotebookRead:
     """Reads a notebook as cell-marked text (`# %% [code] @id`)."""
@@ -235,6 +239,8 @@ async def read_notebook(
     snapshot = await workspace.read(document)
     chosen = list(snapshot.cells) if cells is None else select(snapshot, cells)
     if view == "raw":
+        if lines is not None:
+            raise InvalidArguments("`lines` are of the text; the raw view has none.")
         return await _raw(context, document, snapshot, chosen, budget)
     texts = (
         {cell.index: cell.source for cell in chosen}
@@ -242,12 +248,16 @@ async def read_notebook(
         else {cell.index: await _reading(document, cell) for cell in chosen}
     )
     shown = _within(chosen, lambda cell: texts[cell.index], budget)
-    editing.mark_seen(workspace, caller, snapshot, shown)
     partial = len(shown) < len(snapshot.cells)
     if view == "editable":
         content = celltext.render(snapshot, [cell.index for cell in shown] if partial else None)
     else:
         content = _reading_text(context, snapshot, shown, texts, partial=partial)
+    if lines is None:
+        editing.mark_seen(workspace, caller, snapshot, shown)
+    else:
+        # Parts of cells: no cell was seen whole, and none can be written back.
+        content, shown = celltext.select_lines(content, lines), []
     return NotebookRead(
         notebook=document.path,
         revision=snapshot.revision,
@@ -255,7 +265,7 @@ async def read_notebook(
         text=content,
         total_cells=len(snapshot.cells),
         cells=[cell.key for cell in shown],
-        next_range=_next_range(snapshot, chosen, shown),
+        next_range=_next_range(snapshot, chosen, shown) if lines is None else None,
         warnings=list(snapshot.warnings),
     )
 
