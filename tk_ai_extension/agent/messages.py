@@ -89,16 +89,10 @@ class MessagesRequest:
         asked = self._of_user
         if not asked:
             return ()
-        calls = {
-            str(block["id"]): short_name(str(block["name"]))
-            for message in self.messages
-            for block in blocks_of(message.get("content", ""))
-            if block.get("type") == "tool_use"
-        }
         return tuple(
             ToolResult(
                 id=str(block["tool_use_id"]),
-                name=calls.get(str(block["tool_use_id"]), ""),
+                name=short_name(self._calls.get(str(block["tool_use_id"]), {}).get("name", "")),
                 text="\n".join(text_of(block.get("content", ""))),
                 is_error=bool(block.get("is_error", False)),
                 images=tuple(
@@ -110,6 +104,19 @@ class MessagesRequest:
             for block in blocks_of(asked[-1].get("content", ""))
             if block.get("type") == "tool_result"
         )
+
+    def call(self, call_id: str) -> Mapping[str, Any]:
+        """The input of a call that the model made in this conversation; empty for an unknown one."""
+        return self._calls.get(call_id, {}).get("input", {})
+
+    @property
+    def _calls(self) -> dict[str, Mapping[str, Any]]:
+        return {
+            str(block["id"]): block
+            for message in self.messages
+            for block in blocks_of(message.get("content", ""))
+            if block.get("type") == "tool_use"
+        }
 
     @property
     def _of_user(self) -> list[Mapping[str, Any]]:
@@ -200,16 +207,14 @@ class ToolUse:
     name: str
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     piece: int = 24
+    id: str | None = None
+    """Of the call; a random one where left out."""
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
         """What begins the block, and its deltas: the JSON of the input, in pieces."""
         name = request.full_name(self.name)
-        yield {
-            "type": "tool_use",
-            "id": f"toolu_{secrets.token_hex(12)}",
-            "name": name,
-            "input": {},
-        }
+        call = self.id or f"toolu_{secrets.token_hex(12)}"
+        yield {"type": "tool_use", "id": call, "name": name, "input": {}}
         for piece in pieces(json.dumps(self.input), self.piece):
             yield {"type": "input_json_delta", "partial_json": piece}
 

@@ -121,8 +121,8 @@ class MessagesServer:
             raise RuntimeError("The server of the model is not started.")
         return f"http://{HOST}:{self._port}"
 
-    async def start(self) -> None:
-        """Listens; the port is free and its own."""
+    def start(self) -> None:
+        """Listens from now on, on the running loop; the port is free and its own."""
         sockets = bind_sockets(0, HOST)
         self._port = sockets[0].getsockname()[1]
         self._server.add_sockets(sockets)
@@ -135,7 +135,7 @@ class MessagesServer:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[MessagesServer]:
         """Started inside, stopped after."""
-        await self.start()
+        self.start()
         try:
             yield self
         finally:
