@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,12 +151,13 @@ class Nb:
 
     def end(self) -> None:
         """Ends what still runs of this project."""
-        for process in self.processes():
-            try:
-                process.send_signal(signal.SIGKILL)
-                process.wait(10)
-            except psutil.NoSuchProcess:
-                continue
+        while running := self.processes():
+            # Hosts first: they start kernels again that were killed.
+            hosts = [each for each in running if "tk_ai_extension.cli.host" in each.info["cmdline"]]
+            for process in hosts or running:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(signal.SIGKILL)
+                    process.wait(10)
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_a_cell_that_ran_shows_its_output_and_how_it_ended(
 ) -> None:
     screen.show(ran(output="42", data=[{"a": [1, 2]}]))
     assert "42\n" in terminal.text
-    assert '"a": [' in terminal.text
+    assert "└── a\n    ├── 0: 1\n    └── 1: 2\n" in terminal.text
     assert "✔ @318a [3] 0.50 s" in terminal.text
 
 

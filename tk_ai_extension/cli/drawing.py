@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, cast
 
 from rich.box import ROUNDED, SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.json import JSON
 from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.following import CellRun, ExecutionResult
@@ -35,6 +36,11 @@ STATES = {
     "running": "cyan",
 }
 """The colour of a cell's state in a list."""
+
+MAX_DEPTH = 6
+"""How deep a tree of JSON is shown."""
+MAX_BRANCHES = 50
+"""How many members of one value."""
 
 SHORT = 14
 """Characters of a column that keeps its width."""
@@ -97,8 +103,32 @@ def _run(run: CellRun) -> Iterable[RenderableType]:
     if run.output:
         yield plain(run.output)
     for value in run.data:
-        yield JSON.from_data(value)
+        tree = Tree(plain("JSON", "dim"), guide_style="dim")
+        _grow(tree, value, MAX_DEPTH)
+        yield tree
     yield head
+
+
+def _grow(tree: Tree, value: Any, depth: int) -> None:
+    """Hangs a JSON value into a tree, its members and items as branches."""
+    members: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        members = list(cast("dict[str, Any]", value).items())
+    elif isinstance(value, list):
+        members = [(str(number), item) for number, item in enumerate(cast("list[Any]", value))]
+    else:
+        tree.add(plain(json.dumps(value, ensure_ascii=False)))
+    for name, member in members[:MAX_BRANCHES]:
+        if isinstance(member, dict | list) and member:
+            branch = tree.add(plain(name, "bold"))
+            if depth:
+                _grow(branch, member, depth - 1)
+            else:
+                branch.add(plain("…"))
+        else:
+            tree.add(Text.assemble(plain(f"{name}: ", "bold"), plain(json.dumps(member))))
+    if len(members) > MAX_BRANCHES:
+        tree.add(plain(f"… {len(members) - MAX_BRANCHES} more", "dim"))
 
 
 def _head(run: CellRun) -> Text:
