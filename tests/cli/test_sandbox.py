@@ -77,6 +77,8 @@ def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, conne
     assert REFUSED in nb("run", connect, status=1).out
     nb("stop", "b.ipynb")
     assert REFUSED in nb("run", connect, "-n", "b.ipynb", status=1).out
+    nb("shutdown")
+    assert nb.processes() == []
 
 
 @works
