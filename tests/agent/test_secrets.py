@@ -1,0 +1,84 @@
+"""A key in ``.secrets.env``: who gets it, and that nobody else does."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conftest import Talk, of_kind
+from tests.desk import Desk
+from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.claude import Surroundings
+from tk_ai_extension.agent.providers import ProviderSettings
+from tk_ai_extension.agent.provision import Provision
+from tk_ai_extension.agent.session import ChatSettings, Office
+from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.testing.scripted_model import KEY, MODEL, Answer, ScriptedModel, ToolUse
+
+CANARY = "canary-5e1f0a7b93"
+LOOK = "import os\nprint(sorted(os.environ.items()))"
+
+
+@pytest.mark.proves("ext:secrets", "threat:secrets")
+async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    desk.write("a.ipynb", "1 + 1")
+    (desk.root / ".secrets.env").write_text(
+        f"export ANTHROPIC_API_KEY='{KEY}'\n"
+        f'ANTHROPIC_CUSTOM_HEADERS="X-Canary: {CANARY}"\nMY_PASSWORD={CANARY}\n',
+        encoding="utf-8",
+    )
+    model = ScriptedModel(
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": LOOK})),
+        Answer.of(ToolUse("read_file", {"path": ".secrets.env"})),
+        Answer.of(ToolUse("list_files")),
+        Answer.of("I see nothing."),
+    )
+    async with model.running():
+        settings = ProviderSettings(base_url=model.url, provider="anthropic", model=MODEL)
+        provision = Provision(settings, {}, desk.root)
+        office = Office(
+            workspace=desk.workspace,
+            registry=desk.registry,
+            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            surroundings=Surroundings(tmp_path / "claude", retries=0),
+            provider=provision.provider,
+            settings=ChatSettings(),
+        )
+        talk = Talk(Chats(office), office, model)
+        try:
+            events = await talk.say("Look around.", notebook="a.ipynb", mode="auto")
+        finally:
+            await talk.chats.close()
+            await provision.close()
+
+    assert [(each["tool"], each["ok"]) for each in of_kind(events, "tool_result")] == [
+        ("insert_and_execute_cell", True),
+        ("read_file", False),
+        ("list_files", True),
+    ]
+    assert len(model.requests) == 4
+    for request in model.requests:
+        assert (request.headers["X-Api-Key"], request.headers["X-Canary"]) == (KEY, CANARY)
+    kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "chats").iterdir()))
+    of_the_cli = b"".join(
+        path.read_bytes() for path in (tmp_path / "claude").rglob("*") if path.is_file()
+    )
+    places = {
+        "notebook": (desk.root / "a.ipynb").read_text("utf-8"),
+        "model": json.dumps([dict(request.body) for request in model.requests]),
+        "events": json.dumps([event.data for event in events]),
+        "log": caplog.text,
+        "transcript": kept.decode("utf-8", "replace"),
+        "cli": of_the_cli.decode("utf-8", "replace"),
+    }
+    assert "PATH" in places["notebook"]
+    assert all("Look around." in places[name] for name in ("model", "transcript", "cli"))
+    assert "ServerApp" in places["log"]
+    for name, text in places.items():
+        assert (name, CANARY in text, KEY in text) == (name, False, False)
