@@ -140,7 +140,9 @@ def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path) 
     assert "Line 1 of .secrets.env" in found.hint
 
 
-@pytest.mark.parametrize("url", ["localhost:11434", "http://", "http://[", "file:///etc"])
+@pytest.mark.parametrize(
+    "url", ["localhost:11434", "http://", "http://[", "file:///etc", "http://localhost:4000/v1/"]
+)
 def test_what_is_no_address_is_said(url: str) -> None:
     found = chosen({"ANTHROPIC_MODEL": "m"}, base_url=url)
     assert not found.ready

@@ -173,8 +173,7 @@ def choose(settings: ProviderSettings, environment: Mapping[str, str], root: Pat
     found = {name: value for name, value in {**taken, **environment}.items() if value}
     if settings.base_url:
         found["ANTHROPIC_BASE_URL"] = settings.base_url
-    if (url := found.get("ANTHROPIC_BASE_URL")) and not _host(url):
-        problem = problem or "ANTHROPIC_BASE_URL is no address such as http://localhost:11434."
+    problem = problem or _wrong_address(found.get("ANTHROPIC_BASE_URL", ""))
     name = _first_configured(found) if settings.provider == "auto" else settings.provider
     model = settings.model or found.get("ANTHROPIC_MODEL", "") or _default_model(name)
     small = name == "compatible" and _is_small(settings, model)
@@ -238,6 +237,15 @@ def _is_on(found: Mapping[str, str], name: str) -> bool:
 def _is_elsewhere(url: str) -> bool:
     host = _host(url)
     return bool(url) and host != "anthropic.com" and not host.endswith(".anthropic.com")
+
+
+def _wrong_address(url: str) -> str | None:
+    """What is wrong with an address, or None. The address is not shown: it may hold a password."""
+    if url and not _host(url):
+        return "ANTHROPIC_BASE_URL is no address such as http://localhost:11434."
+    if url.rstrip("/").endswith("/v1"):
+        return "ANTHROPIC_BASE_URL ends in /v1: leave that out, it is added to every request."
+    return None
 
 
 def _host(url: str) -> str:
