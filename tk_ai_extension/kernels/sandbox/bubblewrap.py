@@ -31,7 +31,14 @@ class Bubblewrap:
 
     def command(self, argv: Sequence[str], view: View, label: str) -> list[str]:  # noqa: ARG002 - podman's
         """``bwrap`` with all of the view as options."""
-        command = [self.executable, *self.options, "--unshare-all", "--cap-drop", "ALL", "--clearenv"]
+        command = [
+            self.executable,
+            *self.options,
+            "--unshare-all",
+            "--cap-drop",
+            "ALL",
+            "--clearenv",
+        ]
         if view.ends_with_parent:
             command.append("--die-with-parent")
         for path in map(Path, view.system()):
