@@ -48,7 +48,7 @@ class SettingsFile:
     def _load(self) -> Settings:
         try:
             known = json.loads(self._file.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return Settings()
         server = known.pop("server")
         return Settings(server=tuple(server) if server else None, **known)
