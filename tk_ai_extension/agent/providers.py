@@ -168,7 +168,7 @@ def choose(settings: ProviderSettings, environment: Mapping[str, str], root: Pat
         from_file = _read(settings.secrets_file, root)
         problem = None
     except SecretsFileError as error:
-        from_file, problem = {}, error.message
+        from_file, problem = {}, str(error)
     taken = {name: value for name, value in from_file.items() if _matches(name, TAKEN)}
     found = {name: value for name, value in {**taken, **environment}.items() if value}
     if settings.base_url:

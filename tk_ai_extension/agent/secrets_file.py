@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tk_ai_extension.model.errors import ToolError
-
 MAX_BYTES = 64_000
 """A file of secrets is small; what is larger is something else."""
 
@@ -29,14 +27,8 @@ _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 
 
-class SecretsFileError(ToolError):
-    """The file of secrets cannot be read."""
-
-    code = "secrets_file_invalid"
-    status = 500
-    default_hint = (
-        "Each line is NAME=value, NAME='value' or NAME=\"value\", with `export` or without."
-    )
+class SecretsFileError(ValueError):
+    """The file of secrets cannot be read; says where, and shows no value."""
 
 
 def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
@@ -58,7 +50,9 @@ def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            raise SecretsFileError(f"Line {number} of {name} is not a variable and its value.")
+            raise SecretsFileError(
+                f"Line {number} of {name} is not NAME=value, NAME='value' or NAME=\"value\"."
+            )
         values[match["name"]] = _value(match)
     return values
 
