@@ -257,10 +257,10 @@ async def test_the_file_has_the_outputs_of_a_running_cell_within_two_seconds(des
     running = await desk.call("execute_cell", cell=0, wait=3.5)
     assert running.status == "running"
     stored = desk.on_disk("slow.ipynb").cells[0].outputs
-    shown = int(stored[0].text.split()[-1])
+    shown = stored[0].text.count("\n")
     assert shown >= 5
     seen = await desk.call("read_cell", cell=0)
-    assert int(seen.output.split()[-1]) >= shown
+    assert seen.output.count("tick") >= shown
     assert seen.state == "running"
     await desk.call("interrupt_kernel", execution_id=running.execution_id)
     assert desk.on_disk("slow.ipynb").cells[0].outputs[-1].output_type == "error"
