@@ -245,6 +245,17 @@ async def test_a_person_without_a_notebook_gets_one_and_is_asked_before_each_cha
     assert [cell.source for cell in desk.on_disk("tour.ipynb").cells][-1] == texts.MENDED_CELL
 
 
+async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
+    tour: Talk, desk: Desk, bash_kernelspec: str
+) -> None:
+    kernelspec = {"name": bash_kernelspec, "display_name": "Bash", "language": "bash"}
+    desk.write("shell.ipynb", "ls", kernelspec=kernelspec)
+    events = await tour.say("start", notebook="shell.ipynb", mode="auto")
+    *_, ran = of_kind(events, "tool_result")
+    assert (ran["tool"], ran["ok"]) == ("insert_and_execute_cell", False)
+    assert events[-1].data == {"end": "done", "text": f"{texts.LABEL} {texts.BROKEN}"}
+
+
 async def test_the_tour_answers_nobody_else(provision: Provision) -> None:
     environment = (await provision.provider()).environment
     url = f"{environment['ANTHROPIC_BASE_URL']}/v1/messages"
