@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from tornado.httpclient import AsyncHTTPClient
+from tornado.iostream import IOStream
+from tornado.netutil import bind_sockets
+from tornado.tcpserver import TCPServer
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
@@ -274,3 +277,30 @@ async def test_a_key_is_used_as_soon_as_it_is_there(provision: Provision, tmp_pa
     (tmp_path / ".secrets.env").write_text("ANTHROPIC_API_KEY=k\n", encoding="utf-8")
     assert (await provision.health())["provider"] == "anthropic"
     assert (await provision.provider()).environment["ANTHROPIC_API_KEY"] == "k"
+
+
+class Recorder(TCPServer):
+    """A proxy that takes note of who comes, and lets nobody through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[bytes] = []
+
+    async def handle_stream(self, stream: IOStream, address: tuple[str, int]) -> None:  # noqa: ARG002 - tornado's
+        self.asked.append(await stream.read_until(b"\n", max_bytes=4096))
+        stream.close()
+
+
+async def test_nothing_leaves_the_machine_while_the_tour_answers(
+    tour: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, sockets = Recorder(), bind_sockets(0, "127.0.0.1")
+    recorder.add_sockets(sockets)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{sockets[0].getsockname()[1]}")
+    try:
+        events = await tour.say("Hello", mode="ask")
+    finally:
+        recorder.stop()
+    assert events[-1].data["end"] == "done"
+    assert recorder.asked == []
