@@ -30,6 +30,13 @@ class Talk:
         self.chats = chats
         self.office = office
         self.model = model
+        self._closed = False
+
+    async def close(self) -> None:
+        """The server stops, once."""
+        if not self._closed:
+            self._closed = True
+            await self.chats.close()
 
     async def send(self, message: str, user: str = USER, **fields: Any) -> Begun:
         return await self.chats.send(user, parse_request({"message": message, **fields}))
@@ -71,7 +78,7 @@ async def open_chats(desk: Desk, model: ScriptedModel, tmp_path: Path) -> AsyncI
 
     yield open_
     for talk in opened:
-        await talk.chats.close()
+        await talk.close()
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def _implemented() -> list[tuple[str, str]]:
     return [
         (method.upper(), path)
         for (_, handler), path in zip(ROUTES, PATHS, strict=True)
-        for method in ("get", "post", "delete")
+        for method in ("get", "post", "patch", "delete")
         if method in vars(handler)
     ]
 
@@ -107,8 +107,8 @@ async def test_another_host_is_refused_even_with_the_token(
 )
 async def test_only_json_is_taken(ask: Ask, jp_auth_header: dict[str, str], kind: str) -> None:
     for method, path in _implemented():
-        if method == "POST":
-            response = await ask("POST", path, Content_Type=kind, **jp_auth_header)
+        if method in ("POST", "PATCH"):
+            response = await ask(method, path, Content_Type=kind, **jp_auth_header)
             assert response.code == 415, path
             assert _error(response)["code"] == "unsupported_media_type"
 

@@ -10,10 +10,10 @@ SETTINGS = FaceSettings(("default",), 1_000, frozenset(), 1.0, 1)
 
 
 async def test_a_server_that_stops_before_anybody_called_puts_nothing_together() -> None:
-    def wire() -> Any:
+    def wire(*_: Any) -> Any:
         raise AssertionError
 
-    services = Services(cast("Any", None), wire, SETTINGS)
+    services = Services(cast("Any", None), wire, wire, SETTINGS)
     await services.close()
     await services.renamed("a.ipynb", "b.ipynb")
 

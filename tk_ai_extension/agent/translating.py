@@ -111,7 +111,8 @@ class Translator:
                 self._blocks += 1
             case "content_block_delta":
                 yield from self._delta(event["index"], event["delta"])
-            case "message_stop":
+            case "message_delta" if event["delta"].get("stop_reason"):
+                # A stream that was cut is stopped as well, but never says why.
                 self._first = None
             case _:
                 return

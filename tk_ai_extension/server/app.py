@@ -19,6 +19,8 @@ from tk_ai_extension.server.services import FaceSettings, Managers, Services, Wi
 from tk_ai_extension.workspace.state import default_data_folder
 
 if TYPE_CHECKING:
+    from tk_ai_extension.server.chatting import Chatting
+    from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -77,6 +79,55 @@ class TkAIExtensionApp(ExtensionApp):
         may run code too, and whenever a kernel is restarted. It takes the place of Jupyter's default
         `local-provisioner`; kernelspecs that name a provisioner are left to it.""",
     ).tag(config=True)
+
+    # -- the chat
+
+    chat_provider = Enum(
+        ("auto", "anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"),
+        "auto",
+        help="""Where the chat's model is: Anthropic's API by a key or by a subscription's token (`oauth`),
+        another server that speaks the Messages API (`compatible`: Ollama, LiteLLM, a gateway), a cloud, or
+        the tour, a script that needs none. `auto` takes the first one that is configured.""",
+    ).tag(config=True)
+
+    chat_base_url = Unicode(
+        help="Address of a server that speaks the Messages API; `ANTHROPIC_BASE_URL` unless given."
+    ).tag(config=True)
+
+    chat_model = Unicode(
+        help="The model that a chat asks unless it names another; the provider's own unless given."
+    ).tag(config=True)
+
+    chat_models = List(Unicode(), help="The models that a chat may name besides.").tag(config=True)
+
+    chat_secrets = Unicode(
+        ".secrets.env",
+        help="""File of keys for the model, relative to the root directory. Only the process of Claude gets
+        them. What the server's environment has counts first.""",
+    ).tag(config=True)
+
+    chat_cli = Unicode(
+        help="Path of the `claude` program; the one that claude-agent-sdk brings unless given."
+    ).tag(config=True)
+
+    chat_retries = Integer(
+        4, help="How often the model is asked again where its server fails or is busy."
+    ).tag(config=True)
+
+    chat_request_timeout = Float(
+        600.0, help="Seconds that one request to the model's server may take."
+    ).tag(config=True)
+
+    chat_silence = Float(
+        120.0,
+        help="Seconds after which a turn in which the model says nothing, and nothing runs, is given up.",
+    ).tag(config=True)
+
+    chat_idle = Float(
+        900.0, help="Seconds after which the process of a chat that nobody uses is let go."
+    ).tag(config=True)
+
+    max_chats = Integer(16, help="How many chats may have a process at once.").tag(config=True)
 
     # -- bounds
 
@@ -161,7 +212,12 @@ class TkAIExtensionApp(ExtensionApp):
         )
         if self.filter_all_kernels:
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude)
-        self.services = Services(managers, partial(self._wire, managers), self._face_settings())
+        self.services = Services(
+            managers,
+            partial(self._wire, managers),
+            partial(self._wire_chats, managers),
+            self._face_settings(),
+        )
         self._renames = Renames(server.event_logger, self.services.renamed)
         self.settings[SETTINGS_KEY] = self.services
 
@@ -184,6 +240,11 @@ class TkAIExtensionApp(ExtensionApp):
         from tk_ai_extension.server.wiring import wire
 
         return wire(self, managers)
+
+    def _wire_chats(self, managers: Managers, workspace: Workspace, registry: Registry) -> Chatting:
+        from tk_ai_extension.server.chatting import wire_chats
+
+        return wire_chats(self, managers, workspace, registry)
 
     def _stop_on_interrupt(self) -> None:
         """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension import __version__
+from tk_ai_extension.server.openapi_chat import chat_paths
 from tk_ai_extension.tools.registry import Registry, Tool
 
 PREFIX = "/api/tk-ai"
@@ -159,6 +160,7 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
         "servers": [{"url": base_url.rstrip("/") or "/"}],
         "security": [{"token": []}, {"tokenInQuery": []}],
         "paths": {
+            **chat_paths(PREFIX, _operation, schemas),
             f"{PREFIX}/health": {
                 "get": _operation("health", "Whether the extension is up", _HEALTH)
             },

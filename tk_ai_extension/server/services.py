@@ -20,6 +20,8 @@ from tk_ai_extension.server.users import owner
 
 if TYPE_CHECKING:
     from tk_ai_extension.mcp.http import McpHttp
+    from tk_ai_extension.server.chatting import Chatting
+    from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class Services:
     Args:
         managers: Jupyter Server's own managers.
         wire: Puts the workspace together over them.
+        wire_chats: Puts the chats together over the workspace and the usual tools.
         settings: How the server answers.
     """
 
@@ -76,10 +79,12 @@ class Services:
         self,
         managers: Managers,
         wire: Callable[[], Wired],
+        wire_chats: Callable[[Workspace, Registry], Chatting],
         settings: FaceSettings,
     ) -> None:
         self.managers = managers
         self._wire = wire
+        self._wire_chats = wire_chats
         self.settings = settings
         self.owner = owner()
         """Who runs the server; looked up once, which may be a question to a directory."""
@@ -90,6 +95,7 @@ class Services:
         """Streams of executions that are open."""
         self._loading: asyncio.Task[None] | None = None
         self._mcp: McpHttp | None = None
+        self._chatting: asyncio.Task[Chatting] | None = None
         self._closing = False
 
     @cached_property
@@ -113,6 +119,8 @@ class Services:
         # Where there is a workspace, at once: the next cell of a run looks for the new path.
         if not self._closing:
             await self.workspace.renamed(old, new)
+        if self._chatting is not None and not self._closing:
+            await (await self._chatting).chats.renamed(old, new)
 
     async def ready(self) -> None:
         """Waits until everything is imported and put together."""
@@ -131,11 +139,27 @@ class Services:
             raise HTTPError(503, "The server is stopping.")
         return self._mcp
 
+    async def chatting(self) -> Chatting:
+        """The chats; what they stand on is imported when they are first asked for.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        await self.ready()
+        if self._closing:
+            raise HTTPError(503, "The server is stopping.")
+        if self._chatting is None:
+            self._chatting = asyncio.create_task(self._load_chats(), name="tk-ai chat imports")
+        return await asyncio.shield(self._chatting)
+
     async def close(self) -> None:
         """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
         self._closing = True
         if self._loading is not None:
             await asyncio.wait((self._loading,))
+        if self._chatting is not None:
+            # First: what Claude has begun ends with its turn, and nothing new begins.
+            await (await self._chatting).close()
         if "_wired" not in vars(self):
             return
         # Runs first: what waits for them then has its answer.
@@ -163,6 +187,15 @@ class Services:
         )
         await self._mcp.start()
         logger.debug("The tools and MCP are ready")
+
+    async def _load_chats(self) -> Chatting:
+        await asyncio.to_thread(self._import_chats)
+        return self._wire_chats(self.workspace, self.registries.get())
+
+    def _import_chats(self) -> None:
+        with _uncollected():
+            import_module("tk_ai_extension.server.chatting")
+            import_module("claude_agent_sdk")
 
     def _import(self) -> None:
         with _uncollected():

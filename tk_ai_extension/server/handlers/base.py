@@ -188,7 +188,7 @@ class TkAIHandler(APIHandler):
 
     def options(self, *_args: Any, **_kwargs: Any) -> None:
         """Tells a page that may call this what it may send (CORS)."""
-        self.set_header("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
+        self.set_header("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE, OPTIONS")
         self.set_header("Access-Control-Allow-Headers", ", ".join(BROWSER_HEADERS))
         self.set_status(204)
         self.finish()

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
+from tk_ai_extension.server.handlers.chat import (
+    ChatEventsHandler,
+    ChatExportHandler,
+    ChatHandler,
+    ChatsHandler,
+    ChatStopHandler,
+    ChatUndoHandler,
+    MessageHandler,
+    ModelsHandler,
+)
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
 from tk_ai_extension.server.handlers.rest import (
@@ -16,6 +26,14 @@ from tk_ai_extension.server.handlers.rest import (
 
 ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/mcp", McpHandler),
+    (r"api/tk-ai/mcp/chat", MessageHandler),
+    (r"api/tk-ai/chats", ChatsHandler),
+    (r"api/tk-ai/chats/([^/]+)", ChatHandler),
+    (r"api/tk-ai/chats/([^/]+)/events", ChatEventsHandler),
+    (r"api/tk-ai/chats/([^/]+)/stop", ChatStopHandler),
+    (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
+    (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
+    (r"api/tk-ai/models", ModelsHandler),
     (r"api/tk-ai/health", HealthHandler),
     (r"api/tk-ai/tools", ToolsHandler),
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),

@@ -1,0 +1,265 @@
+"""The chat over HTTP: messages as JSON and as events, and what becomes of chats."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jsonschema
+import nbformat
+import pytest
+from traitlets.config import Config
+
+from tests.server.conftest import Ask
+from tk_ai_extension.testing.scripted_model import (
+    MODEL,
+    UNAUTHORIZED,
+    Answer,
+    Held,
+    ScriptedModel,
+    ToolUse,
+)
+
+CHATS = "api/tk-ai/chats"
+COUNTED = "One, two, three, four, five, six, seven, eight."
+
+
+@pytest.fixture
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        for name, value in model.environment.items():
+            monkeypatch.setenv(name, value)
+        yield model
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
+    settings = jp_server_config.TkAIExtensionApp
+    settings.chat_model = MODEL
+    settings.chat_retries = 1
+    settings.data_dir = str(tmp_path / "state")
+    return jp_server_config
+
+
+class Client:
+    """A person's client."""
+
+    def __init__(self, ask: Ask, headers: dict[str, str]) -> None:
+        self._ask = ask
+        self._headers = headers
+
+    async def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        response = await self._ask(method, path, body, **self._headers)
+        return response.code, json.loads(response.body)
+
+    async def say(self, message: str, **fields: Any) -> tuple[int, Any]:
+        return await self.request("POST", "api/tk-ai/mcp/chat", {"message": message, **fields})
+
+
+@pytest.fixture
+def client(ask: Ask, jp_auth_header: dict[str, str], model: ScriptedModel) -> Client:
+    return Client(ask, jp_auth_header)
+
+
+@pytest.fixture
+async def http(
+    client: Client, jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client that reads streams as they come."""
+    address = f"http://127.0.0.1:{jp_http_port}{jp_base_url}api/tk-ai/"
+    async with httpx2.AsyncClient(base_url=address, headers=jp_auth_header, timeout=30) as http:
+        yield http
+
+
+async def events_of(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
+    async for line in response.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+async def described(client: Client, path: str, method: str) -> Any:
+    _, whole = await client.request("GET", "api/tk-ai/openapi.json")
+    answer = whole["paths"][path][method]["responses"]["200"]["content"]["application/json"]
+    return {**answer["schema"], "components": whole["components"]}
+
+
+async def test_a_message_is_answered_with_what_came_of_it(
+    client: Client, model: ScriptedModel, notebook: str, jp_root_dir: Path
+) -> None:
+    model.add(
+        Answer.of(
+            "Let me see.", ToolUse("insert_and_execute_cell", {"source": "6 * 7", "index": 0})
+        ),
+        Answer.of("It is 42."),
+    )
+    status, answer = await client.say("What is six by seven?", notebook=notebook, mode="auto")
+    assert status == 200
+    jsonschema.validate(answer, await described(client, "/api/tk-ai/mcp/chat", "post"))
+    assert (answer["end"], answer["text"]) == ("done", "It is 42.")
+    assert [(call["tool"], call["ok"]) for call in answer["calls"]] == [
+        ("insert_and_execute_cell", True)
+    ]
+    assert [change["diff"] for change in answer["changes"]] == ["@@ -0,0 +1 @@\n+6 * 7"]
+    saved = nbformat.read(jp_root_dir / notebook, as_version=4)
+    assert saved.cells[0].outputs[0].data["text/plain"] == "42"
+
+    model.add(Answer.of("Six by seven."))
+    status, answer = await client.say("What did I ask?", chat=answer["chat"])
+    assert (status, answer["text"]) == (200, "Six by seven.")
+    assert "What is six by seven?" in str(model.requests[-1].body["messages"])
+
+
+async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient
+) -> None:
+    held = Held(Answer.of(COUNTED), after=4)
+    model.add(held)
+    accept = {"Accept": "text/event-stream"}
+    seen: list[dict[str, Any]] = []
+    async with http.stream("POST", "mcp/chat", json={"message": "Count."}, headers=accept) as cut:
+        assert cut.headers["content-type"] == "text/event-stream"
+        async for event in events_of(cut):
+            seen.append(event)
+            if event["kind"] == "text":
+                break
+    chat, last = seen[0]["chat"], seen[-1]["id"]
+    held.go_on.set()
+    after = {"Last-Event-ID": str(last)}
+    async with asyncio.timeout(20), http.stream("GET", f"chats/{chat}/events", headers=after) as on:
+        async for event in events_of(on):
+            seen.append(event)
+            if event["kind"] == "done":
+                break
+    assert [event["id"] for event in seen] == list(range(1, len(seen) + 1))
+    pieces = [event for event in seen if event["kind"] == "text"]
+    assert "".join(piece["text"] for piece in pieces) == COUNTED
+    assert seen[-1]["end"] == "done"
+
+
+async def test_a_cut_line_stops_the_turn_where_the_person_chose_so(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient
+) -> None:
+    held = Held(Answer.of(COUNTED), after=4)
+    model.add(held)
+    body = {"message": "Count.", "on_disconnect": "stop"}
+    accept = {"Accept": "text/event-stream"}
+    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as cut:
+        async for event in events_of(cut):
+            if event["kind"] == "text":
+                break
+    async with asyncio.timeout(20):
+        await held.gone.wait()
+
+
+async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str
+) -> None:
+    insert = ToolUse("insert_cell", {"source": "x = 1"})
+    model.add(Answer.of(insert), Answer.of(insert))
+    body = {"message": "Add a cell.", "notebook": notebook}
+    accept = {"Accept": "text/event-stream"}
+    asked: list[str] = []
+    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
+        async for event in events_of(response):
+            if event["kind"] == "message":
+                chat = event["chat"]
+            if event["kind"] == "permission":
+                asked.append(event["id"])
+                if len(asked) == 1:
+                    path = f"api/tk-ai/permissions/{event['id']}"
+                    assert (await client.request("POST", path, {"answer": "once"}))[0] == 200
+                    status, again = await client.request("POST", path, {"answer": "deny"})
+                    assert (status, again["error"]["code"]) == (404, "permission_not_found")
+                else:
+                    stopped = await client.request("POST", f"{CHATS}/{chat}/stop", {})
+                    assert stopped == (200, {"stopped": True})
+            last = event
+    assert (len(asked), last["kind"], last["end"]) == (2, "done", "stopped")
+    status, late = await client.request(
+        "POST", f"api/tk-ai/permissions/{asked[1]}", {"answer": "once"}
+    )
+    assert (status, late["error"]["code"]) == (404, "permission_not_found")
+
+
+async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
+    client: Client, model: ScriptedModel, ask: Ask, jp_auth_header: dict[str, str], notebook: str
+) -> None:
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Added."))
+    _, answer = await client.say("Add a cell.", notebook=notebook, mode="auto")
+    path = f"{CHATS}/{answer['chat']}"
+
+    status, found = await client.request("GET", CHATS)
+    jsonschema.validate(found, await described(client, "/api/tk-ai/chats", "get"))
+    assert (status, [chat["title"] for chat in found["chats"]]) == (200, ["Add a cell."])
+    status, renamed = await client.request("PATCH", path, {"title": "One more"})
+    assert (status, renamed["title"]) == (200, "One more")
+    _, read = await client.request("GET", path)
+    jsonschema.validate(read, await described(client, "/api/tk-ai/chats/{id}", "get"))
+    assert read["chat"]["title"] == "One more"
+    assert read["events"][-1]["kind"] == "done"
+
+    markdown = await ask("GET", f"{path}/export", **jp_auth_header)
+    assert markdown.body.decode().startswith("# One more\n\n## You (plan.ipynb)\n\nAdd a cell.")
+    exported = await ask("GET", f"{path}/export?format=notebook", **jp_auth_header)
+    nbformat.validate(nbformat.reads(exported.body.decode(), as_version=4))
+    assert exported.headers["Content-Disposition"].startswith("attachment")
+
+    undo = {"turn": answer["turn"]}
+    status, undone = await client.request("POST", f"{path}/undo", undo)
+    jsonschema.validate(undone, await described(client, "/api/tk-ai/chats/{id}/undo", "post"))
+    assert status == 200
+    assert [each["notebook"] for each in undone["notebooks"]] == [notebook]
+    status, again = await client.request("POST", f"{path}/undo", undo)
+    assert (status, again["error"]["code"]) == (409, "nothing_to_undo")
+
+    assert await client.request("DELETE", path) == (200, {"deleted": answer["chat"]})
+    status, gone = await client.request("GET", path)
+    assert (status, gone["error"]["code"]) == (404, "chat_not_found")
+
+
+async def test_the_models_are_listed_without_a_secret(client: Client) -> None:
+    status, found = await client.request("GET", "api/tk-ai/models")
+    jsonschema.validate(found, await described(client, "/api/tk-ai/models", "get"))
+    assert (status, found["model"], found["ready"]) == (200, MODEL, True)
+    assert "sk-ant" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"message": ""}, 400, "invalid_arguments"),
+        ({"message": " \n"}, 400, "invalid_arguments"),
+        ({"message": "x" * 1_000_000}, 400, "invalid_arguments"),
+        ({"message": ["x"]}, 400, "invalid_arguments"),
+        ({"mode": "root"}, 400, "invalid_arguments"),
+        ({"model": "gpt-0"}, 409, "no_model"),
+        ({"chat": "nobody's"}, 404, "chat_not_found"),
+        ({"chat": "a\ud800"}, 400, "invalid_arguments"),
+        ({"notebook": "../outside.ipynb"}, 403, "path_refused"),
+        ({"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
+        ({"notebook": "folder"}, 400, "not_a_notebook"),
+        ({"attachments": [{"kind": "cell", "cell": "1"}] * 50}, 400, "invalid_arguments"),
+        ({"attachments": [{"kind": "program"}]}, 400, "invalid_arguments"),
+        ({"more": 1}, 400, "invalid_arguments"),
+    ],
+)
+async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
+    client: Client, model: ScriptedModel, fields: dict[str, Any], status: int, code: str
+) -> None:
+    refused, answer = await client.request(
+        "POST", "api/tk-ai/mcp/chat", {"message": "Hello.", **fields}
+    )
+    assert (refused, answer["error"]["code"]) == (status, code)
+    assert model.requests == []
+    assert (await client.request("GET", CHATS))[1] == {"chats": []}
+
+
+async def test_a_refused_key_is_said_with_what_to_do(client: Client, model: ScriptedModel) -> None:
+    model.add(*[UNAUTHORIZED] * 5)
+    status, answer = await client.say("Hello.")
+    assert (status, answer["error"]["code"]) == (502, "model_unauthorized")
+    assert "key" in answer["error"]["hint"]

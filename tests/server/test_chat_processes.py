@@ -1,0 +1,78 @@
+"""Chats in a server of its own: how they end with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import nbformat
+import psutil
+import pytest
+
+from tests.servers import ServerProcess, StartServer, start_server
+from tk_ai_extension.testing.scripted_model import MODEL, Answer, Held, ScriptedModel, ToolUse
+
+__all__ = ["start_server"]
+
+LONG = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(0.1)"
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        yield model
+
+
+def http_of(server: ServerProcess) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        base_url=f"{server.url}api/tk-ai/", headers=server.headers, timeout=60
+    )
+
+
+async def say(http: httpx2.AsyncClient, until: str, **body: Any) -> list[dict[str, Any]]:
+    """Sends a message, and gives what happens up to the first event of this kind."""
+    seen: list[dict[str, Any]] = []
+    accept = {"Accept": "text/event-stream"}
+    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                seen.append(json.loads(line.removeprefix("data: ")))
+                if seen[-1]["kind"] == until:
+                    break
+    return seen
+
+
+def config(folder: Path) -> str:
+    return (
+        f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"
+        f"c.TkAIExtensionApp.data_dir = {str(folder)!r}\n"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_that_is_stopped_with_live_chats_exits_at_once_and_leaves_nothing(
+    start_server: StartServer, model: ScriptedModel, tmp_path: Path, number: int
+) -> None:
+    server = await start_server(config=config(tmp_path / "data"), **model.environment)
+    cells = [nbformat.v4.new_code_cell(LONG)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), server.root / "long.ipynb")
+    model.add(
+        Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})),
+        Held(Answer.of("One, two, three, four, five."), after=4),
+    )
+    async with http_of(server) as http:
+        running = {"message": "Run it.", "notebook": "long.ipynb", "mode": "auto"}
+        assert (await say(http, "tool_progress", **running))[-1]["kind"] == "tool_progress"
+        assert (await say(http, "text", message="Count."))[-1]["kind"] == "text"
+    processes = psutil.Process(server.process.pid).children(recursive=True)
+    assert sum("claude" in process.name() for process in processes) >= 2
+    began = time.monotonic()
+    await server.stop(number)
+    assert time.monotonic() - began < 5
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    assert alive == []

@@ -1,0 +1,100 @@
+"""A chat as a document: Markdown to read, or a notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import nbformat
+
+from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.transcripts import Chat
+
+MAX_RESULT = 2_000
+"""Characters of a tool's answer that are shown."""
+
+
+def as_markdown(chat: Chat, events: Sequence[Event]) -> str:
+    """The chat as Markdown: who said what, which tools were called, what they answered."""
+    parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_notebook(chat: Chat, events: Sequence[Event]) -> str:
+    """The chat as a notebook's JSON; a Markdown cell for each part.
+
+    What tools ran is quoted and not made into code cells: a copy that runs by accident would do it
+    twice.
+    """
+    parts = [f"# {' '.join(chat.title.split())}", *_parts(events)]
+    cells = [nbformat.v4.new_markdown_cell(part) for part in parts]  # pyright: ignore[reportUnknownMemberType]
+    notebook: Any = nbformat.v4.new_notebook(cells=cells)  # pyright: ignore[reportUnknownMemberType]
+    return str(nbformat.writes(notebook))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _parts(events: Sequence[Event]) -> Iterator[str]:
+    written: list[str] = []
+    void = _void(events)
+    for event in events:
+        if event.id in void:
+            continue
+        if event.kind == "text":
+            written.append(event.data["text"])
+            continue
+        if written and event.kind != "thinking":
+            yield "".join(written)
+            written = []
+        part = _part(event)
+        if part:
+            yield part
+    if written:
+        yield "".join(written)
+
+
+def _void(events: Sequence[Event]) -> set[int]:
+    """Pieces of text that were discarded since."""
+    found: set[int] = set()
+    for position, event in enumerate(events):
+        if event.kind == "discarded":
+            found |= {
+                piece.id
+                for piece in events[:position]
+                if piece.turn == event.turn
+                and piece.kind in ("text", "thinking")
+                and piece.data["block"] >= event.data["block"]
+            }
+    return found
+
+
+def _part(event: Event) -> str:
+    data = event.data
+    match event.kind:
+        case "message":
+            where = f" ({data['notebook']})" if data["notebook"] else ""
+            return f"## You{where}\n\n{data['text']}\n\n## Claude"
+        case "tool_call":
+            arguments = json.dumps(data["arguments"], indent=1, ensure_ascii=False)
+            return f"**{data['tool']}**\n\n{_fenced(arguments, 'json')}"
+        case "tool_result":
+            said = data["text"]
+            more = (
+                f"\n… {len(said) - MAX_RESULT:,} more characters" if len(said) > MAX_RESULT else ""
+            )
+            return _fenced(said[:MAX_RESULT] + more)
+        case "notice":
+            return f"*{data['text']}*"
+        case "error":
+            return f"*Error: {data['error']['message']}*"
+        case "done" if data["end"] == "stopped":
+            return "*Stopped.*"
+        case _:
+            return ""
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A fenced block that its text cannot end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,328 @@
+"""The chat for programs and panels: messages, their events, and what becomes of the chats."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, cast
+
+from tornado.iostream import StreamClosedError
+
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.server.bridge import send_at_once
+from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.rest import HEARTBEAT
+from tk_ai_extension.server.users import username
+
+if TYPE_CHECKING:
+    from tk_ai_extension.agent.chats import Begun
+    from tk_ai_extension.agent.events import Event
+    from tk_ai_extension.agent.transcripts import Chat
+
+MAX_EVENT = 10**15
+"""Numbers of events are below this."""
+
+
+class _StreamingHandler(TkAIHandler):
+    """A route that streams events, and notices when nobody listens any more."""
+
+    _streaming: asyncio.Task[None] | None = None
+
+    async def stream(self, events: AsyncIterator[Event]) -> bool:
+        """Streams events until they end; whether they did, and not the line or the server before."""
+        self.set_header("Content-Type", "text/event-stream")
+        self.set_header("Cache-Control", "no-cache, no-transform")
+        self.set_header("X-Accel-Buffering", "no")
+        send_at_once(self)
+        self._streaming = asyncio.create_task(self._stream(events))
+        self.services.streams.add(self._streaming)
+        try:
+            await asyncio.wait((self._streaming,))
+        finally:
+            self.services.streams.discard(self._streaming)
+        if self._streaming.cancelled():
+            return False
+        self._streaming.result()
+        self.finish(set_content_type="text/event-stream")
+        return True
+
+    def on_connection_close(self) -> None:
+        """The client is gone."""
+        super().on_connection_close()
+        if self._streaming is not None:
+            self._streaming.cancel()
+
+    async def _stream(self, events: AsyncIterator[Event]) -> None:
+        following = asyncio.ensure_future(anext(events, None))
+        try:
+            await self.flush()
+            while True:
+                await asyncio.wait((following,), timeout=HEARTBEAT)
+                if not following.done():
+                    self.send(": still here\n\n")
+                elif (event := following.result()) is None:
+                    return
+                else:
+                    self.send(f"id: {event.id}\nevent: {event.kind}\ndata: {_json(event)}\n\n")
+                    following = asyncio.ensure_future(anext(events, None))
+                await self.flush()
+        except StreamClosedError:
+            # As when the client goes away in any other moment.
+            raise asyncio.CancelledError from None
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+
+
+class MessageHandler(_StreamingHandler):
+    """A message to Claude."""
+
+    _gone: asyncio.Event | None = None
+
+    @allowed("execute")
+    async def post(self) -> None:
+        """Sends a message, and answers with what came of it: one JSON object, or events as they come.
+
+        Events are server-sent with ``Accept: text/event-stream``; where the line is cut,
+        ``GET /api/tk-ai/chats/{id}/events`` goes on with them.
+        """
+        body = self.json_body()
+        chatting = await self.services.chatting()
+        from tk_ai_extension.agent.requests import parse_request
+
+        request = parse_request(body)
+        user = username(self)
+        self.update_api_activity()
+        self._gone = asyncio.Event()
+        begun = await chatting.chats.send(user, request)
+        if "text/event-stream" in self.request.headers.get("Accept", ""):
+            ended = await self.stream(begun.events)
+        else:
+            ended = await self._answer_whole(begun)
+        if not ended and request.on_disconnect == "stop":
+            await chatting.chats.stop(user, begun.chat)
+
+    def on_connection_close(self) -> None:
+        """The client is gone; the turn goes on unless the client said otherwise."""
+        super().on_connection_close()
+        if self._gone is not None:
+            self._gone.set()
+
+    async def _answer_whole(self, begun: Begun) -> bool:
+        assert self._gone is not None
+        collecting = asyncio.create_task(_collected(begun.events))
+        leaving = asyncio.create_task(self._gone.wait())
+        self.services.streams.add(cast("asyncio.Task[None]", collecting))
+        try:
+            await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not collecting.done() or collecting.cancelled():
+                return False
+            answer = {"chat": begun.chat, "turn": begun.turn, **_summary(collecting.result())}
+            self.set_status(int(answer.pop("status")))
+            self.write_json(answer)
+            return True
+        finally:
+            self.services.streams.discard(cast("asyncio.Task[None]", collecting))
+            for task in (collecting, leaving):
+                task.cancel()
+            await asyncio.wait((collecting, leaving))
+
+
+class ChatsHandler(TkAIHandler):
+    """The chats."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Lists the user's chats, the one used last first."""
+        chats = (await self.services.chatting()).chats
+        found = await chats.list(username(self))
+        self.write_json({"chats": [_described(chat, busy=busy) for chat, busy in found]})
+
+
+class ChatHandler(TkAIHandler):
+    """One chat."""
+
+    @allowed("read")
+    async def get(self, chat_id: str) -> None:
+        """Reads it: all that happened in it, in order."""
+        chats, user = (await self.services.chatting()).chats, username(self)
+        chat = await chats.get(user, chat_id)
+        events = await chats.events(user, chat_id)
+        self.write_json(
+            {
+                "chat": _described(chat, busy=bool(events) and events[-1].kind != "done"),
+                "events": [event.as_dict() for event in events],
+            }
+        )
+
+    @allowed("write")
+    async def patch(self, chat_id: str) -> None:
+        """Renames it: ``{"title": "…"}``."""
+        body = self.json_body()
+        chats, user = (await self.services.chatting()).chats, username(self)
+        await chats.get(user, chat_id)
+        title = body.get("title")
+        if set(body) != {"title"} or not isinstance(title, str) or not title.strip():
+            raise InvalidArguments("The body is no title.", hint='Send {"title": "…"}.')
+        await chats.rename(user, chat_id, " ".join(title.split()))
+        self.write_json(_described(await chats.get(user, chat_id), busy=False))
+
+    @allowed("write")
+    async def delete(self, chat_id: str) -> None:
+        """Ends and removes it; what was done in notebooks stays."""
+        await (await self.services.chatting()).chats.delete(username(self), chat_id)
+        self.write_json({"deleted": chat_id})
+
+
+class ChatEventsHandler(_StreamingHandler):
+    """What happens in a chat."""
+
+    @allowed("read")
+    async def get(self, chat_id: str) -> None:
+        """Streams its events from the first, or from after ``Last-Event-ID``, and those to come."""
+        chats = (await self.services.chatting()).chats
+        user = username(self)
+        await chats.get(user, chat_id)
+        given = self.request.headers.get("Last-Event-ID") or "0"
+        if not (given.isascii() and given.isdigit() and int(given) < MAX_EVENT):
+            raise InvalidArguments(
+                f"`{given[:50]}` is no event's number.",
+                hint="Leave Last-Event-ID out to be told everything.",
+            )
+        await self.stream(await chats.follow(user, chat_id, int(given)))
+
+
+class ChatStopHandler(TkAIHandler):
+    """The end of a turn."""
+
+    @allowed("execute")
+    async def post(self, chat_id: str) -> None:
+        """Stops the turn that goes on, wherever it is, and those that wait."""
+        if self.json_body():
+            raise InvalidArguments("A stop takes no arguments.", hint="Send an empty object.")
+        stopped = await (await self.services.chatting()).chats.stop(username(self), chat_id)
+        self.write_json({"stopped": stopped})
+
+
+class ChatUndoHandler(TkAIHandler):
+    """Taking back what a turn changed."""
+
+    @allowed("write")
+    async def post(self, chat_id: str) -> None:
+        """Takes back a turn's changes where nobody has worked on since.
+
+        ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells, with ``"onwards": true``
+        those of the turns after it as well.
+        """
+        body = self.json_body()
+        chats, user = (await self.services.chatting()).chats, username(self)
+        await chats.get(user, chat_id)
+        turn, cells, onwards = body.get("turn"), body.get("cells"), body.get("onwards", False)
+        if (
+            not set(body) <= {"turn", "cells", "onwards"}
+            or not isinstance(turn, str)
+            or not isinstance(onwards, bool)
+            or not _are_names(cells)
+        ):
+            raise InvalidArguments(
+                "The body does not say what is to be taken back.",
+                hint='Send {"turn": "…"}, with "cells": ["…"] or "onwards": true where wanted.',
+            )
+        chosen = None if cells is None else frozenset(cast("list[str]", cells))
+        found = await chats.take_back(user, chat_id, turn=turn, cells=chosen, onwards=onwards)
+        self.write_json(
+            {
+                "notebooks": [
+                    {"notebook": each.notebook, "cells": list(each.cells), "left": list(each.left)}
+                    for each in found
+                ]
+            }
+        )
+
+
+class ChatExportHandler(TkAIHandler):
+    """A chat as a document."""
+
+    @allowed("read")
+    async def get(self, chat_id: str) -> None:
+        """Gives it as Markdown, or as a notebook with ``?format=notebook``; a download."""
+        chats, user = (await self.services.chatting()).chats, username(self)
+        chat = await chats.get(user, chat_id)
+        from tk_ai_extension.agent.export import as_markdown, as_notebook
+
+        kind = self.get_query_argument("format", "markdown")
+        if kind not in ("markdown", "notebook"):
+            raise InvalidArguments(
+                f"There is no format `{kind[:50]}`.", hint="Choose markdown or notebook."
+            )
+        events = await chats.events(user, chat_id)
+        text = (as_markdown if kind == "markdown" else as_notebook)(chat, events)
+        mime = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
+        self.set_attachment_header(f"chat.{'md' if kind == 'markdown' else 'ipynb'}")
+        self.set_header("Content-Type", mime)
+        self.finish(text, set_content_type=mime)
+
+
+class ModelsHandler(TkAIHandler):
+    """The models."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Lists what a chat may ask, and says what is configured and what is missing."""
+        self.write_json(await (await self.services.chatting()).provision.health())
+
+
+def _json(event: Event) -> str:
+    return json.dumps(event.as_dict())
+
+
+def _described(chat: Chat, *, busy: bool) -> dict[str, Any]:
+    return {
+        "id": chat.id,
+        "title": chat.title,
+        "notebook": chat.notebook,
+        "created": chat.created,
+        "updated": chat.updated,
+        "busy": busy,
+    }
+
+
+def _are_names(cells: Any) -> bool:
+    if cells is None:
+        return True
+    if not isinstance(cells, list):
+        return False
+    return all(isinstance(each, str) for each in cast("list[Any]", cells))
+
+
+async def _collected(events: AsyncIterator[Event]) -> list[Event]:
+    return [event async for event in events]
+
+
+def _summary(events: list[Event]) -> dict[str, Any]:
+    """What came of a turn, with the HTTP status that says it; its last event is `Done`."""
+    answer: dict[str, Any] = {
+        "status": 200,
+        "end": events[-1].data["end"],
+        "text": events[-1].data["text"],
+        "calls": [
+            {"tool": event.data["tool"], "ok": event.data["ok"], "text": event.data["text"]}
+            for event in events
+            if event.kind == "tool_result"
+        ],
+        "changes": [event.data for event in events if event.kind == "cell_change"],
+        "usage": next((event.data for event in events if event.kind == "usage"), None),
+        "last_event": events[-1].id,
+    }
+    failed = next((event for event in events if event.kind == "error"), None)
+    if failed is not None:
+        answer["error"] = failed.data["error"]
+        answer["status"] = _status(failed.data["error"]["code"])
+    return answer
+
+
+def _status(code: str) -> int:
+    """The status of the error of that code."""
+    kinds = [*ToolError.__subclasses__()]
+    return next((kind.status for kind in kinds if kind.code == code), 500)
