@@ -81,6 +81,20 @@ def test_a_notebook_of_another_language(nb: Nb) -> None:
     assert nb.read("shell.ipynb").metadata.kernelspec.name == "bash"
 
 
+def test_several_cells_or_all_or_the_stale_ones_are_run(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "x = 1", "y = x + 1", "1 / 0", "print(y)")
+    nb("open", "a.ipynb")
+    failed = nb("exec", "--all", "--json", status=1).json
+    assert [run["status"] for run in failed["runs"]] == ["ok", "ok", "error"]
+    assert failed["skipped"] == 1
+    assert "2" in nb("exec", "--all", "--keep-going", status=1).out
+    nb("edit", "0", "x = 41")
+    stale = nb("exec", "--stale", "--keep-going", "--json", status=None).json
+    assert {run["index"] for run in stale["runs"]} >= {0, 1, 3}
+    assert "42" in nb("exec", "3").out
+    assert "42" in nb("exec", "0-1,3", "--restart", "--timeout", "60").out
+
+
 @pytest.mark.proves("nb:compact")
 def test_what_is_long_is_shown_in_short(nb: Nb) -> None:
     nb.notebook("a.ipynb", "print('x' * 100_000)", "\n".join(f"line{n} = {n}" for n in range(50)))

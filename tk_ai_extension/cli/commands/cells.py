@@ -42,7 +42,7 @@ async def _exec(session: Session, args: argparse.Namespace) -> int:
     several = args.all or args.stale or args.restart or bool(_RANGES.fullmatch(args.cell))
     if not several:
         return session.finish(await session.run("execute_cell", cell=args.cell, **arguments))
-    which = {"cells": args.cell} if args.cell else {"all": args.all, "stale": args.stale}
+    which = {"cells": args.cell} if args.cell else {"which": "all" if args.all else "stale"}
     result = await session.run(
         "execute_cells",
         **which,
