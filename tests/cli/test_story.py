@@ -88,6 +88,7 @@ def test_several_cells_or_all_or_the_stale_ones_are_run(nb: Nb) -> None:
     assert [run["status"] for run in failed["runs"]] == ["ok", "ok", "error"]
     assert failed["skipped"] == 1
     assert "2" in nb("exec", "--all", "--keep-going", status=1).out
+    nb("cell", "0")
     nb("edit", "0", "x = 41")
     stale = nb("exec", "--stale", "--keep-going", "--json", status=None).json
     assert {run["index"] for run in stale["runs"]} >= {0, 1, 3}
