@@ -36,7 +36,6 @@ class Requirement:
 
 
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
-CHAT = "The chat, with Claude's sessions, keys and transcripts, is not there yet."
 PANEL = "The panel in JupyterLab, where a person sees and answers, is not there yet."
 TAB = "A notebook open in JupyterLab without collaboration cannot be reached yet: the tab's half is missing."
 
@@ -134,13 +133,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:use-notebook", "S4", "the eight steps of S4, idempotent"),
     Requirement("ext:unuse", "S4", "unuse_notebook and list_managed_notebooks"),
     Requirement("ext:mcp-http", "S4", "MCP at `/api/tk-ai/mcp`"),
-    Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process", CHAT),
-    Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel", CHAT, partial=True),
+    Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process"),
+    Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel"),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab", PANEL),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without", TAB, partial=True),
-    Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions", CHAT, partial=True),
+    Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions"),
     # -- MCP --
     Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),
     Requirement("mcp:auth", "project", "a token or a login is needed as for any route of the server; Origin and Host are checked although Jupyter skips the Origin check for tokens"),
@@ -169,7 +168,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop"),
     Requirement("mcp:stdio", "project", "the same tools over stdio and over the local socket behind `nb`"),
     # -- REST --
-    Requirement("rest:health", "project", "`GET /api/tk-ai/health` says that the extension is up, its version and its backends"),
+    Requirement("rest:health", "project", "`GET /api/tk-ai/health` says that the extension is up, its version, its backends, and what is configured and missing for the chat"),
     Requirement("rest:tools", "project", "`GET /api/tk-ai/tools` lists the tools with their schemas"),
     Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result"),
     Requirement("rest:executions", "project", "`GET /api/tk-ai/executions/{id}` streams server-sent events and resumes after `Last-Event-ID`"),
@@ -178,7 +177,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:openapi", "project", "an OpenAPI 3.1 description is served, and the routes do what it says"),
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
-    Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models", CHAT),
+    Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models"),
     # -- Faults --
     Requirement("fault:kernel-killed", "project", "a kernel killed in a cell: `kernel_died` within 5 s, what was printed is kept, the queue goes on, the next request works"),
     Requirement("fault:kernel-oom", "project", "a kernel out of memory: the same, with \"possibly out of memory\"; a MemoryError is an ordinary error"),
@@ -192,21 +191,21 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author was told; identical after sync"),
-    Requirement("fault:server-stop", "project", "a server stopped with cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
+    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost", TAB),
     Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice", GATEWAY),
-    Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event", CHAT),
-    Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice", CHAT),
-    Requirement("fault:agent-killed", "project", "the agent's process killed: typed error, kernel and notebook untouched, the chat resumes", CHAT),
+    Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),
+    Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice"),
+    Requirement("fault:agent-killed", "project", "the agent's process killed: typed error, kernel and notebook untouched, the chat resumes"),
     # -- Threats --
     Requirement("threat:csrf", "project", "a web page cannot act through the server: hostile Host, Origin and content type and a missing XSRF token are refused on every route; there is no second port"),
     Requirement("threat:no-token", "project", "no route of the extension answers without authentication"),
     Requirement("threat:path", "project", "no path leads out of the root: `../`, sibling prefix, symlink, hidden file, NUL"),
-    Requirement("threat:other-user", "project", "executions, artifacts and chats of another user of the server are not found", CHAT, partial=True),
+    Requirement("threat:other-user", "project", "executions, artifacts and chats of another user of the server are not found"),
     Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment or model context"),
-    Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound", CHAT, partial=True),
+    Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound"),
     Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing", PANEL),
-    Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal", CHAT),
+    Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),

@@ -27,6 +27,10 @@ BOUNDS = (
     ("workspace.patterns", "SECONDS"),
     ("server.files", "MAX_BYTES"),
     ("mcp.subscriptions", "MAX_SUBSCRIPTIONS"),
+    ("agent.requests", "MAX_MESSAGE"),
+    ("agent.requests", "MAX_ATTACHMENTS"),
+    ("agent.session", "MAX_TURNS"),
+    ("agent.transcripts", "MAX_CHATS"),
     ("model.callers", "MAX_KEY"),
     ("kernels.kernel", "RESTART_LIMIT"),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from itertools import islice
+import shutil
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,25 +12,21 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
 from tests.desk import Desk
-from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.messages_api import Exchange
 from tk_ai_extension.model.errors import ChatNotFound
-from tk_ai_extension.testing.scripted_model import (
-    BROKEN,
-    OVERLOADED,
-    Answer,
-    Cut,
-    Hang,
-    Held,
-    ToolUse,
-    rate_limited,
-)
+from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 
 def processes() -> list[psutil.Process]:
     """The processes of Claude that this process has."""
     children = psutil.Process().children(recursive=True)
     return [child for child in children if child.name().startswith("claude")]
+
+
+def holding(folder: Path, word: str) -> list[Path]:
+    """The files below a folder that a word is in."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return [path for path in files if word.encode() in path.read_bytes()]
 
 
 async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -> None:
@@ -61,6 +57,31 @@ async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chat
     assert "Hello." in str(talk.model.requests[-1].body["messages"])
 
 
+async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello, Ada."), Answer.of("I do not know."))
+    chat = (await talk.say("I am Ada."))[0].data["chat"]
+    await talk.close()
+    shutil.rmtree(tmp_path / "claude" / "projects")
+    again = open_chats()
+    events = await again.say("Who am I?", chat=chat)
+    assert "does not remember" in of_kind(events, "notice")[0]["text"]
+    assert events[-1].data == {"end": "done", "text": "I do not know."}
+
+
+async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: Path) -> None:
+    talk.model.add(Answer.of("Hello."))
+    chat = (await talk.say("My word is xyzzy-1942."))[0].data["chat"]
+    await talk.chats.delete(USER, chat)
+    with pytest.raises(ChatNotFound):
+        await talk.chats.get(USER, chat)
+    await talk.close()
+    assert holding(tmp_path / "claude", "xyzzy-1942") == []
+
+
+@pytest.mark.proves("fault:agent-killed")
 async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> None:
     talk.model.add(Held(Answer.of("One, two, three, four."), after=4))
     begun = await talk.send("Count.")
@@ -73,10 +94,12 @@ async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> Non
     await goes_on(talk, begun.chat)
 
 
-async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_chat_goes_on(
+@pytest.mark.proves("fault:agent-killed")
+async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_kernel_lives(
     talk: Talk, desk: Desk
 ) -> None:
-    desk.write("long.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(600)")
+    long = "import time\nkept = 42\nprint('begun', flush=True)\ntime.sleep(600)"
+    path = desk.write("long.ipynb", long)
     talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))
     begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
     while "begun" not in (await until(begun, "tool_progress")).data["message"]:
@@ -87,63 +110,13 @@ async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_chat_goes_on(
     assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
     saved = await desk.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
+    assert desk.sources(path.name) == [long]
+    ran = await desk.call("execute_ipython", code="kept", notebook="long.ipynb")
+    assert ran.runs[0].output == "42"
     await goes_on(talk, begun.chat)
 
 
-@pytest.mark.parametrize("bad", [BROKEN, OVERLOADED, rate_limited(0)])
-async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk, bad: object) -> None:
-    talk.model.add(bad, Answer.of("There."))  # type: ignore[arg-type]
-    events = await talk.say("Are you there?")
-    assert of_kind(events, "retry")[0]["attempt"] == 1
-    assert events[-1].data == {"end": "done", "text": "There."}
-
-
-@dataclass(frozen=True)
-class CutLater:
-    """Begins an answer, and loses the connection when it is told to."""
-
-    answer: Answer
-    now: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def send(self, to: Exchange) -> None:
-        for event in islice(self.answer.events(to.request), 4):
-            await to.event(event)
-        await self.now.wait()
-        to.cut()
-
-
-async def test_what_a_cut_stream_brought_is_void_and_comes_again(talk: Talk) -> None:
-    cut = CutLater(Answer.of("One, two, three, four, five."))
-    talk.model.add(cut, Answer.of("One, two."))
-    begun = await talk.send("Count.")
-    events: list[Event] = []
-    async with asyncio.timeout(20):
-        async for event in begun.events:
-            events.append(event)
-            if event.kind == "text":
-                cut.now.set()
-    assert kinds(events)[2:] == ["text", "retry", "discarded", "text", "usage", "done"]
-    assert of_kind(events, "discarded") == [{"block": 0}]
-    assert events[-1].data == {"end": "done", "text": "One, two."}
-
-
-async def test_a_stream_that_is_cut_at_once_comes_again(talk: Talk) -> None:
-    talk.model.add(Cut(Answer.of("One, two, three, four, five."), after=4), Answer.of("One, two."))
-    events = await talk.say("Count.")
-    assert events[-1].data == {"end": "done", "text": "One, two."}
-
-
-async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -> None:
-    talk = open_chats(silence=1.0)
-    hang = Hang()
-    talk.model.add(hang)
-    async with asyncio.timeout(20):
-        events = await talk.say("Are you there?")
-        await hang.gone.wait()
-    assert of_kind(events, "error")[0]["error"]["code"] == "model_silent"
-    await goes_on(talk, events[0].data["chat"])
-
-
+@pytest.mark.proves("threat:other-user", "ext:multi-user")
 async def test_a_chat_is_its_users_alone(talk: Talk) -> None:
     talk.model.add(Answer.of("Hello."))
     events = await talk.say("Hello.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import nbformat
+import pytest
 
 from tests.agent.conftest import Talk, kinds, of_kind
 from tests.desk import Desk
 from tk_ai_extension.testing.scripted_model import Answer, Thinking, ToolUse
 
 
+@pytest.mark.proves("ext:chat", "perm:auto", "edit:mutate-and-execute")
 async def test_a_message_becomes_cells_with_outputs_and_an_answer(talk: Talk, desk: Desk) -> None:
     desk.write("sales.ipynb", "prices = [3, 4, 5]")
     talk.model.add(

@@ -87,6 +87,7 @@ async def described(client: Client, path: str, method: str) -> Any:
     return {**answer["schema"], "components": whole["components"]}
 
 
+@pytest.mark.proves("ext:chat", "rest:chat")
 async def test_a_message_is_answered_with_what_came_of_it(
     client: Client, model: ScriptedModel, notebook: str, jp_root_dir: Path
 ) -> None:
@@ -113,6 +114,7 @@ async def test_a_message_is_answered_with_what_came_of_it(
     assert "What is six by seven?" in str(model.requests[-1].body["messages"])
 
 
+@pytest.mark.proves("rest:chat", "fault:chat-cut")
 async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
@@ -140,6 +142,7 @@ async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
     assert seen[-1]["end"] == "done"
 
 
+@pytest.mark.proves("fault:chat-cut")
 async def test_a_cut_line_stops_the_turn_where_the_person_chose_so(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
 ) -> None:
@@ -155,6 +158,7 @@ async def test_a_cut_line_stops_the_turn_where_the_person_chose_so(
         await held.gone.wait()
 
 
+@pytest.mark.proves("rest:chat")
 async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str
 ) -> None:
@@ -185,6 +189,7 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     assert (status, late["error"]["code"]) == (404, "permission_not_found")
 
 
+@pytest.mark.proves("rest:chat")
 async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     client: Client, model: ScriptedModel, ask: Ask, jp_auth_header: dict[str, str], notebook: str
 ) -> None:
@@ -208,6 +213,10 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     nbformat.validate(nbformat.reads(exported.body.decode(), as_version=4))
     assert exported.headers["Content-Disposition"].startswith("attachment")
 
+    for wrong in ("999999", "-1", "one", "9" * 30):
+        refused = await ask("GET", f"{path}/events", Last_Event_ID=wrong, **jp_auth_header)
+        assert (refused.code, "invalid_arguments" in str(refused.body)) == (400, True)
+
     undo = {"turn": answer["turn"]}
     status, undone = await client.request("POST", f"{path}/undo", undo)
     jsonschema.validate(undone, await described(client, "/api/tk-ai/chats/{id}/undo", "post"))
@@ -221,6 +230,7 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     assert (status, gone["error"]["code"]) == (404, "chat_not_found")
 
 
+@pytest.mark.proves("rest:chat")
 async def test_the_models_are_listed_without_a_secret(client: Client) -> None:
     status, found = await client.request("GET", "api/tk-ai/models")
     jsonschema.validate(found, await described(client, "/api/tk-ai/models", "get"))
@@ -258,6 +268,7 @@ async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
     assert (await client.request("GET", CHATS))[1] == {"chats": []}
 
 
+@pytest.mark.proves("fault:model-api")
 async def test_a_refused_key_is_said_with_what_to_do(client: Client, model: ScriptedModel) -> None:
     model.add(*[UNAUTHORIZED] * 5)
     status, answer = await client.say("Hello.")

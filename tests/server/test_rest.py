@@ -31,6 +31,8 @@ async def test_health_says_that_it_is_up_and_what_it_works_with(
     assert health["version"] == __version__
     assert health["toolsets"] == ["default"]
     assert health["backends"] == {"documents": "file", "executor": "stack"}
+    assert health["chat"]["ready"]
+    assert health["chat"]["hint"]
 
 
 @pytest.mark.proves("rest:tools")

@@ -6,15 +6,17 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.checkpoints import TakenBack, take_back
+from tk_ai_extension.agent.claude import forget
 from tk_ai_extension.agent.events import Done, Event, Failed
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import ChatRequest, Message
 from tk_ai_extension.agent.session import ChatSession, Office
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import AgentDied, LimitReached, NoModel
+from tk_ai_extension.model.errors import AgentDied, InvalidArguments, LimitReached, NoModel
 
 MAX_TITLE = 80
 """Characters of a title."""
@@ -42,8 +44,10 @@ class Chats:
     def __init__(self, office: Office) -> None:
         self._office = office
         self._live: dict[str, ChatSession] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        # Held by those who open a chat just now, and by nobody afterwards.
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Sessions that are ending: what happens in them last has to be written down first.
+        self._leaving: dict[str, asyncio.Task[None]] = {}
 
     async def send(self, user: str, request: ChatRequest) -> Begun:
         """Queues a turn in a chat of the user's, or in a new one.
@@ -56,15 +60,6 @@ class Chats:
         notebook = None if request.notebook is None else workspace.contain(request.notebook)
         if notebook is not None:
             await (await workspace.store.open(notebook)).read()
-        if request.chat is None:
-            title = storable(" ".join(request.message.split()))[:MAX_TITLE]
-            chat = await self._office.transcripts.create(
-                user, secrets.token_hex(12), title, notebook
-            )
-        else:
-            chat = await self._office.transcripts.get(user, request.chat)
-        session = await self._session(chat)
-        await self._office.transcripts.used(chat.id, notebook)
         message = Message(
             request.message,
             notebook,
@@ -74,16 +69,27 @@ class Chats:
             tuple(request.selected_cells),
             tuple(request.attachments),
         )
-        before = session.log.last
-        turn = session.send(message)
-        return Begun(chat.id, turn, session.log.after(before, turn=turn))
+        if request.chat is not None:
+            return await self._send(await self.get(user, request.chat), message)
+        title = storable(" ".join(message.text.split()))[:MAX_TITLE]
+        chat = await self._office.transcripts.create(user, secrets.token_hex(12), title, notebook)
+        try:
+            begun = await self._send(chat, message)
+        except LimitReached:
+            await self._office.transcripts.delete(chat)
+            raise
+        for old in await self._office.transcripts.over(user):
+            await self._remove(old)
+        return begun
 
     async def list(self, user: str) -> list[tuple[Chat, bool]]:
-        """The user's chats, the one used last first, and whether a turn goes on in each."""
-        return [
-            (chat, chat.id in self._live and self._live[chat.id].busy)
-            for chat in await self._office.transcripts.list(user)
-        ]
+        """The user's chats, the one used last first, and whether each is busy."""
+        return [(chat, self.busy(chat)) for chat in await self._office.transcripts.list(user)]
+
+    def busy(self, chat: Chat) -> bool:
+        """Whether a turn of a chat goes on or waits."""
+        live = self._live.get(chat.id)
+        return live is not None and live.busy
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """One of the user's chats.
@@ -110,8 +116,15 @@ class Chats:
 
         Raises:
             ChatNotFound.
+            InvalidArguments: no event of that number has happened.
         """
-        return (await self._session(await self.get(user, chat_id))).log.after(after)
+        log = (await self._session(await self.get(user, chat_id))).log
+        if not 0 <= after <= log.last:
+            raise InvalidArguments(
+                f"{after} is no event's number of this chat.",
+                hint="Leave Last-Event-ID out to be told everything.",
+            )
+        return log.after(after)
 
     async def stop(self, user: str, chat_id: str) -> bool:
         """Stops the turn that goes on and those that wait; whether there were any.
@@ -137,12 +150,7 @@ class Chats:
         Raises:
             ChatNotFound.
         """
-        chat = await self.get(user, chat_id)
-        live = self._live.pop(chat.id, None)
-        if live is not None:
-            await live.close()
-        await self._office.transcripts.delete(chat)
-        self._office.workspace.forget(_caller(chat))
+        await self._remove(await self.get(user, chat_id))
 
     async def take_back(
         self,
@@ -177,8 +185,29 @@ class Chats:
     async def close(self) -> None:
         """Ends all sessions; transcripts are complete then."""
         sessions, self._live = list(self._live.values()), {}
-        await asyncio.gather(*(session.close() for session in sessions), *self._leaving)
+        await asyncio.gather(*(session.close() for session in sessions), *self._leaving.values())
         await self._office.transcripts.close()
+
+    async def _send(self, chat: Chat, message: Message) -> Begun:
+        await self._office.transcripts.used(chat.id, message.notebook)
+        session = await self._session(chat)
+        # From here on nothing waits: the session may be let go whenever it is idle.
+        before = session.log.last
+        turn = session.send(message)
+        return Begun(chat.id, turn, session.log.after(before, turn=turn))
+
+    async def _remove(self, chat: Chat) -> None:
+        """Ends a chat, and removes all that is kept of it."""
+        live = self._live.pop(chat.id, None)
+        if live is not None:
+            await live.close()
+        await self._left(chat.id)
+        # Claude's session may have got its name since the chat was looked up.
+        chat = await self.get(chat.user, chat.id)
+        await self._office.transcripts.delete(chat)
+        if chat.session is not None:
+            await asyncio.to_thread(forget, self._office.surroundings, chat.session)
+        self._office.workspace.forget(_caller(chat))
 
     async def _model(self, asked: str | None) -> str:
         """The model that answers.
@@ -199,23 +228,25 @@ class Chats:
 
     async def _session(self, chat: Chat) -> ChatSession:
         """The session of a chat, opened where there is none."""
-        lock = self._opening.setdefault(chat.id, asyncio.Lock())
-        async with lock:
-            live = self._live.get(chat.id)
+        async with self._opening.setdefault(chat.id, asyncio.Lock()):
+            live = self._live.pop(chat.id, None)
             if live is None:
-                self._make_room()
+                await self._left(chat.id)
+                chat = await self.get(chat.user, chat.id)
                 log = ChatLog(
                     chat.id, self._office.transcripts, await self._office.transcripts.last(chat.id)
                 )
+                self._make_room()
                 await self._end_what_was_cut(chat, log)
                 live = ChatSession(self._office, chat, log, self._let_go)
-            else:
-                # The one used last goes last.
-                del self._live[chat.id]
+            # The one used last goes last.
             self._live[chat.id] = live
-        if not lock.locked():
-            self._opening.pop(chat.id, None)
-        return live
+            return live
+
+    async def _left(self, chat_id: str) -> None:
+        """Waits until a session of a chat that is ending has ended."""
+        if (leaving := self._leaving.get(chat_id)) is not None:
+            await asyncio.wait((leaving,))
 
     async def _end_what_was_cut(self, chat: Chat, log: ChatLog) -> None:
         """A server that was killed left its last turn without an end: it gets one."""
@@ -240,8 +271,13 @@ class Chats:
         if self._live.get(session.id) is session:
             del self._live[session.id]
         task = asyncio.create_task(session.close(), name="tk-ai chat ends")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._leaving[session.id] = task
+
+        def left(_: asyncio.Task[None]) -> None:
+            if self._leaving.get(session.id) is task:
+                del self._leaving[session.id]
+
+        task.add_done_callback(left)
 
 
 def _caller(chat: Chat) -> Caller:

@@ -8,6 +8,7 @@ else does.
 from __future__ import annotations
 
 import asyncio
+import glob
 import logging
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tk_ai_extension.agent.imports import import_sdk
 from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import AgentDied, AgentUnavailable
@@ -92,8 +94,9 @@ class Claude:
             AgentUnavailable: there is no CLI here, or it does not start.
             AgentDied: it ended while it started.
         """
-        # Half a second of imports, off the loop.
-        sdk: Any = await asyncio.to_thread(__import__, "claude_agent_sdk")
+        await asyncio.to_thread(import_sdk)
+        import claude_agent_sdk as sdk
+
         options = _options(
             provider,
             model,
@@ -103,7 +106,7 @@ class Claude:
             instructions=instructions,
             resume=resume,
         )
-        client: ClaudeSDKClient = sdk.ClaudeSDKClient(options)
+        client = sdk.ClaudeSDKClient(options)
         try:
             async with asyncio.timeout(START):
                 await client.connect()
@@ -163,12 +166,11 @@ class Claude:
         Raises:
             AgentDied: it has ended, or does not listen.
         """
-        import claude_agent_sdk as sdk
-
         try:
             async with asyncio.timeout(LEAVE):
                 await self._client.interrupt()
-        except (sdk.ClaudeSDKError, TimeoutError) as error:
+        except Exception as error:
+            # The SDK has no class of its own for a request that the process refuses.
             raise AgentDied(f"Claude's process does not listen: {error}.") from error
 
     async def close(self) -> None:
@@ -194,6 +196,15 @@ class Claude:
             logger.warning("Claude's process has ended: %s", error)
         finally:
             self._said.put_nowait(None)
+
+
+def forget(surroundings: Surroundings, session: str) -> None:
+    """Removes what the CLI keeps of one of its sessions; looks into folders."""
+    for path in (surroundings.folder / "projects").glob(f"*/{glob.escape(session)}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _options(

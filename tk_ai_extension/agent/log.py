@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from tk_ai_extension.agent.events import Event, What
 from tk_ai_extension.agent.transcripts import Transcripts
@@ -64,9 +65,7 @@ class ChatLog:
                 until the chat is let go.
         """
         while True:
-            for event in [*await self._let_go(last), *self._kept]:
-                if event.id <= last:
-                    continue
+            for event in await self._since(last):
                 last = event.id
                 if turn in (None, event.turn):
                     yield event
@@ -77,11 +76,11 @@ class ChatLog:
                     return
                 await self._changed.wait()
 
-    async def _let_go(self, last: int) -> list[Event]:
-        """The events after this one that are in the transcript alone."""
+    async def _since(self, last: int) -> list[Event]:
+        """The events after this one that there are; the older of them are in the transcript alone."""
         first = self._kept[0].id if self._kept else self.last + 1
         if last >= first - 1:
-            return []
+            return list(islice(self._kept, last + 1 - first, None))
         await self.save()
         return await self._transcripts.events(self._chat_id, last)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,6 +97,7 @@ class ChatSession:
         self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
         self._turn: Turn | None = None
         self._claude: Claude | None = None
+        self._provider: Provider | None = None
         self._server = build_tool_server(office.registry, self._call)
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
@@ -103,11 +105,6 @@ class ChatSession:
     def busy(self) -> bool:
         """Whether a turn goes on or waits."""
         return self._turn is not None or not self._waiting.empty()
-
-    @property
-    def turn(self) -> str | None:
-        """The turn that goes on."""
-        return None if self._turn is None else self._turn.id
 
     @property
     def caller(self) -> Caller:
@@ -146,7 +143,7 @@ class ChatSession:
             self._waiting.get_nowait().say(Done("stopped"))
         turn = self._turn
         if turn is not None:
-            turn.stopping.set()
+            turn.stop()
             if self._claude is not None:
                 try:
                     await self._claude.interrupt()
@@ -190,7 +187,7 @@ class ChatSession:
                 turn.say(Failed(failed.as_dict()))
                 await self._hang_up()
             finally:
-                turn.cancel_calls()
+                await turn.settle()
                 self._turn = None
                 turn.say(Done(end, turn.translator.text))
 
@@ -256,7 +253,10 @@ class ChatSession:
     ) -> Any:
         """What Claude says next; None where that has to be asked again."""
         stops = turn.stopping.is_set()
-        seconds = LEAVE if stops else None if turn.calls else patience
+        seconds = None if turn.calls else patience
+        if stops:
+            # It may have been stopped before it heard of the turn, and go on as if nothing was.
+            seconds = max(turn.stopped + LEAVE - time.monotonic(), 0)
         hearing = asyncio.create_task(claude.hear(seconds))
         try:
             awaited = (hearing,) if stops else (hearing, stopping)
@@ -275,12 +275,13 @@ class ChatSession:
     # -- Claude's process
 
     async def _ready(self, turn: Turn) -> Claude:
-        """Claude's process, started where there is none."""
-        if self._claude is not None and not self._claude.alive:
+        """Claude's process; started where there is none, or where another provider answers now."""
+        office = self._office
+        provider = await office.provider()
+        if self._claude is not None and not (self._claude.alive and self._provider == provider):
             await self._hang_up()
         if self._claude is None:
-            office = self._office
-            provider = await office.provider()
+            self._provider = provider
             prompt = await instructions(office.workspace)
             names = [tool.name for tool in office.registry]
 

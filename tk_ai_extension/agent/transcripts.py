@@ -78,7 +78,7 @@ class Transcripts:
         self._database = Database(database, _SCHEMA)
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
-        """Begins a chat; at the bound the user's oldest one goes."""
+        """Begins a chat."""
         now = time.time()
         chat = Chat(chat_id, user, title, notebook, None, now, now)
 
@@ -87,14 +87,13 @@ class Transcripts:
                 f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
                 (chat_id, user, title, notebook, None, now, now),
             )
-            db.execute(
-                "DELETE FROM chats WHERE id IN"
-                " (SELECT id FROM chats WHERE user = ? ORDER BY updated DESC LIMIT -1 OFFSET ?)",
-                (user, MAX_CHATS),
-            )
 
         await self._database.run(insert, "The chat was not begun.")
         return chat
+
+    async def over(self, user: str) -> list[Chat]:
+        """A user's chats beyond the bound: those that were used least recently."""
+        return (await self.list(user))[MAX_CHATS:]
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """A user's own chat.
@@ -131,15 +130,15 @@ class Transcripts:
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Gives a chat another title."""
-        await self._set(chat.id, "title", title)
+        await self._set(chat.id, "title = ?", title)
 
     async def used(self, chat_id: str, notebook: str | None) -> None:
         """A message was sent, about this notebook."""
-        await self._set(chat_id, "notebook", notebook)
+        await self._set(chat_id, "notebook = ?, updated = ?", notebook, time.time())
 
     async def session(self, chat_id: str, session: str | None) -> None:
         """Claude's own session that holds the chat's history now; None where it is lost."""
-        await self._set(chat_id, "session", session)
+        await self._set(chat_id, "session = ?", session)
 
     async def delete(self, chat: Chat) -> None:
         """Removes a chat with all that happened in it."""
@@ -203,11 +202,11 @@ class Transcripts:
         """Ends what is under way and closes the file."""
         await self._database.close()
 
-    async def _set(self, chat_id: str, column: str, value: str | None) -> None:
+    async def _set(self, chat_id: str, columns: str, *values: str | float | None) -> None:
         await self._database.run(
             lambda db: db.execute(
-                f"UPDATE chats SET {column} = ?, updated = ? WHERE id = ?",  # noqa: S608 (a column)
-                (value, time.time(), chat_id),
+                f"UPDATE chats SET {columns} WHERE id = ?",  # noqa: S608 (names)
+                (*values, chat_id),
             )
         )
 

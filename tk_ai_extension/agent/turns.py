@@ -35,6 +35,9 @@ from tk_ai_extension.workspace.workspace import Workspace
 KNOWN = 5.0
 """Seconds for which a call waits until the process has said that Claude makes it."""
 
+SETTLE = 2.0
+"""Seconds for which the end of a turn waits for its calls: a cell may not heed an interrupt."""
+
 
 @dataclass
 class Turn:
@@ -47,6 +50,8 @@ class Turn:
         tell: Takes what happens.
         translator: What Claude's process says in it.
         stopping: Set when somebody stops it.
+        stopped: When that was, on the monotonic clock.
+        calls: The calls under way.
     """
 
     id: str
@@ -55,11 +60,18 @@ class Turn:
     tell: Callable[[What], object]
     translator: Translator = field(default_factory=Translator)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: float = 0.0
     calls: set[asyncio.Task[types.CallToolResult]] = field(
         default_factory=set["asyncio.Task[types.CallToolResult]"]
     )
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _journalled: int = 0
+
+    def stop(self) -> None:
+        """Marks it as stopped."""
+        if not self.stopping.is_set():
+            self.stopped = time.monotonic()
+            self.stopping.set()
 
     def say(self, what: What) -> None:
         """Tells what happened."""
@@ -92,6 +104,12 @@ class Turn:
         """Ends the calls under way: their cells are interrupted, their questions withdrawn."""
         for task in list(self.calls):
             task.cancel()
+
+    async def settle(self) -> None:
+        """Ends the calls under way, and waits for a moment until each has said so."""
+        self.cancel_calls()
+        if self.calls:
+            await asyncio.wait(self.calls, timeout=SETTLE)
 
     async def _call(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension import __version__
-from tk_ai_extension.server.openapi_chat import chat_paths
+from tk_ai_extension.server.openapi_chat import MODELS, chat_paths
 from tk_ai_extension.tools.registry import Registry, Tool
 
 PREFIX = "/api/tk-ai"
@@ -31,12 +31,13 @@ _ERROR: dict[str, Any] = {
 
 _HEALTH: dict[str, Any] = {
     "type": "object",
-    "required": ["status", "version", "toolsets", "backends"],
+    "required": ["status", "version", "toolsets", "backends", "chat"],
     "properties": {
         "status": {"const": "ok"},
         "version": {"type": "string"},
         "toolsets": {"type": "array", "items": {"type": "string"}},
         "backends": {"type": "object", "additionalProperties": {"type": "string"}},
+        "chat": MODELS,
     },
     "additionalProperties": False,
 }

@@ -70,7 +70,7 @@ _ANSWER: dict[str, Any] = {
 }
 _UNDO = _object("turn", turn=_TEXT, cells=_NAMES, onwards=_FLAG)
 _UNDONE = _object(notebooks=_list(_object(notebook=_TEXT, cells=_NAMES, left=_NAMES)))
-_MODELS = _object(
+MODELS = _object(
     provider=_TEXT,
     label=_TEXT,
     ready=_FLAG,
@@ -82,6 +82,7 @@ _MODELS = _object(
     ignored=_NAMES,
     hint=_TEXT,
 )
+"""What answers in chats: which provider, what is configured for it, what is missing."""
 _EVENTS = (
     "Server-sent events: message, began, text, thinking, discarded, tool_call, tool_progress, "
     "permission, permission_settled, cell_change, tool_result, retry, notice, usage, error, done"
@@ -139,7 +140,7 @@ def chat_paths(prefix: str, operation: Operation, schemas: dict[str, Any]) -> di
         f"{chat}/undo": {"post": undo},
         f"{chat}/export": {"get": export},
         f"{prefix}/models": {
-            "get": operation("list_models", "What answers, and what is missing", _MODELS)
+            "get": operation("list_models", "What answers, and what is missing", MODELS)
         },
     }
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tornado.web import HTTPError
 
+from tk_ai_extension.agent.imports import uncollected
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import owner
@@ -193,29 +192,11 @@ class Services:
         return self._wire_chats(self.workspace, self.registries.get())
 
     def _import_chats(self) -> None:
-        with _uncollected():
+        with uncollected():
             import_module("tk_ai_extension.server.chatting")
-            import_module("claude_agent_sdk")
 
     def _import(self) -> None:
-        with _uncollected():
+        with uncollected():
             import_module("tk_ai_extension.server.wiring")
             self.registries.prepare()
             import_module("tk_ai_extension.mcp.http")
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Keeps the garbage collector from what is imported meanwhile, and from then on.
-
-    So many new classes make it look at every object there is, more than once, a third of a second
-    each time, in which the loop of another thread stands still. Classes stay, collected or not.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()

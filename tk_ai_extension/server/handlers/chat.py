@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.transcripts import Chat
 
-MAX_EVENT = 10**15
-"""Numbers of events are below this."""
+_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 
 
 class _StreamingHandler(TkAIHandler):
@@ -151,7 +151,7 @@ class ChatHandler(TkAIHandler):
         events = await chats.events(user, chat_id)
         self.write_json(
             {
-                "chat": _described(chat, busy=bool(events) and events[-1].kind != "done"),
+                "chat": _described(chat, busy=chats.busy(chat)),
                 "events": [event.as_dict() for event in events],
             }
         )
@@ -166,7 +166,8 @@ class ChatHandler(TkAIHandler):
         if set(body) != {"title"} or not isinstance(title, str) or not title.strip():
             raise InvalidArguments("The body is no title.", hint='Send {"title": "…"}.')
         await chats.rename(user, chat_id, " ".join(title.split()))
-        self.write_json(_described(await chats.get(user, chat_id), busy=False))
+        chat = await chats.get(user, chat_id)
+        self.write_json(_described(chat, busy=chats.busy(chat)))
 
     @allowed("write")
     async def delete(self, chat_id: str) -> None:
@@ -183,14 +184,9 @@ class ChatEventsHandler(_StreamingHandler):
         """Streams its events from the first, or from after ``Last-Event-ID``, and those to come."""
         chats = (await self.services.chatting()).chats
         user = username(self)
-        await chats.get(user, chat_id)
         given = self.request.headers.get("Last-Event-ID") or "0"
-        if not (given.isascii() and given.isdigit() and int(given) < MAX_EVENT):
-            raise InvalidArguments(
-                f"`{given[:50]}` is no event's number.",
-                hint="Leave Last-Event-ID out to be told everything.",
-            )
-        await self.stream(await chats.follow(user, chat_id, int(given)))
+        after = int(given) if _NUMBER.fullmatch(given) else -1
+        await self.stream(await chats.follow(user, chat_id, after))
 
 
 class ChatStopHandler(TkAIHandler):

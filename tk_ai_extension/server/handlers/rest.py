@@ -27,15 +27,16 @@ class HealthHandler(TkAIHandler):
 
     @allowed("read")
     async def get(self) -> None:
-        """Answers with the version and the backends."""
+        """Answers with the version, the backends, and what is configured for the chat."""
         services = self.services
-        await services.ready()
+        chatting = await services.chatting()
         self.write_json(
             {
                 "status": "ok",
                 "version": __version__,
                 "toolsets": list(services.settings.toolsets),
                 "backends": dict(services.backends),
+                "chat": await chatting.provision.health(),
             }
         )
 

@@ -1,0 +1,66 @@
+"""What a chat can take of a server is bounded, and the bounds are said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.agent.conftest import USER, Open, Talk
+from tests.agent.test_stopping import rest
+from tk_ai_extension.agent import session, transcripts
+from tk_ai_extension.model.errors import LimitReached
+from tk_ai_extension.testing.scripted_model import Answer, Held, MessagesRequest
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_so_many_chats_are_answered_at_once_and_idle_ones_make_room(open_chats: Open) -> None:
+    talk = open_chats(max_live=1)
+    held = Held(Answer.of("One, two."))
+    talk.model.add(held)
+    first = await talk.send("Count.")
+    async with asyncio.timeout(20):
+        await held.held.wait()
+    with pytest.raises(LimitReached) as refused:
+        await talk.send("And me?")
+    assert refused.value.retryable
+    held.go_on.set()
+    assert (await rest(first))[-1].data["end"] == "done"
+    talk.model.add(Answer.of("Hello."))
+    assert (await talk.say("And me?"))[-1].data["text"] == "Hello."
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_so_many_messages_wait_in_a_chat(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MAX_TURNS", 1)
+    held = Held(Answer.of("One, two."))
+    talk.model.add(held)
+    first = await talk.send("Count.")
+    async with asyncio.timeout(20):
+        await held.held.wait()
+    await talk.send("And?", chat=first.chat)
+    with pytest.raises(LimitReached):
+        await talk.send("And then?", chat=first.chat)
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcripts, "MAX_CHATS", 2)
+    talk.model.add(*(Answer.of("Yes.") for _ in range(3)))
+    for title in ("One", "Two", "Three"):
+        await talk.say(title)
+    assert [chat.title for chat, _ in await talk.chats.list(USER)] == ["Three", "Two"]
+
+
+async def test_several_chats_are_answered_at_once_each_with_its_own(talk: Talk) -> None:
+    def echo(request: MessagesRequest) -> Answer:
+        return Answer.of(request.prompts[-1].splitlines()[-1])
+
+    talk.model.add(*[echo] * 4)
+    said = [f"I am number {number}." for number in range(4)]
+    async with asyncio.timeout(60):
+        answered = await asyncio.gather(*(talk.say(text) for text in said))
+    assert [events[-1].data["text"] for events in answered] == said
+    assert len({events[0].data["chat"] for events in answered}) == 4

@@ -1,0 +1,117 @@
+"""What happened in a chat: in order, once, also for those who come late or read slowly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tk_ai_extension.agent import log
+from tk_ai_extension.agent.events import Began, Discarded, Done, Event, TextDelta, ThinkingDelta
+from tk_ai_extension.agent.export import as_markdown
+from tk_ai_extension.agent.log import ChatLog, joined
+from tk_ai_extension.agent.transcripts import Chat, Transcripts
+
+
+@pytest.fixture
+async def transcripts(tmp_path: Path) -> AsyncIterator[Transcripts]:
+    kept = Transcripts(tmp_path / "state" / "chats.sqlite")
+    await kept.create("ada", "chat", "Title", None)
+    yield kept
+    await kept.close()
+
+
+def text(start: int, piece: str, block: int = 0) -> TextDelta:
+    return TextDelta(block, start, piece)
+
+
+async def collected(events: AsyncIterator[Event]) -> list[Event]:
+    async with asyncio.timeout(10):
+        return [event async for event in events]
+
+
+async def test_pieces_of_a_block_are_kept_as_one(transcripts: Transcripts) -> None:
+    chat = ChatLog("chat", transcripts, 0)
+    chat.add("t", Began())
+    for what in (text(0, "One, "), text(5, "two."), text(0, "Then.", block=1), Done("done")):
+        chat.add("t", what)
+    await chat.save()
+    kept = await transcripts.events("chat")
+    assert [event.kind for event in kept] == ["began", "text", "text", "done"]
+    assert kept[1].data == {"block": 0, "start": 0, "text": "One, two."}
+    assert [event.id for event in kept] == [1, 3, 4, 5]
+
+
+def test_only_what_follows_in_one_block_of_one_turn_is_joined() -> None:
+    said = [
+        Event.of(1, "a", 0.0, text(0, "x")),
+        Event.of(2, "a", 0.0, ThinkingDelta(0, 1, "y")),
+        Event.of(3, "a", 0.0, text(1, "z", block=1)),
+        Event.of(4, "a", 0.0, text(5, "w", block=1)),
+        Event.of(5, "b", 0.0, text(6, "v", block=1)),
+    ]
+    assert joined(said) == said
+
+
+async def test_a_follower_gets_what_was_what_is_and_what_comes(transcripts: Transcripts) -> None:
+    before = ChatLog("chat", transcripts, 0)
+    for number in range(3):
+        before.add("first", text(number, "x"))
+    await before.close()
+    chat = ChatLog("chat", transcripts, await transcripts.last("chat"))
+    chat.add("second", Began())
+    following = asyncio.create_task(collected(chat.after(0)))
+    await asyncio.sleep(0)
+    chat.add("second", Done("done"))
+    await chat.close()
+    events = await following
+    assert [(event.turn, event.kind) for event in events] == [
+        ("first", "text"),
+        ("second", "began"),
+        ("second", "done"),
+    ]
+    assert events[0].data["text"] == "xxx"
+
+
+async def test_a_follower_of_a_turn_gets_that_turn_alone_and_ends_with_it(
+    transcripts: Transcripts,
+) -> None:
+    chat = ChatLog("chat", transcripts, 0)
+    for turn in ("a", "b"):
+        chat.add(turn, Began())
+        chat.add(turn, Done("done"))
+    events = await collected(chat.after(0, turn="a"))
+    assert [(event.turn, event.kind) for event in events] == [("a", "began"), ("a", "done")]
+    await chat.save()
+
+
+async def test_a_slow_follower_misses_nothing(
+    transcripts: Transcripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MAX_KEPT", 5)
+    chat = ChatLog("chat", transcripts, 0)
+    chat.add("t", Began())
+    following = chat.after(0)
+    assert (await anext(following)).kind == "began"
+    for number in range(50):
+        chat.add("t", text(number, "x"))
+    chat.add("t", Done("done"))
+    await chat.close()
+    rest = await collected(following)
+    assert "".join(event.data["text"] for event in rest if event.kind == "text") == "x" * 50
+    assert [event.id for event in rest] == sorted({event.id for event in rest})
+    assert rest[-1].kind == "done"
+
+
+def test_a_document_of_a_chat_has_no_void_text_and_no_fence_ends_early() -> None:
+    said = [
+        Event.of(1, "t", 0.0, text(0, "One, tw")),
+        Event.of(2, "t", 0.0, Discarded(0)),
+        Event.of(3, "t", 0.0, text(0, "One, two.")),
+    ]
+    answer = {"call": "c", "tool": "read_cell", "ok": True, "text": "```\nx\n```"}
+    said.append(Event(4, "t", 0.0, "tool_result", answer))
+    document = as_markdown(Chat("id", "ada", "A\ntitle", None, None, 0.0, 0.0), said)
+    assert document == "# A title\n\nOne, two.\n\n````\n```\nx\n```\n````\n"

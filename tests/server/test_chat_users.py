@@ -1,0 +1,84 @@
+"""Two users of one server and their chats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from tests.server.conftest import Ask
+from tests.server.test_users import TOKENS, TwoUsers
+from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
+
+CHATS = "api/tk-ai/chats"
+
+
+@pytest.fixture
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        for name, value in model.environment.items():
+            monkeypatch.setenv(name, value)
+        yield model
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.ServerApp.identity_provider_class = TwoUsers
+    jp_server_config.TkAIExtensionApp.chat_model = MODEL
+    return jp_server_config
+
+
+@pytest.mark.proves("ext:multi-user", "threat:other-user")
+async def test_anothers_chat_does_not_exist(ask: Ask, model: ScriptedModel, notebook: str) -> None:
+    async def request(
+        user: str, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> tuple[int, Any]:
+        token = next(token for token, name in TOKENS.items() if name == user)
+        headers = {"Authorization": f"token {token}"}
+        response = await ask(method, path, body, **headers)
+        return response.code, json.loads(response.body)
+
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Added."))
+    message = {"message": "Add a cell.", "notebook": notebook, "mode": "auto"}
+    status, answer = await request("ada", "POST", "api/tk-ai/mcp/chat", message)
+    assert status == 200
+    chat, turn = answer["chat"], answer["turn"]
+    for method, path, body in (
+        ("GET", f"{CHATS}/{chat}", None),
+        ("PATCH", f"{CHATS}/{chat}", {"title": "Mine"}),
+        ("DELETE", f"{CHATS}/{chat}", None),
+        ("GET", f"{CHATS}/{chat}/events", None),
+        ("GET", f"{CHATS}/{chat}/export", None),
+        ("POST", f"{CHATS}/{chat}/stop", {}),
+        ("POST", f"{CHATS}/{chat}/undo", {"turn": turn}),
+        ("POST", "api/tk-ai/mcp/chat", {"message": "Go on.", "chat": chat}),
+    ):
+        status, error = await request("bob", method, path, body)
+        assert (status, error["error"]["code"]) == (404, "chat_not_found"), (method, path)
+    assert (await request("bob", "GET", CHATS))[1] == {"chats": []}
+    assert len((await request("ada", "GET", CHATS))[1]["chats"]) == 1
+
+
+@pytest.mark.proves("ext:multi-user", "threat:other-user")
+async def test_another_cannot_answer_for_one(
+    ask: Ask, model: ScriptedModel, extension: Any, notebook: str
+) -> None:
+    """What waits in one's chat is answered by that person alone."""
+    from tk_ai_extension.agent.requests import parse_request
+    from tk_ai_extension.model.errors import PermissionNotFound
+
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("No, then."))
+    chats = (await extension.services.chatting()).chats
+    request = parse_request({"message": "Add a cell.", "notebook": notebook})
+    policy = extension.workspace.policy
+    async for event in (await chats.send("ada", request)).events:
+        if event.kind == "permission":
+            assert policy.pending("bob") == []
+            with pytest.raises(PermissionNotFound):
+                policy.answer("bob", event.data["id"], "once")
+            policy.answer("ada", event.data["id"], "deny")
+        last = event
+    assert last.data["text"] == "No, then."
