@@ -94,6 +94,10 @@ class Tool:
         """The names of the arguments."""
         return frozenset(self.arguments.model_fields)
 
+    def effect_for(self, parsed: BaseModel) -> Effect:
+        """What a call with these arguments can do."""
+        return self.effect if self.effect_of is None else self.effect_of(parsed)
+
 
 def tool(
     effect: Effect,
@@ -259,7 +263,7 @@ async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Resul
 
 async def leave_for(tool: Tool, parsed: BaseModel, context: ToolContext) -> Leave | None:
     """The leave that a call needs; None where its effect runs for this caller without."""
-    effect = tool.effect_of(parsed) if tool.effect_of else tool.effect
+    effect = tool.effect_for(parsed)
     if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:
         return None
     path = await tool.concerns(context, parsed)
