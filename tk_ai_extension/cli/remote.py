@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tk_ai_extension.cli.servers import Server, ServerUnreachable
+from tk_ai_extension.cli.servers import PATIENCE, Server, ServerUnreachable
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Tool
@@ -26,13 +26,15 @@ class RemoteError(ToolError):
         self.retryable = bool(answer["retryable"])  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Line:
     """One caller's connection to a server, opened and closed by one task."""
 
     task: asyncio.Task[None]
     client: asyncio.Future[Any]
     close: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: int = 0
+    """How many are under way."""
 
 
 class RemoteTools:
@@ -41,6 +43,8 @@ class RemoteTools:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._lines: dict[str, _Line] = {}
+        # No new call is made on these; they are closed when the last one on them has ended.
+        self._broken: set[_Line] = set()
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Result:
         """Calls a tool there.
@@ -49,17 +53,25 @@ class RemoteTools:
             ToolError: what the server answered with.
             ServerUnreachable: it did not.
         """
-        client = await self._client(context)
+        line = self._line(context)
+        client = await asyncio.shield(line.client)
 
         async def progress(_done: float, _total: float | None, message: str | None) -> None:
             await context.progress(message or "")
 
+        line.calls += 1
         try:
             answer = await client.call_tool(tool.name, dict(arguments), progress_callback=progress)
         except Exception as error:
             # The SDK has no one error for a line that breaks.
-            self._lines.pop(context.caller.identity, None)
+            if self._lines.get(context.caller.identity) is line:
+                del self._lines[context.caller.identity]
+                self._broken.add(line)
             raise ServerUnreachable(f"{self.server.url} broke off: {error}") from error
+        finally:
+            line.calls -= 1
+            if line in self._broken and not line.calls:
+                line.close.set()
         structured: dict[str, Any] = answer.structured_content or {}
         if "error" in structured and answer.is_error:
             raise RemoteError(structured["error"])
@@ -68,13 +80,18 @@ class RemoteTools:
         return result.with_images(tuple(Image(part.data, part.mime_type) for part in pictures))
 
     async def close(self) -> None:
-        """Closes all connections."""
-        lines = list(self._lines.values())
+        """Closes all connections; those that do not close in time are dropped."""
+        lines = [*self._lines.values(), *self._broken]
         for line in lines:
             line.close.set()
-        await asyncio.gather(*(line.task for line in lines), return_exceptions=True)
+        tasks = [line.task for line in lines]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _client(self, context: ToolContext) -> Any:
+    def _line(self, context: ToolContext) -> _Line:
         identity = context.caller.identity
         line = self._lines.get(identity)
         if line is None or line.task.done():
@@ -82,7 +99,8 @@ class RemoteTools:
             close = asyncio.Event()
             task = asyncio.create_task(self._hold(context.caller.author, client, close))
             line = self._lines[identity] = _Line(task, client, close)
-        return await asyncio.shield(line.client)
+            task.add_done_callback(lambda _: self._broken.discard(line))
+        return line
 
     async def _hold(self, name: str, opened: asyncio.Future[Any], close: asyncio.Event) -> None:
         """Keeps one connection open: the SDK's client has to be left by the task that entered it."""
