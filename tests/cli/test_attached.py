@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import urllib.request
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Nb
 from tests.servers import ServerProcess, StartServer, start_server
+from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.remote import RemoteTools
+from tk_ai_extension.cli.servers import Server, ServerUnreachable
+from tk_ai_extension.tools.context import ToolContext
 
 __all__ = ["start_server"]
 
@@ -84,15 +91,25 @@ def ask_tool(server: ServerProcess, name: str, arguments: dict[str, Any]) -> Any
         return json.load(answer)
 
 
-async def test_a_notebook_that_is_open_in_a_server_without_the_extension_is_left_alone(
-    nb: Nb, start_server: StartServer
-) -> None:
+@pytest.fixture
+async def stranger(nb: Nb, start_server: StartServer) -> ServerProcess:
+    """A server without the extension, which `nb` finds."""
     server = await start_server(
         config="c.ServerApp.jpserver_extensions = {'tk_ai_extension': False}"
     )
     nb.root = server.root
     nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
-    path = nb.notebook("a.ipynb", "1")
+    return server
+
+
+def rewrite_entry(server: ServerProcess, **changes: Any) -> None:
+    """Changes what the file in the runtime folder says of a server."""
+    (file,) = (server.home / "runtime").glob("jpserver-*.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def open_tab(server: ServerProcess) -> None:
+    """Has a server think that a person has `a.ipynb` open."""
     request = urllib.request.Request(
         f"{server.url}api/sessions",
         data=json.dumps(
@@ -100,7 +117,14 @@ async def test_a_notebook_that_is_open_in_a_server_without_the_extension_is_left
         ).encode(),
         headers={**server.headers, "Content-Type": "application/json"},
     )
-    await asyncio.to_thread(urllib.request.urlopen, request, timeout=30)
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+async def test_a_notebook_that_is_open_in_a_server_without_the_extension_is_left_alone(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    path = nb.notebook("a.ipynb", "1")
+    await asyncio.to_thread(open_tab, stranger)
     before = path.read_bytes()
     refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
     assert "open_elsewhere" in refused.err
@@ -140,3 +164,113 @@ async def test_a_server_elsewhere_is_worked_in_by_its_address(
     assert "server_unreachable" in (await asyncio.to_thread(nb, "cells", status=3)).err
     await asyncio.to_thread(nb, "open", "here.ipynb", "--server", "none")
     assert "1 cells" in (await asyncio.to_thread(nb, "cells")).out
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_notebook_that_is_open_elsewhere_is_read_and_not_run(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    path = nb.notebook("a.ipynb", "x = 1")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    await asyncio.to_thread(open_tab, stranger)
+    before = path.read_bytes()
+    assert "x = 1" in (await asyncio.to_thread(nb, "read")).out
+    assert (await asyncio.to_thread(nb, "status", "--json")).json["notebook"] == "a.ipynb"
+    refused = await asyncio.to_thread(nb, "exec", "0", status=2)
+    assert "open_elsewhere" in refused.err
+    assert path.read_bytes() == before
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_that_does_not_let_us_in_is_not_taken_for_gone(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    # As a server with a password writes it.
+    rewrite_entry(stranger, token="")
+    path = nb.notebook("a.ipynb", "x = 1")
+    await asyncio.to_thread(open_tab, stranger)
+    before = path.read_bytes()
+    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
+    assert "open_elsewhere" in refused.err
+    assert "nb open NOTEBOOK --server URL" in refused.err
+    assert path.read_bytes() == before
+    assert "x = 1" in (await asyncio.to_thread(nb, "read", "a.ipynb")).out
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_server_that_cannot_be_understood_is_not_taken_for_gone(
+    nb: Nb, stranger: ServerProcess
+) -> None:
+    # TLS fails there, as it does with a certificate that nobody vouches for.
+    rewrite_entry(stranger, url=stranger.url.replace("http:", "https:"))
+    path = nb.notebook("a.ipynb", "x = 1")
+    before = path.read_bytes()
+    refused = await asyncio.to_thread(nb, "insert", "0", "2", "-n", "a.ipynb", status=2)
+    assert "open_elsewhere" in refused.err
+    assert path.read_bytes() == before
+    await asyncio.to_thread(nb, "read", "a.ipynb")
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    nb.root = server.root
+    nb.notebook("a.ipynb", "input_file = open('go').read()", "print(6 * 7)")
+    os.mkfifo(nb.root / "go")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    begun = (await asyncio.to_thread(nb, "exec", "0-1", "--wait", "1", "--json")).json
+    # The host has not seen the server before; now it does.
+    for file in (server.home / "runtime").glob("jpserver-*.json"):
+        (Path(nb.environment["JUPYTER_RUNTIME_DIR"]) / file.name).write_bytes(file.read_bytes())
+    watched = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--wait", "1", "--json")
+    assert watched.json["status"] in ("queued", "running")
+    assert (await asyncio.to_thread(nb, "kernel")).out
+    # Whoever opens it to write waits for the cell to read.
+    await asyncio.to_thread((nb.root / "go").write_text, "now")
+    ended = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--json")
+    assert ended.json["status"] == "ok"
+    assert "42" in str(nb.read("a.ipynb").cells[1].outputs)
+    assert not await asyncio.to_thread(ask, server, "api/kernels")
+    await asyncio.to_thread(nb, "insert", "0", "y = 1")
+    history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
+    assert history["entries"]
+
+
+@pytest.mark.proves("nb:sandbox")
+async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_wanted(
+    beside: Nb, server: ServerProcess
+) -> None:
+    beside.notebook("a.ipynb", "1")
+    folder = beside.root / ".nb"
+    folder.mkdir(mode=0o700)
+    (folder / "project.json").write_text('{"server": null, "sandbox": true, "shared": null}')
+    edits = '[{"action": "insert", "index": 0, "source": "2"}]'
+    refused = await asyncio.to_thread(beside, "apply", edits, "--run", "-n", "a.ipynb", status=None)
+    assert "sandbox_unavailable" in refused.err
+    assert refused.status
+    assert not await asyncio.to_thread(ask, server, "api/kernels")
+    await asyncio.to_thread(beside, "apply", edits, "-n", "a.ipynb")
+
+
+async def test_a_broken_connection_to_a_server_is_closed(
+    tmp_path: Path, server: ServerProcess
+) -> None:
+    headless = await Headless.without_kernels(Project(str(tmp_path)))
+    context = ToolContext(headless.workspace, headless.caller())
+    tool = headless.registry.get("list_kernels")
+    remote = RemoteTools(Server(server.url, server.token))
+    try:
+        before = asyncio.all_tasks()
+        await remote.call(tool, {}, context)
+        line = asyncio.all_tasks() - before
+        assert line
+        await server.stop(9)
+        with pytest.raises(ServerUnreachable):
+            await remote.call(tool, {}, context)
+        _, left = await asyncio.wait(line, timeout=30)
+        assert not left
+    finally:
+        await remote.close()
+        await headless.close()

@@ -14,10 +14,11 @@ from typing import Any, cast
 from tk_ai_extension.cli.remote import RemoteTools
 from tk_ai_extension.cli.servers import Server, Servers
 from tk_ai_extension.cli.settings import SettingsFile
-from tk_ai_extension.model.errors import PathRefused, SandboxUnavailable
+from tk_ai_extension.model.errors import ExecutionNotFound, PathRefused, SandboxUnavailable
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry, Tool, leave_for
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.permissions import Effect
 
 MAX_NAMES = 10_000
 """How many executions and artifacts of servers are remembered."""
@@ -51,12 +52,16 @@ class Router:
     ) -> tuple[Server | None, str | None]:
         """The server that a call belongs to (None: this process), and the path that it concerns.
 
+        What began here ends here, whatever server has started since.
+
         Raises:
             SandboxUnavailable: it would run code in a server's kernel, and the project's kernels
                 are to run in a sandbox.
+            OpenElsewhere: it would change or run what is open in a server without the extension.
         """
-        server, path = await self._place(tool, parsed, context)
-        if server is not None and tool.effect == "EXECUTE" and self._settings.now.sandbox:
+        effect = tool.effect_for(parsed)
+        server, path = await self._place(tool, parsed, effect, context)
+        if server is not None and effect == "EXECUTE" and self._settings.now.sandbox:
             raise SandboxUnavailable(
                 f"{path or 'This'} belongs to the Jupyter Server at {server.url}, whose kernels have "
                 "no sandbox, and the kernels of this project are to have one.",
@@ -65,8 +70,10 @@ class Router:
         return server, path
 
     async def _place(
-        self, tool: Tool, parsed: Any, context: ToolContext
+        self, tool: Tool, parsed: Any, effect: Effect, context: ToolContext
     ) -> tuple[Server | None, str | None]:
+        if _is_ours(parsed, context):
+            return None, None
         if self.attached is not None:
             return self.attached, None
         for argument in ("execution_id", "artifact"):
@@ -74,13 +81,18 @@ class Router:
             if server is not None:
                 return server, None
         path = await tool.concerns(context, parsed)
-        if path is None:
-            return None, None
-        return await self.owner_of(path), path
+        if path is None or context.workspace.executions.active(path=path):
+            # While a run here writes its outputs, nobody else is to write that notebook.
+            return None, path
+        return await self.owner_of(path, effect), path
 
-    async def owner_of(self, path: str) -> Server | None:
-        """The server that a notebook belongs to; None where it is this process's."""
-        return self.attached or await self._servers.owner_of(self._root / path)
+    async def owner_of(self, path: str, effect: Effect = "READ") -> Server | None:
+        """The server that a notebook belongs to; None where it is this process's.
+
+        Raises:
+            OpenElsewhere: it is to be changed or run, and is open in a server without the extension.
+        """
+        return self.attached or await self._servers.owner_of(self._root / path, effect)
 
     async def call(
         self,
@@ -171,6 +183,21 @@ class RoutedRegistry(Registry):
             if leave.needed:
                 await leave.ask()
         return await self._router.call(server, path, tool, arguments, context)
+
+
+def _is_ours(parsed: Any, context: ToolContext) -> bool:
+    """Whether a call names an execution or a kernel of this process, and no notebook by its name."""
+    execution_id: str | None = getattr(parsed, "execution_id", None)
+    if execution_id is not None:
+        try:
+            context.workspace.executions.get(context.caller, execution_id)
+        except ExecutionNotFound:
+            return False
+        return True
+    # A notebook that is to get a kernel goes by where the notebook is.
+    is_named = getattr(parsed, "notebook", None) is not None
+    kernel_id: str | None = getattr(parsed, "kernel_id", None)
+    return kernel_id in context.workspace.kernels.ids() and not is_named
 
 
 def _named(tool: Tool, arguments: Mapping[str, Any], root: Path, there: str) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.workspace.permissions import Effect
 
 PATIENCE = 5.0
 """Seconds in which a server must say whether it has the extension."""
@@ -29,8 +30,12 @@ class ServerUnreachable(ToolError):
     default_hint = "See that the server runs, and give its address with the token in it."
 
 
+class ServerGone(ServerUnreachable):
+    """Nobody listens where a Jupyter Server was."""
+
+
 class OpenElsewhere(ToolError):
-    """A Jupyter Server without this extension has the notebook open."""
+    """A Jupyter Server without this extension has the notebook open, or may have."""
 
     code = "open_elsewhere"
     status = 409
@@ -70,7 +75,8 @@ class Server:
         """What the server answers there, as JSON; None where there is nothing.
 
         Raises:
-            ServerUnreachable.
+            ServerGone: nobody listens there.
+            ServerUnreachable: it does not answer, or not to us.
         """
         request = HTTPRequest(
             self.url + path,
@@ -85,6 +91,8 @@ class Server:
             if error.code == 404:
                 return None
             raise ServerUnreachable(f"{self.url} answers {error.code} {error.message}.") from error
+        except ConnectionRefusedError as error:
+            raise ServerGone(f"{self.url} does not answer: {error}") from error
         except (OSError, ValueError) as error:
             raise ServerUnreachable(f"{self.url} does not answer: {error}") from error
 
@@ -97,13 +105,18 @@ class Servers:
         self._known: dict[Path, tuple[int, Server | None]] = {}
         self._extended: dict[Server, bool] = {}
 
-    async def owner_of(self, path: Path) -> Server | None:
+    async def owner_of(self, path: Path, effect: Effect = "READ") -> Server | None:
         """The server that has the extension and in whose folder a path is; None where there is none.
 
         The one with the deepest folder wins.
 
+        Args:
+            path: A notebook.
+            effect: What is to be done with it: a mere look disturbs nobody.
+
         Raises:
-            OpenElsewhere: a server without the extension has a session for this notebook.
+            OpenElsewhere: it is to be changed or run, and a server without the extension has a
+                session for it, or a server cannot be asked whether it has.
         """
         path = await asyncio.to_thread(path.resolve)
         found = [
@@ -112,12 +125,19 @@ class Servers:
             if server.root is not None and path.is_relative_to(server.root)
         ]
         found.sort(key=lambda server: len(str(server.root)), reverse=True)
+        strangers: list[tuple[Server, ServerUnreachable | None]] = []
         for server in found:
-            if await self.has_extension(server):
-                return server
-        for server in found:
-            if await _is_open(server, path):
-                raise OpenElsewhere(f"{path.name} is open in the Jupyter Server at {server.url}.")
+            try:
+                if await self._is_extended(server):
+                    return server
+                strangers.append((server, None))
+            except ServerGone:
+                continue
+            except ServerUnreachable as error:
+                strangers.append((server, error))
+        if effect != "READ":
+            for server, error in strangers:
+                await _leave_alone(server, path, error)
         return None
 
     def running(self) -> list[Server]:
@@ -131,11 +151,14 @@ class Servers:
 
     async def has_extension(self, server: Server) -> bool:
         """Whether this extension answers there; False, too, where the server does not answer."""
+        try:
+            return await self._is_extended(server)
+        except ServerUnreachable:
+            return False
+
+    async def _is_extended(self, server: Server) -> bool:
         if server not in self._extended:
-            try:
-                answer = await server.get("api/tk-ai/health")
-            except ServerUnreachable:
-                return False
+            answer = await server.get("api/tk-ai/health")
             self._extended[server] = isinstance(answer, dict) and "version" in answer
         return self._extended[server]
 
@@ -156,11 +179,30 @@ def _server(entry: dict[str, Any]) -> Server:
     return Server(str(entry["url"]), str(entry["token"]), Path(entry["root_dir"]).resolve())
 
 
+async def _leave_alone(server: Server, path: Path, unheard: ServerUnreachable | None) -> None:
+    """Refuses where a server without the extension has a notebook open, or does not say.
+
+    Raises:
+        OpenElsewhere.
+    """
+    try:
+        if unheard is not None:
+            raise unheard
+        if not await _is_open(server, path):
+            return
+    except ServerGone:
+        return
+    except ServerUnreachable as error:
+        raise OpenElsewhere(
+            f"{path.name} may be open in a Jupyter Server that cannot be asked: {error}",
+            hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
+            "server: what is written underneath an open tab is lost, or takes its work away.",
+        ) from error
+    raise OpenElsewhere(f"{path.name} is open in the Jupyter Server at {server.url}.")
+
+
 async def _is_open(server: Server, path: Path) -> bool:
     assert server.root is not None
-    try:
-        sessions: list[dict[str, Any]] = await server.get("api/sessions") or []
-    except ServerUnreachable:
-        return False
+    sessions: list[dict[str, Any]] = await server.get("api/sessions") or []
     wanted = path.relative_to(server.root).as_posix()
     return any(str(session.get("path", "")).removeprefix("RTC:") == wanted for session in sessions)
