@@ -108,8 +108,8 @@ async def test_toolsets_and_modes_are_chosen_on_the_command_line(nb: Nb) -> None
     async with connected(nb, "--mode", "plan") as client:
         refused = await client.call_tool("insert_cell", {"source": "2", "notebook": "a.ipynb"})
         assert refused.structured_content["error"]["code"] == "permission_denied"
-    wrong = nb("mcp", "--mode", "reckless", status=None)
-    assert "no mode `reckless`" in wrong.out
+    assert "no mode `reckless`" in nb("mcp", "--mode", "reckless", status=2).err
+    assert "no toolset `magic`" in nb("mcp", "--toolsets", "magic", status=2).err
     assert nb("mcp", "--nonsense", status=2).err.startswith("nb: nb mcp does not know --nonsense")
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import NB, Nb
+from tk_ai_extension import __version__
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.project import Project
 
 SOURCE = "x = 1\ny = 2\nz = x + y"
 
@@ -131,6 +134,33 @@ def test_shutting_down_what_was_never_opened_is_nothing(nb: Nb, path: Path) -> N
     assert "Nothing was shared" in nb("serve", "--off").out
     nb("shutdown")
     assert sorted(entry.name for entry in nb.root.iterdir()) == ["a.ipynb"]
+
+
+def test_a_module_of_the_projects_own_is_not_the_hosts(nb: Nb, path: Path) -> None:
+    (nb.root / "psutil.py").write_text("open('ran', 'w')")
+    nb("open", "a.ipynb")
+    assert not (nb.root / "ran").exists()
+
+
+def test_settings_that_cannot_be_read_are_said_and_nothing_runs(nb: Nb, path: Path) -> None:
+    (nb.root / ".nb").mkdir()
+    (nb.root / ".nb" / "project.json").write_text("{")
+    assert "project.json cannot be read" in nb("open", "a.ipynb", status=2).err
+
+
+def test_a_command_that_is_killed_while_it_reads_empties_no_cell(nb: Nb, path: Path) -> None:
+    nb("open", "a.ipynb")
+    nb("cell", "0")
+    before = path.read_bytes()
+    greeting = {"argv": ["edit", "0", "-"], "cwd": str(nb.root), "columns": 0, "tty": False}
+    connection = Project(str(nb.root)).connect(wire.SOCKET)
+    assert connection is not None
+    with connection, connection.makefile("rw", encoding="utf-8") as lines:
+        lines.write(json.dumps({**greeting, "env": {}, "version": __version__}) + "\n")
+        lines.flush()
+        assert json.loads(lines.readline()) == {"ask": "stdin"}
+    nb("cells")
+    assert path.read_bytes() == before
 
 
 def test_a_host_that_is_killed_in_a_command_is_named(nb: Nb, path: Path) -> None:

@@ -82,6 +82,20 @@ def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, conne
 
 
 @works
+@pytest.mark.proves("nb:sandbox")
+def test_a_project_stays_in_its_sandbox_until_it_is_told_otherwise(nb: Nb, connect: str) -> None:
+    nb("open", "--sandbox", "a.ipynb")
+    nb("shutdown")
+    nb("open", "a.ipynb")
+    assert REFUSED in nb("run", connect, status=1).out
+    nb("shutdown")
+    nb("open", "--no-sandbox", "a.ipynb")
+    assert "connected" in nb("run", connect).out
+    nb("shutdown")
+    assert not (nb.root / ".nb").exists()
+
+
+@works
 def test_kernels_that_run_outside_are_not_passed_over(nb: Nb) -> None:
     nb("open", "a.ipynb")
     refused = nb("open", "--sandbox", "a.ipynb", status=2)

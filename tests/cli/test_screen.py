@@ -36,9 +36,6 @@ class Recorded:
     async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002
         raise AssertionError
 
-    async def confirm(self, question: str) -> bool:  # noqa: ARG002
-        raise AssertionError
-
     @property
     def text(self) -> str:
         """Without colours."""

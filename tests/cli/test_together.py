@@ -174,6 +174,19 @@ def test_an_editor_gets_the_cells_as_text_and_what_it_saves_is_merged(
     )
 
 
+def test_what_was_edited_is_kept_where_it_cannot_be_written(nb: Nb, tmp_path: Path) -> None:
+    nb.notebook("a.ipynb", "x = 1")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "an hour of work" > "$1"\n')
+    editor.chmod(0o755)
+    ended = nb("edit", "--editor", "-n", "a.ipynb", env={"EDITOR": str(editor)}, status=2)
+    assert "invalid_text" in ended.err
+    kept = Path(ended.err.split("is kept in ")[1].strip())
+    assert kept.read_text() == "an hour of work\n"
+    kept.unlink()
+    kept.parent.rmdir()
+
+
 def test_a_shell_completes_commands_options_cells_and_notebooks(nb: Nb) -> None:
     nb.notebook("work/a.ipynb", "x = 1")
     nb.notebook("b.ipynb", "x = 1")

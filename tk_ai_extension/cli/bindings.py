@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -20,7 +21,9 @@ class Bindings:
         self.bound: Callable[[str, str], Awaitable[None]] | None = None
         """Called with a notebook's path and the kernel that it has got."""
         if file is not None and file.exists():
-            self._kernels = json.loads(file.read_bytes())
+            # What cannot be read is forgotten: a notebook gets another kernel then.
+            with suppress(ValueError):
+                self._kernels = json.loads(file.read_bytes())
 
     async def kernel_of(self, path: str) -> str | None:
         """The kernel that was bound to this notebook, or None."""

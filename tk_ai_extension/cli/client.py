@@ -28,23 +28,31 @@ def forward(connection: socket.socket, argv: list[str]) -> int:
     lines = connection.makefile("r", encoding="utf-8")
     _say(connection, _greeting(argv))
     interrupted = False
+    desk = Editor()
     while True:
         try:
-            line = lines.readline()
+            try:
+                line = lines.readline()
+            except ConnectionError:
+                line = ""
             if not line:
                 sys.stderr.write("The host ended before it had answered; see .nb/host.log.\n")
+                desk.clear(done=False)
                 return wire.UNREACHABLE
             frame = json.loads(line)
             _print(frame)
             if "ask" in frame:
-                _say(connection, {"answer": _answer(frame)})
+                _say(connection, {"answer": _answer(frame, desk)})
             if "exit" in frame:
                 if frame.get("ending"):
                     lines.readline()
+                desk.clear(done=frame["exit"] == wire.OK)
                 return frame["exit"]
         except KeyboardInterrupt:
             if interrupted:
-                sys.stderr.write("Not waiting any more; it runs on (`nb watch` follows it).\n")
+                sys.stderr.write(
+                    "Not waiting any more; it runs on, its outputs go into the notebook.\n"
+                )
                 return wire.INTERRUPTED
             interrupted = True
             _say(connection, {"interrupt": True})
@@ -61,7 +69,6 @@ def _greeting(argv: list[str]) -> dict[str, object]:
         "cwd": os.getcwd(),
         "columns": os.get_terminal_size().columns if tty else 0,
         "tty": tty,
-        "typing": sys.stdin is not None and sys.stdin.isatty(),
         "env": {name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
         "version": __version__,
     }
@@ -87,44 +94,54 @@ def write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _answer(question: Mapping[str, Any]) -> str | None:
-    kind = question["ask"]
-    if kind == "stdin":
+def _answer(question: Mapping[str, Any], desk: Editor) -> str | None:
+    if question["ask"] == "stdin":
         return read_stdin()
-    if kind == "edit":
-        return edit(question["text"], question["name"])
-    return confirm(question["text"])
+    return desk.edit(question["text"], question["name"])
 
 
 def read_stdin() -> str:
     """All of standard input, as UTF-8; bytes that are none survive to be refused by name."""
+    if sys.stdin is None:  # closed by who called
+        return ""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
-def confirm(question: str) -> str | None:
-    """What a person types after a question; None at the end of the input."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline() or None
+class Editor:
+    """What a person edits in ``$VISUAL`` or ``$EDITOR``: kept in its file until it has arrived."""
 
+    def __init__(self) -> None:
+        self._folder = ""
+        self._path = ""
 
-def edit(text: str, name: str) -> str | None:
-    """The text after a person has edited it in ``$VISUAL`` or ``$EDITOR``; None where that failed."""
-    import shlex
-    import subprocess
-    import tempfile
+    def edit(self, text: str, name: str) -> str | None:
+        """The text after it was edited as a file of this name; None where that failed."""
+        import shlex
+        import subprocess
+        import tempfile
 
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.TemporaryDirectory(prefix="nb-") as folder:
-        path = os.path.join(folder, name)
-        with open(path, "w", encoding="utf-8", newline="") as file:
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        self._folder = tempfile.mkdtemp(prefix="nb-edit-")
+        self._path = os.path.join(self._folder, name)
+        with open(self._path, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         try:
-            ended = subprocess.run([*shlex.split(editor), path], check=False)
+            ended = subprocess.run([*shlex.split(editor), self._path], check=False)
         except OSError as error:
             sys.stderr.write(f"{editor}: {error.strerror}\n")
             return None
         if ended.returncode != 0:
             return None
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with open(self._path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read()
+
+    def clear(self, *, done: bool) -> None:
+        """Removes the file, or says where it is if what was written in it has not arrived."""
+        if not self._path:
+            return
+        if not done:
+            sys.stderr.write(f"What you wrote is kept in {self._path}\n")
+            return
+        os.unlink(self._path)
+        os.rmdir(self._folder)
+        self._path = ""

@@ -45,7 +45,10 @@ MAX_BRANCHES = 50
 SHORT = 14
 """Characters of a column that keeps its width."""
 
-_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+_CONTROLS = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+}
 """What a notebook could tell the terminal to do, as the pictures of what it is."""
 
 
@@ -66,7 +69,9 @@ def answer(result: Result) -> RenderableType:
 
 def refusal(error: ToolError) -> RenderableType:
     """An error: what is wrong, and what to do."""
-    body = Group(plain(error.message), plain(error.hint, "dim"))
+    # A conflict has more to show: the source as it is, which counts as seen from then on.
+    more = error.as_text().removeprefix(ToolError.as_text(error)).strip("\n")
+    body = Group(plain(error.message), plain(error.hint, "dim"), *([plain(more)] if more else []))
     return Panel(body, title=error.code, title_align="left", border_style="red", box=ROUNDED)
 
 

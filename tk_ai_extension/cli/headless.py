@@ -103,6 +103,8 @@ class Headless:
             clean: Whether it removes what it has made; kernels that still run would not be found.
         """
         self.cleans = clean
+        if clean:
+            self.settings.forget()
         self.stopped.set()
 
     async def attach(self, server: Server | None) -> None:

@@ -1,7 +1,7 @@
 """The host: one process for a project, which owns its kernels and answers commands and MCP.
 
-``python -m tk_ai_extension.cli.host ROOT FD`` is how a command starts it: it closes the file
-descriptor when it listens, and writes there before why it cannot. It ends at SIGTERM, or when
+``python -m tk_ai_extension.cli.host ROOT FD`` is how a command starts it: it writes to the file
+descriptor that it listens, or why it cannot. It ends at SIGTERM, or when
 ``nb shutdown`` says so; kernels outlive it unless they are shut down.
 """
 
@@ -22,8 +22,9 @@ from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.headless import Headless
-from tk_ai_extension.cli.project import HOST_LOCK, Project, Refused
-from tk_ai_extension.cli.terminal import Surroundings, said_yes
+from tk_ai_extension.cli.launch import LISTENS
+from tk_ai_extension.cli.project import HOST_LOCK, Project
+from tk_ai_extension.cli.terminal import NothingRead, Surroundings
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.mcp import McpOverSocket
@@ -42,7 +43,6 @@ class SocketTerminal:
             cwd=greeting["cwd"],
             columns=greeting["columns"],
             tty=greeting["tty"],
-            typing=greeting["typing"],
             env=greeting["env"],
         )
         self.interrupted = asyncio.Event()
@@ -59,15 +59,14 @@ class SocketTerminal:
 
     async def read(self) -> str:
         """All of standard input."""
-        return await self._ask(ask="stdin") or ""
+        text = await self._ask(ask="stdin")
+        if text is None:
+            raise NothingRead
+        return text
 
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it."""
         return await self._ask(ask="edit", text=text, name=name)
-
-    async def confirm(self, question: str) -> bool:
-        """Whether a person says yes."""
-        return said_yes(await self._ask(ask="confirm", text=question))
 
     def say(self, **frame: object) -> None:
         """Sends a frame; nothing happens where nobody is there any more."""
@@ -124,6 +123,7 @@ class Host:
         mcp = await asyncio.start_unix_server(
             self._speak_mcp, sock=listeners[1], limit=LONGEST_LINE
         )
+        os.write(ready, LISTENS.encode())
         os.close(ready)
         logger.info("Host %s of %s listens", os.getpid(), self._project.root)
         await self._headless.stopped.wait()
@@ -218,9 +218,9 @@ def main() -> int:
         return wire.REFUSED
     try:
         asyncio.run(host(project, ready))
-    except (Refused, OSError) as problem:
+    except Exception as problem:
         with contextlib.suppress(OSError):
-            os.write(ready, str(problem).encode())
+            os.write(ready, f"the host ended: {problem}; {project.log} has more.".encode())
         logger.exception("The host ended")
         return wire.REFUSED
     return wire.OK

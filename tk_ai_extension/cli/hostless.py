@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.project import Project
@@ -17,8 +18,11 @@ def run(project: Project, argv: list[str]) -> int:
 
 async def _run(project: Project, argv: list[str]) -> int:
     headless = await Headless.without_kernels(project)
+    terminal = LocalTerminal()
     try:
-        return await Commands(headless.registry).run(headless, argv, LocalTerminal())
+        status = await Commands(headless.registry).run(headless, argv, terminal)
+        terminal.editor.clear(done=status == wire.OK)
+        return status
     finally:
         await headless.close()
         if headless.cleans:

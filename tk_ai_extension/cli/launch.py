@@ -10,6 +10,9 @@ import sys
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.project import LAUNCH_LOCK, Project, Refused
 
+LISTENS = "listens"
+"""What a host says when it does; else it says why it cannot."""
+
 
 def launch(project: Project) -> None:
     """Starts the project's host, unless another command has just done so, and waits until it listens.
@@ -41,7 +44,8 @@ def _start(project: Project) -> None:
     try:
         with open(project.log, "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tk_ai_extension.cli.host", project.root, str(told)],
+                # -P: a module of the project's own, such as random.py, is not the host's.
+                [sys.executable, "-P", "-m", "tk_ai_extension.cli.host", project.root, str(told)],
                 cwd=project.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -51,10 +55,9 @@ def _start(project: Project) -> None:
             )
     finally:
         os.close(told)
-    # The host closes its end when it listens, having said nothing, or when it fails, having said why.
     with os.fdopen(ready, encoding="utf-8") as words:
-        problem = words.read()
-    if problem or process.poll() is not None:
-        raise Refused(problem or f"the host ended at once; {project.log} has its last words.")
+        said = words.read()
+    if said != LISTENS:
+        raise Refused(said or f"the host ended at once; {project.log} has its last words.")
     # It lives on: nobody here waits for it.
     process.returncode = 0

@@ -28,7 +28,7 @@ class McpOverSocket:
     """Serves MCP to each connection as to a client of its own.
 
     The first line of a connection is a JSON object with what the command was called with:
-    ``toolsets``, ``mode``, ``caller``.
+    ``toolsets``, ``mode``, ``caller``. It is answered with an empty line, or with why not.
     """
 
     def __init__(self, headless: Headless) -> None:
@@ -43,9 +43,10 @@ class McpOverSocket:
             caller = self._caller(wanted)
         except (ToolError, ValueError) as error:
             logger.warning("nb mcp was refused: %s", error)
-            writer.write(_refusal(str(error)))
+            writer.write(" ".join(str(error).split()).encode() + b"\n")
             writer.close()
             return
+        writer.write(b"\n")
         built = self._build(registry, caller)
         session = asyncio.create_task(self._run(built, reader, writer))
         self._sessions[session] = built
@@ -114,9 +115,3 @@ class _Lines:
 
     async def flush(self) -> None:
         await self._writer.drain()
-
-
-def _refusal(message: str) -> bytes:
-    """An error without a request, so that a client's log says why the connection ended."""
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
-    return json.dumps(error).encode() + b"\n"

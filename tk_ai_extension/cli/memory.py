@@ -41,7 +41,9 @@ class Memory:
                 workspace.seen.mark(caller, path, cell, source_hash)
         for entry in known.get("notebooks", ()):
             try:
-                workspace.notebooks.add(caller, entry["name"], entry["path"], entry["kernel"])
+                # One that was shut down since is none that has died.
+                kernel = entry["kernel"] if entry["kernel"] in workspace.kernels.ids() else None
+                workspace.notebooks.add(caller, entry["name"], entry["path"], kernel)
             except ToolError:  # its name is none any more
                 continue
 

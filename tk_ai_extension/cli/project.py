@@ -26,7 +26,6 @@ NOTE = ".process"
 """How the name of what says that a kernel runs ends."""
 OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
-    "project.json",
     HOST_LOCK,
     LAUNCH_LOCK,
     "host.log",

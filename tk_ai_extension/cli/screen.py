@@ -72,7 +72,8 @@ class Screen:
         if self.live:
             self._terminal.err(self._rendered(drawing.refusal(error)))
         else:
-            self._terminal.err(f"{error.as_text()}\n")
+            # Standard error may be a terminal though the output is not.
+            self._terminal.err(f"{drawing.harmless(error.as_text())}\n")
 
     def _show_images(self, result: Result) -> None:
         for image in result.images:

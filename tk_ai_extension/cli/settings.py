@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tk_ai_extension.cli.project import Refused
+
 SETTINGS = "project.json"
 """The file's name in ``.nb``."""
 
@@ -45,10 +47,22 @@ class SettingsFile:
         new.write_text(json.dumps(asdict(self.now)), encoding="utf-8")
         new.replace(self._file)
 
+    def forget(self) -> None:
+        """The project is closed: what was decided for its kernels ends, but for the sandbox.
+
+        Who has asked for one once is not to get kernels without it by opening the project again.
+        """
+        if self.now.sandbox:
+            self.change(server=None, shared=None)
+        else:
+            self._file.unlink(missing_ok=True)
+
     def _load(self) -> Settings:
         try:
             known = json.loads(self._file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return Settings()
+        except ValueError as error:
+            raise Refused(f"{self._file} cannot be read ({error}): mend or remove it.") from None
         server = known.pop("server")
         return Settings(server=tuple(server) if server else None, **known)

@@ -15,6 +15,8 @@ from tk_ai_extension.cli.project import Project, Refused
 
 CHUNK = 1 << 16
 
+OPTIONS = ("--toolsets", "--mode", "--caller")
+
 
 def relay(project: Project, argv: list[str]) -> int:
     """Connects standard input and output to the host's MCP until one side ends.
@@ -38,19 +40,32 @@ def relay(project: Project, argv: list[str]) -> int:
         connection = project.connect(wire.MCP_SOCKET)
     if connection is None:
         raise Refused(f"the host does not answer; {project.log} may say why.")
-    connection.sendall((wanted + "\n").encode())
     with connection:
-        _copy(connection)
-    return wire.OK
+        connection.sendall((wanted + "\n").encode())
+        refused = _first_line(connection)
+        if refused:
+            raise Refused(refused)
+        return _copy(connection)
+
+
+def _first_line(connection: socket.socket) -> str:
+    """What the host says to a connection's first line: nothing, or why it refuses."""
+    said = b""
+    while not said.endswith(b"\n"):
+        byte = connection.recv(1)
+        if not byte:
+            return "the host ended before it had answered; see .nb/host.log."
+        said += byte
+    return said.decode().strip()
 
 
 def _parse(argv: list[str]) -> str:
-    """The first line that the host hears: a query such as ``toolsets=default&mode=ask``."""
+    """The first line that the host hears: what was typed, as JSON."""
     wanted: dict[str, str] = {}
     rest = list(argv)
     while rest:
         name, _, value = rest.pop(0).partition("=")
-        if name not in ("--toolsets", "--mode", "--caller"):
+        if name not in OPTIONS:
             raise Refused(f"nb mcp does not know {name}; it takes --toolsets, --mode and --caller.")
         if not value:
             if not rest:
@@ -62,7 +77,9 @@ def _parse(argv: list[str]) -> str:
     return json.dumps(wanted)
 
 
-def _copy(connection: socket.socket) -> None:
+def _copy(connection: socket.socket) -> int:
+    """Carries bytes until one side ends; the exit status."""
+    ended = False
     incoming, outgoing = sys.stdin.fileno(), sys.stdout.fileno()
     with selectors.DefaultSelector() as selector:
         selector.register(connection, selectors.EVENT_READ)
@@ -72,12 +89,13 @@ def _copy(connection: socket.socket) -> None:
                 if key.fileobj is connection:
                     data = connection.recv(CHUNK)
                     if not data:
-                        return
+                        return wire.OK if ended else wire.UNREACHABLE
                     _write(outgoing, data)
                 elif data := os.read(incoming, CHUNK):
                     connection.sendall(data)
                 else:
                     # The client is gone, or has said all: what it still waits for may come.
+                    ended = True
                     selector.unregister(incoming)
                     connection.shutdown(socket.SHUT_WR)
 

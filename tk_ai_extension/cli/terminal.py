@@ -12,6 +12,10 @@ from typing import Protocol
 from tk_ai_extension.cli import client, wire
 
 
+class NothingRead(Exception):
+    """Standard input was asked for, and the command went away: that is not an empty input."""
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """How and where a command was called.
@@ -20,14 +24,12 @@ class Surroundings:
         cwd: The folder that paths on the command line are relative to.
         columns: The terminal's width; 0 for a pipe.
         tty: Whether the output goes to a terminal.
-        typing: Whether a person can be asked.
         env: What is known of the environment (`wire.ENVIRONMENT`).
     """
 
     cwd: str
     columns: int = 0
     tty: bool = False
-    typing: bool = False
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -47,15 +49,15 @@ class Terminal(Protocol):
         ...
 
     async def read(self) -> str:
-        """All of standard input."""
+        """All of standard input.
+
+        Raises:
+            NothingRead: nobody is there any more who could say what it is.
+        """
         ...
 
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it as a file of this name; None where they gave up."""
-        ...
-
-    async def confirm(self, question: str) -> bool:
-        """Whether a person says yes."""
         ...
 
 
@@ -68,10 +70,10 @@ class LocalTerminal:
             cwd=os.getcwd(),
             columns=os.get_terminal_size().columns if tty else 0,
             tty=tty,
-            typing=sys.stdin is not None and sys.stdin.isatty(),
             env={name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
         )
         self.interrupted = asyncio.Event()
+        self.editor = client.Editor()
 
     def out(self, text: str) -> None:
         """Prints what was asked for."""
@@ -87,13 +89,4 @@ class LocalTerminal:
 
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it."""
-        return await asyncio.to_thread(client.edit, text, name)
-
-    async def confirm(self, question: str) -> bool:
-        """Whether a person says yes."""
-        return said_yes(await asyncio.to_thread(client.confirm, question))
-
-
-def said_yes(answer: str | None) -> bool:
-    """Whether what was typed means yes."""
-    return (answer or "").strip().lower() in ("y", "yes")
+        return await asyncio.to_thread(self.editor.edit, text, name)

@@ -5,10 +5,9 @@ The command says once what it was called with::
     {"argv": [...], "cwd": "/...", "columns": 100, "tty": true, "env": {"TERM": ...}, "version": "..."}
 
 and ``{"interrupt": true}`` for each Ctrl-C. The host answers with any number of ``{"out": text}``
-and ``{"err": text}``, asks with ``{"ask": "stdin"}``, ``{"ask": "edit", "text": ..., "name": ...}``
-or ``{"ask": "confirm", "text": ...}`` (answered with ``{"answer": ...}``), and ends with
-``{"exit": status}``. Where ``"ending": true`` is with it the host ends, too, and the command waits
-for the end of the connection. What belongs together may come in one object.
+and ``{"err": text}``, asks with ``{"ask": "stdin"}`` or ``{"ask": "edit", "text": ..., "name":
+...}`` (answered with ``{"answer": ...}``), and ends with ``{"exit": status}``. Where ``"ending":
+true`` is with it the host ends, too, and the command waits for the end of the connection.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
 from tk_ai_extension.cli.session import Options, Session
-from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.cli.terminal import NothingRead, Terminal
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
@@ -132,6 +132,8 @@ class Commands:
             return await self._commands[argv[0]].run(session, args)
         except WrongCall as wrong:
             return refuse_call(terminal, wrong, json=options.json)
+        except NothingRead:
+            return wire.REFUSED
         except ToolError as error:
             return session.refuse(self.in_words(error))
         finally:
