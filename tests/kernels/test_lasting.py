@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -145,6 +148,122 @@ async def test_what_is_left_of_a_kernel_that_has_ended_is_removed(
         await asyncio.to_thread(psutil.wait_procs, [process], 10)
     assert bench.manager.adopt({}) == []
     assert files(tmp_path) == []
+
+
+def noted(folder: Path, **changes: Any) -> str:
+    """A note that somebody has put into a folder of kernels; everything in it can be chosen."""
+    status = folder.stat()
+    usual = {
+        "pid": 1,
+        "started": 0,
+        "kernel_name": "python3",
+        "cwd": str(folder),
+        "folder": [status.st_dev, status.st_ino],
+    }
+    return json.dumps(usual | changes)
+
+
+def adopted_in(folder: Path) -> list[str]:
+    """What a host of its own takes over, and leaves again."""
+    manager = LastingMultiKernelManager(connection_dir=str(folder))
+    adopted = manager.adopt({})
+    manager.leave()
+    return adopted
+
+
+SPOILED = {
+    "its kernelspec is not here": lambda text: json.dumps(
+        json.loads(text) | {"kernel_name": "none"}
+    ),
+    "its note is cut off": lambda text: text[:20],
+    "its note is empty": lambda text: text[:0],
+    "its note is no object": lambda text: f"[{text}]",
+    "its note lacks the process": lambda text: text.replace('"pid"', '"other"'),
+    "its note names no process": lambda text: json.dumps(json.loads(text) | {"pid": None}),
+    "its sandbox is unknown": lambda text: json.dumps(json.loads(text) | {"sandbox": 1}),
+}
+
+
+async def test_a_living_kernel_that_cannot_be_taken_over_keeps_its_files(
+    bench: ExecutorBench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel_id, pid = await left_by_a_host(tmp_path, "killed")
+    note = tmp_path / f"kernel-{kernel_id}.process"
+    text = note.read_text(encoding="utf-8")
+    before = sorted(files(tmp_path))
+    for reason, spoil in SPOILED.items():
+        note.write_text(spoil(text), encoding="utf-8")
+        caplog.clear()
+        assert bench.manager.adopt({}) == [], reason
+        assert f"Kernel {kernel_id} is left alone" in caplog.text, reason
+        assert sorted(files(tmp_path)) == before, reason
+    note.write_text(text, encoding="utf-8")
+    assert bench.manager.adopt({}) == [kernel_id]
+    assert (await bench.kernels.info(kernel_id)).pid == pid
+    assert (await run(bench, "kept + 1", kernel_id)).outputs[0]["data"]["text/plain"] == "42"
+
+
+async def test_a_clock_that_is_set_parts_no_kernel_from_its_host(
+    bench: ExecutorBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_id, _ = await left_by_a_host(tmp_path, "killed")
+    real = psutil.Process.create_time
+    with monkeypatch.context() as clock:
+        clock.setattr(psutil.Process, "create_time", lambda process: real(process) + 3600)
+        assert bench.manager.adopt({}) == [kernel_id]
+
+
+def test_a_process_that_is_no_kernel_is_not_taken_for_one(tmp_path: Path) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        started = psutil.Process(other.pid).create_time()
+        note = noted(tmp_path, pid=other.pid, started=started)
+        (tmp_path / "kernel-1.process").write_text(note, encoding="utf-8")
+        (tmp_path / "kernel-1.json").write_text("{}", encoding="utf-8")
+        assert adopted_in(tmp_path) == []
+        assert other.poll() is None
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["victim", "nb-victim", "nb-sandbox/../victim"])
+def test_a_note_that_was_planted_removes_no_folder(tmp_path: Path, name: str) -> None:
+    for folder in ("kernels", "victim", "nb-victim", "nb-sandbox"):
+        (tmp_path / folder).mkdir()
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    planted = {
+        "kind": "bubblewrap",
+        "executable": "/bin/true",
+        "options": [],
+        "project": str(tmp_path),
+        "hidden": [],
+        "folder": f"{tmp_path}/{name}",
+    }
+    note = noted(tmp_path / "kernels", pid=ended.pid, sandbox=planted)
+    (tmp_path / "kernels" / "kernel-1.process").write_text(note, encoding="utf-8")
+    assert adopted_in(tmp_path / "kernels") == []
+    assert sorted(files(tmp_path)) == ["kernels", "nb-sandbox", "nb-victim", "victim"]
+    assert files(tmp_path / "kernels") == []
+
+
+async def test_a_copy_of_the_folder_does_not_own_the_kernels(
+    bench: ExecutorBench, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kernel_id, pid = await left_by_a_host(tmp_path, "killed")
+    copy = shutil.copytree(tmp_path, tmp_path_factory.mktemp("copy") / "kernels")
+    assert adopted_in(copy) == []
+    assert files(copy) == []
+    assert bench.manager.adopt({}) == [kernel_id]
+    assert (await bench.kernels.info(kernel_id)).pid == pid
+
+
+async def test_a_folder_that_was_moved_still_owns_its_kernels(
+    bench: ExecutorBench, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    before = tmp_path_factory.mktemp("before")
+    kernel_id, pid = await left_by_a_host(before, "killed")
+    before.rename(tmp_path)
+    assert bench.manager.adopt({}) == [kernel_id]
+    assert (await bench.kernels.info(kernel_id)).pid == pid
 
 
 @pytest.mark.proves("fault:never-ready")

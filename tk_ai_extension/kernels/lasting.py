@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from operator import index
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +20,14 @@ from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
 from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets import TraitError
 
 from tk_ai_extension.kernels.process import AdoptedProcess
-from tk_ai_extension.kernels.sandbox.confinement import Confinement
+from tk_ai_extension.kernels.sandbox.confinement import (
+    Confinement,
+    connection_file_in,
+    remove_folder,
+)
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.stderr import KEPT
 from tk_ai_extension.model.errors import SandboxUnavailable
@@ -30,6 +36,15 @@ log = logging.getLogger(__name__)
 
 NOTE = ".process"
 """How the name of a note ends; a connection file's ends with ``.json``, a log's with ``.log``."""
+
+NEW = ".new"
+"""How the name of a note ends that is being written."""
+
+UNUSABLE = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError),
+    *(TraitError, SandboxUnavailable, psutil.Error),
+)
+"""What comes of a note or a connection file that is cut off or names what is not here."""
 
 
 class LastingProvisioner(LocalProvisioner):
@@ -54,13 +69,17 @@ class LastingProvisioner(LocalProvisioner):
         """What the next host has to know, as JSON."""
         return {
             "pid": self.pid,
-            "started": psutil.Process(self.pid).create_time(),
+            "folder": _identity(self._file(NOTE).parent),
             "kernel_name": self.parent.kernel_name,
             "cwd": os.fspath(self.cwd or Path.cwd()),
         }
 
     def _write_note(self) -> None:
-        self._file(NOTE).write_text(json.dumps(self.note()), encoding="utf-8")
+        new = self._file(NEW)
+        new.unlink(missing_ok=True)
+        with new.open("x", encoding="utf-8") as file:
+            json.dump(self.note(), file)
+        new.replace(self._file(NOTE))  # it is there whole, or not at all
 
     def adopt(self, process: AdoptedProcess, cwd: str) -> None:
         """Takes over a process that was started before."""
@@ -75,7 +94,7 @@ class LastingProvisioner(LocalProvisioner):
         """Called by the kernel manager when the process has ended."""
         await super().cleanup(restart=restart)
         if not restart:
-            for ending in (NOTE, ".log"):
+            for ending in (NOTE, NEW, ".log"):
                 self._file(ending).unlink(missing_ok=True)
 
     def _file(self, ending: str) -> Path:
@@ -156,6 +175,10 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
     def adopt(self, environment: Mapping[str, str]) -> list[str]:
         """Takes over the kernels that still run, and removes the files of those that do not.
 
+        Of a copy of the folder the files are removed as well: its kernels are those of the original.
+        A kernel that may run but cannot be taken over, since its kernelspec is not here or its
+        note is cut off, is left alone with its files.
+
         Args:
             environment: What their environment holds when they are restarted.
 
@@ -167,25 +190,47 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
             kernel_id = note.stem.removeprefix("kernel-")
             if kernel_id in self:
                 continue
-            confinement = None
             try:
-                known = json.loads(note.read_text(encoding="utf-8"))
-                if "sandbox" in known:
-                    confinement = Confinement.from_note(known["sandbox"])
-                process = AdoptedProcess(known["pid"], known["started"])
-                manager: Any = self.pre_start_kernel(
-                    known["kernel_name"], {"kernel_id": kernel_id, "confinement": confinement}
-                )[0]
-                manager.adopt(kernel_id, process, known["cwd"], environment)
-            except (OSError, ValueError, KeyError, psutil.Error) as error:
-                log.info("Kernel %s does not run any more: %s", kernel_id, error)
-                if confinement is not None:
-                    confinement.remove()
-                for ending in (NOTE, ".json", ".log"):
+                manager = self._adopted(kernel_id, note, environment)
+            except UNUSABLE as error:
+                log.warning("Kernel %s is left alone: %r", kernel_id, error)
+                continue
+            if manager is None:
+                for ending in (NOTE, NEW, ".json", ".log"):
                     note.with_suffix(ending).unlink(missing_ok=True)
                 continue
             self._kernels[kernel_id] = manager
             adopted.append(kernel_id)
+        return adopted
+
+    def _adopted(
+        self, kernel_id: str, note: Path, environment: Mapping[str, str]
+    ) -> LastingKernelManager | None:
+        """The manager of a kernel that was started before; None where only its files are left.
+
+        Nothing that the note says is taken on trust: anybody may have put it there.
+        """
+        known = json.loads(note.read_text(encoding="utf-8"))
+        if known["folder"] != _identity(note.parent):
+            log.info("Kernel %s is that of the folder that this one is a copy of.", kernel_id)
+            return None
+        folder = Path(known["sandbox"]["folder"]) if "sandbox" in known else None
+        try:
+            process = AdoptedProcess(
+                index(known["pid"]),
+                str(connection_file_in(folder)) if folder else f"kernel-{kernel_id}.json",
+            )
+        except psutil.NoSuchProcess:
+            log.info("Kernel %s does not run any more.", kernel_id)
+            if folder:
+                remove_folder(folder)
+            return None
+        confinement = Confinement.from_note(known["sandbox"]) if folder else None
+        manager = self.pre_start_kernel(
+            known["kernel_name"], {"kernel_id": kernel_id, "confinement": confinement}
+        )[0]
+        adopted = cast("LastingKernelManager", manager)
+        adopted.adopt(kernel_id, process, known["cwd"], environment)
         return adopted
 
     def log_of(self, kernel_id: str) -> str:
@@ -201,3 +246,9 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
         for manager in self._kernels.values():
             cast("LastingKernelManager", manager).leave()
         self.context.destroy(linger=0)
+
+
+def _identity(folder: Path) -> list[int]:
+    """What a folder keeps when it is moved, and what its copy does not have."""
+    status = folder.stat()
+    return [status.st_dev, status.st_ino]

@@ -21,16 +21,23 @@ POLL_INTERVAL = 1.0
 class AdoptedProcess:
     """A running process that another one has started: as much of a `Popen` as kernels need.
 
+    Args:
+        pid: Its id.
+        name: A part of its command line that no other process's has. Unlike the time of its start
+            it stays the same when the clock is set.
+
     Raises:
         psutil.NoSuchProcess: it has ended, or its id is another's by now.
+        psutil.AccessDenied: it is another user's.
     """
 
     stdin = stdout = stderr = None
 
-    def __init__(self, pid: int, started: float) -> None:
+    def __init__(self, pid: int, name: str) -> None:
         self.pid = pid
         self._process = psutil.Process(pid)
-        if abs(self._process.create_time() - started) > 1 or self.poll() is not None:
+        named = any(name in part for part in self._process.cmdline())
+        if not named or self.poll() is not None:
             raise psutil.NoSuchProcess(pid)
 
     def poll(self) -> int | None:

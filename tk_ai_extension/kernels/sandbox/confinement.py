@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Any, Self
 
 from tk_ai_extension.kernels.sandbox.base import SCRATCH, Sandbox, View
-from tk_ai_extension.kernels.sandbox.finding import KINDS, find_sandbox
+from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.model.errors import SandboxUnavailable
 
@@ -20,6 +21,9 @@ OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BU
 
 ELSEWHERE = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
 """Variables that would name folders that are not there."""
+
+PREFIX = "nb-"
+"""How the name of a sandbox's own folder begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +58,33 @@ class Confinement:
                 hint="Work in a folder of its own: move the notebook into one, and open it there.",
             )
         sandbox = find_sandbox()
-        return cls(sandbox, project, tuple(map(Path.resolve, hidden)), Path(mkdtemp(prefix="nb-")))
+        return cls(sandbox, project, tuple(map(Path.resolve, hidden)), Path(mkdtemp(prefix=PREFIX)))
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any]) -> Self:
         """The sandbox of a kernel that was started before, by what `as_note` said of it.
 
-        It is not tried again: where it does not work any more, starting the kernel fails.
+        Anybody may have written the note, so it names neither programs nor their options: it only
+        chooses among those of this machine. They are not tried again: where they do not work any
+        more, starting the kernel fails.
 
         Raises:
-            KeyError, TypeError: it is no such note.
+            KeyError, TypeError, ValueError: it is no such note, or its folder is not of a sandbox.
+            SandboxUnavailable: this machine does not have the sandbox any more.
         """
-        kind = KINDS[note["kind"]]
-        return cls(
-            kind(note["executable"], tuple(note["options"])),
-            Path(note["project"]),
-            tuple(map(Path, note["hidden"])),
-            Path(note["folder"]),
-        )
+        kind, options, folder = note["kind"], tuple(note["options"]), Path(note["folder"])
+        if not _is_own(folder):
+            raise ValueError(f"{folder} is not the folder of a sandbox.")
+        for sandbox in installed(kind):
+            if sandbox.options == options:
+                hidden = tuple(map(Path, note["hidden"]))
+                return cls(sandbox, Path(note["project"]), hidden, folder)
+        raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is not on this machine any more.")
 
     def as_note(self) -> dict[str, Any]:
         """What to keep, as JSON, to start the kernel again in the same sandbox."""
         return {
             "kind": self.sandbox.name,
-            "executable": self.sandbox.executable,
             "options": list(self.sandbox.options),
             "project": str(self.project),
             "hidden": [str(path) for path in self.hidden],
@@ -110,9 +117,9 @@ class Confinement:
         Raises:
             OSError: there is no such program.
         """
-        for folder in (self._sockets, self._root):
+        copy = connection_file_in(self.folder)
+        for folder in (copy.parent, self._root):
             folder.mkdir(mode=0o700, exist_ok=True)
-        copy = self._sockets / "connection.json"
         copy.unlink(missing_ok=True)
         shutil.copy(connection_file, copy)  # with its mode, 0600
         needed = program(argv, environment)
@@ -144,11 +151,11 @@ class Confinement:
 
     def remove(self) -> None:
         """Removes its own folder, when the kernel is to run no more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     @property
     def _sockets(self) -> Path:
-        return self.folder / "s"
+        return connection_file_in(self.folder).parent
 
     @property
     def _root(self) -> Path:
@@ -157,3 +164,25 @@ class Confinement:
     @property
     def _label(self) -> str:
         return self.folder.name
+
+
+def connection_file_in(folder: Path) -> Path:
+    """What the command line of a kernel names whose sandbox has this folder of its own."""
+    return folder / "s" / "connection.json"
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a sandbox's own folder; nothing where it is none, whoever has named it. Blocks."""
+    if _is_own(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder, not a link to one, is such as `Confinement.of` makes for this user."""
+    if folder.parent != Path(gettempdir()) or not folder.name.startswith(PREFIX):
+        return False
+    try:
+        status = folder.lstat()
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()

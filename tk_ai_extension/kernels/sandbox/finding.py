@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,9 +53,6 @@ class Finding:
     detail: str
 
 
-KINDS = {"bubblewrap": Bubblewrap, "podman": Podman}
-
-
 def find_sandbox() -> Sandbox:
     """The sandbox to use on this machine: bubblewrap, else podman. Each is tried; blocks.
 
@@ -84,26 +81,28 @@ def probe() -> list[Finding]:
 
 def sandboxes() -> Iterator[tuple[Sandbox | None, Finding]]:
     """Each way there is, tried in turn: the sandbox, or None, and what was found out. Blocks."""
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        yield None, _missing("bubblewrap", "bubblewrap")
-    else:
-        yield _judged([Bubblewrap(bwrap)])
-    podman = shutil.which("podman")
-    if podman is None:
-        yield None, _missing("podman", "podman")
-    else:
+    for kind in ("bubblewrap", "podman"):
+        ways = installed(kind)
+        yield _judged(ways) if ways else (None, _missing(kind))
+
+
+def installed(kind: str) -> Sequence[Sandbox]:
+    """The ways to use one kind of sandbox with the programs of this machine, not tried yet."""
+    if kind == "bubblewrap" and (bwrap := shutil.which("bwrap")):
+        return [Bubblewrap(bwrap)]
+    if kind == "podman" and (podman := shutil.which("podman")):
         chosen = [("--runtime", runtime) for runtime in RUNTIMES if shutil.which(runtime)]
-        yield _judged([Podman(podman, options) for options in [(), *chosen]])
+        return [Podman(podman, options) for options in [(), *chosen]]
+    return []
 
 
-def _missing(name: str, package: str) -> Finding:
+def _missing(name: str) -> Finding:
     if sys.platform != "linux":
         return Finding(name, False, "It is not installed (bubblewrap is for Linux alone).")
-    return Finding(name, False, f"It is not installed: `apt install {package}` or the like.")
+    return Finding(name, False, f"It is not installed: `apt install {name}` or the like.")
 
 
-def _judged(sandboxes: list[Bubblewrap] | list[Podman]) -> tuple[Sandbox | None, Finding]:
+def _judged(sandboxes: Sequence[Sandbox]) -> tuple[Sandbox | None, Finding]:
     """The first of several ways to use the same program that works."""
     problems: list[str] = []
     for sandbox in sandboxes:
