@@ -136,6 +136,13 @@ def test_shutting_down_what_was_never_opened_is_nothing(nb: Nb, path: Path) -> N
     assert sorted(entry.name for entry in nb.root.iterdir()) == ["a.ipynb"]
 
 
+def test_a_data_folder_that_cannot_be_written_is_named(nb: Nb, path: Path) -> None:
+    (nb.root / "file").write_text("")
+    nb.environment["JUPYTER_DATA_DIR"] = str(nb.root / "file")
+    for words in (["cells", "a.ipynb"], ["open", "a.ipynb"]):
+        assert "JUPYTER_DATA_DIR names another folder" in nb(*words, status=2).err
+
+
 def test_a_module_of_the_projects_own_is_not_the_hosts(nb: Nb, path: Path) -> None:
     (nb.root / "psutil.py").write_text("open('ran', 'w')")
     nb("open", "a.ipynb")

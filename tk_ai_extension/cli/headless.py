@@ -12,7 +12,7 @@ from pathlib import Path
 from tk_ai_extension.cli.bindings import Bindings
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels
-from tk_ai_extension.cli.project import BINDINGS, KERNELS, Project
+from tk_ai_extension.cli.project import BINDINGS, KERNELS, Project, Refused
 from tk_ai_extension.cli.routing import RoutedRegistry, Router
 from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
@@ -66,7 +66,7 @@ class Headless:
         self.root = project.root
         self.user = pwd.getpwuid(os.getuid()).pw_name
         root = Path(project.root)
-        state = state_folder(default_data_folder(), root)
+        state = _state(root)
         self.memory = Memory(state / MEMORY)
         self.workspace = _workspace(root, state, kernels, bindings)
         self.settings = settings
@@ -215,6 +215,17 @@ class Headless:
     async def without_kernels(cls, project: Project) -> Headless:
         """What a command works with where there is no host: notebooks, and no kernel."""
         return cls(project, NoKernels(), Bindings(), SettingsFile(Path(project.folder)), host=None)
+
+
+def _state(root: Path) -> Path:
+    data = default_data_folder()
+    try:
+        return state_folder(data, root)
+    except OSError as error:
+        raise Refused(
+            f"{data} cannot be written ({error.strerror}), where the history of changes is kept. "
+            "JUPYTER_DATA_DIR names another folder."
+        ) from None
 
 
 def _workspace(root: Path, state: Path, kernels: Kernels, bindings: Bindings) -> Workspace:
