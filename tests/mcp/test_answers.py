@@ -57,7 +57,11 @@ async def test_a_call_that_reports_progress_is_answered_by_a_stream(
 ) -> None:
     heard: list[str | None] = []
 
-    async def hear(_progress: float, _total: float | None, message: str | None) -> None:
+    async def hear(
+        progress: float,  # noqa: ARG001 - the SDK's
+        total: float | None,  # noqa: ARG001
+        message: str | None,
+    ) -> None:
         heard.append(message)
 
     probe.let_go.set()

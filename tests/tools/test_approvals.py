@@ -7,6 +7,7 @@ import pytest
 from tests.desk import ALICE
 from tk_ai_extension.model.errors import Conflict, PermissionDenied, PermissionRequired
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
 
 ASK = replace(ALICE, mode="ask")
 
@@ -14,10 +15,10 @@ ASK = replace(ALICE, mode="ask")
 class Person:
     """Answers within the call; may do something before."""
 
-    def __init__(self, answer="once", before=None):
+    def __init__(self, answer: Answer = "once", before=None) -> None:
         self.answer, self.before, self.shown = answer, before, []
 
-    async def ask(self, request):
+    async def ask(self, request: PermissionRequest) -> Answer:
         self.shown.append(request.preview)
         if self.before is not None:
             await self.before(len(self.shown))
