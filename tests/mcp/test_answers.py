@@ -58,8 +58,8 @@ async def test_a_call_that_reports_progress_is_answered_by_a_stream(
     heard: list[str | None] = []
 
     async def hear(
-        progress: float,  # noqa: ARG001 - the SDK's
-        total: float | None,  # noqa: ARG001
+        progress: float,
+        total: float | None,
         message: str | None,
     ) -> None:
         heard.append(message)

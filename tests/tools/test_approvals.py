@@ -16,7 +16,8 @@ class Person:
     """Answers within the call; may do something before."""
 
     def __init__(self, answer: Answer = "once", before=None) -> None:
-        self.answer, self.before, self.shown = answer, before, []
+        self.answer: Answer = answer
+        self.before, self.shown = before, []
 
     async def ask(self, request: PermissionRequest) -> Answer:
         self.shown.append(request.preview)

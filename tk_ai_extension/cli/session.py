@@ -100,7 +100,7 @@ class Session:
         deadline = math.inf if bound is None else clock() + bound
         result = cast(
             "ExecutionResult",
-            await self.call(tool, **arguments, wait=min(FIRST, deadline - clock())),
+            await self.call(tool, **arguments, wait=FIRST if bound is None else min(FIRST, bound)),
         )
         while result.status in ("queued", "running") and clock() < deadline:
             if self.screen.live:
