@@ -147,11 +147,11 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
     server: Server, harmed: Start
 ) -> None:
     kernel_id = await harmed()
+    pid = server.manager.get_kernel(kernel_id).provisioner.pid
+    # Before anybody asks for it here: from then on it is being connected.
+    os.kill(pid, signal.SIGSTOP)
     kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
     bench = ExecutorBench(kernels, server.manager, "direct", kernel_id, harmed, server.request)
-    pid = (await kernels.info(kernel_id)).pid
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
     with pytest.raises(KernelBusy):
         await run(bench, "1")
     with pytest.raises(KernelStartFailed):
