@@ -18,10 +18,9 @@ from tk_ai_extension.mcp.server import BuiltServer, build_server
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.permissions import MODES
 
 logger = logging.getLogger(__name__)
-
-MODES = ("plan", "ask", "edit", "auto")
 
 
 class McpOverSocket:

@@ -10,6 +10,9 @@ from typing import Any
 from tk_ai_extension.cli.parsing import STDIN, FromStdin
 from tk_ai_extension.cli.session import Session
 
+WHOLE = 2_000_000
+"""Characters of a notebook's text that are read at once, unless told otherwise."""
+
 Run = Callable[[Session, argparse.Namespace], Awaitable[int]]
 """Does what a command is for; answers with the exit status."""
 

@@ -6,12 +6,9 @@ import argparse
 import re
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.commands.base import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.session import Session
-
-WHOLE = 2_000_000
-"""Characters of a notebook's text that an editor gets at once."""
 
 _RANGES = re.compile(r".*,.*|\d+-\d*|(@\w+|\d+)-(@\w+)?")
 """What names several cells, such as ``0-3,7``, ``12-`` or ``@318a-@77b0``; an id may have dashes, too."""

@@ -7,13 +7,10 @@ import asyncio
 import os
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.commands.base import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import STDIN, WrongCall
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.tools.results import Result
-
-WHOLE = 2_000_000
-"""Characters of a notebook's text that are read at once, unless told otherwise."""
 
 
 def _configure_read(parser: argparse.ArgumentParser) -> None:
