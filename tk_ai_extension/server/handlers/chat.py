@@ -8,12 +8,9 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
-from tornado.iostream import StreamClosedError
-
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.server.bridge import send_at_once
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
-from tk_ai_extension.server.handlers.rest import HEARTBEAT
+from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -24,58 +21,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 
 
-class _StreamingHandler(TkAIHandler):
-    """A route that streams events, and notices when nobody listens any more."""
-
-    _streaming: asyncio.Task[None] | None = None
-
-    async def stream(self, events: AsyncIterator[Event]) -> bool:
-        """Streams events until they end; whether they did, and not the line or the server before."""
-        self.set_header("Content-Type", "text/event-stream")
-        self.set_header("Cache-Control", "no-cache, no-transform")
-        self.set_header("X-Accel-Buffering", "no")
-        send_at_once(self)
-        self._streaming = asyncio.create_task(self._stream(events))
-        self.services.streams.add(self._streaming)
-        try:
-            await asyncio.wait((self._streaming,))
-        finally:
-            self.services.streams.discard(self._streaming)
-        if self._streaming.cancelled():
-            return False
-        self._streaming.result()
-        self.finish(set_content_type="text/event-stream")
-        return True
-
-    def on_connection_close(self) -> None:
-        """The client is gone."""
-        super().on_connection_close()
-        if self._streaming is not None:
-            self._streaming.cancel()
-
-    async def _stream(self, events: AsyncIterator[Event]) -> None:
-        following = asyncio.ensure_future(anext(events, None))
-        try:
-            await self.flush()
-            while True:
-                await asyncio.wait((following,), timeout=HEARTBEAT)
-                if not following.done():
-                    self.send(": still here\n\n")
-                elif (event := following.result()) is None:
-                    return
-                else:
-                    self.send(f"id: {event.id}\nevent: {event.kind}\ndata: {_json(event)}\n\n")
-                    following = asyncio.ensure_future(anext(events, None))
-                await self.flush()
-        except StreamClosedError:
-            # As when the client goes away in any other moment.
-            raise asyncio.CancelledError from None
-        finally:
-            following.cancel()
-            await asyncio.wait((following,))
-
-
-class MessageHandler(_StreamingHandler):
+class MessageHandler(StreamingHandler):
     """A message to Claude."""
 
     _gone: asyncio.Event | None = None
@@ -97,7 +43,7 @@ class MessageHandler(_StreamingHandler):
         self._gone = asyncio.Event()
         begun = await chatting.chats.send(user, request)
         if "text/event-stream" in self.request.headers.get("Accept", ""):
-            ended = await self.stream(begun.events)
+            ended = await self.stream(_frames(begun.events))
         else:
             ended = await self._answer_whole(begun)
         if not ended and request.on_disconnect == "stop":
@@ -176,7 +122,7 @@ class ChatHandler(TkAIHandler):
         self.write_json({"deleted": chat_id})
 
 
-class ChatEventsHandler(_StreamingHandler):
+class ChatEventsHandler(StreamingHandler):
     """What happens in a chat."""
 
     @allowed("read")
@@ -186,7 +132,7 @@ class ChatEventsHandler(_StreamingHandler):
         user = username(self)
         given = self.request.headers.get("Last-Event-ID") or "0"
         after = int(given) if _NUMBER.fullmatch(given) else -1
-        await self.stream(await chats.follow(user, chat_id, after))
+        await self.stream(_frames(await chats.follow(user, chat_id, after)))
 
 
 class ChatStopHandler(TkAIHandler):
@@ -290,6 +236,12 @@ def _are_names(cells: Any) -> bool:
     if not isinstance(cells, list):
         return False
     return all(isinstance(each, str) for each in cast("list[Any]", cells))
+
+
+async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[str]:
+    """Events as a stream sends them."""
+    async for event in events:
+        yield f"id: {event.id}\nevent: {event.kind}\ndata: {_json(event)}\n\n"
 
 
 async def _collected(events: AsyncIterator[Event]) -> list[Event]:

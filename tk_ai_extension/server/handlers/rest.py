@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
-from tk_ai_extension.server.bridge import send_at_once
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.following import Position
     from tk_ai_extension.workspace.running import Run
 
-HEARTBEAT = 15.0
-"""Seconds after which a silent stream sends a comment, so that no proxy takes it for dead."""
 PIECE = 1 << 20
 """Bytes of an artifact that are sent at once."""
 
@@ -108,10 +107,8 @@ class ToolHandler(TkAIHandler):
         return "text/plain" in accepted and "json" not in accepted
 
 
-class ExecutionHandler(TkAIHandler):
+class ExecutionHandler(StreamingHandler):
     """One execution, as it goes on."""
-
-    _streaming: asyncio.Task[None] | None = None
 
     @allowed("read")
     async def get(self, execution_id: str) -> None:
@@ -121,47 +118,16 @@ class ExecutionHandler(TkAIHandler):
 
         run = self.services.workspace.executions.get(self.caller, execution_id)
         position = Position.parse(self.request.headers.get("Last-Event-ID") or "0", run)
-        self.set_header("Content-Type", "text/event-stream")
-        self.set_header("Cache-Control", "no-cache, no-transform")
-        self.set_header("X-Accel-Buffering", "no")
-        send_at_once(self)
-        self._streaming = asyncio.create_task(self._stream(run, position))
-        self.services.streams.add(self._streaming)
-        try:
-            await asyncio.wait((self._streaming,))
-        finally:
-            self.services.streams.discard(self._streaming)
-        if not self._streaming.cancelled():
-            self._streaming.result()
-            self.finish(set_content_type="text/event-stream")
+        await self.stream(_frames(run, position))
 
-    def on_connection_close(self) -> None:
-        """The client is gone; the execution goes on."""
-        super().on_connection_close()
-        if self._streaming is not None:
-            self._streaming.cancel()
 
-    async def _stream(self, run: Run, position: Position) -> None:
-        events = run.events_after(position.event)
-        following = asyncio.ensure_future(anext(events, None))
-        try:
-            await self.flush()
-            while True:
-                await asyncio.wait((following,), timeout=HEARTBEAT)
-                if not following.done():
-                    self.send(": still here\n\n")
-                elif (event := following.result()) is None:
-                    return
-                else:
-                    for kind, data in position.follow(run, event):
-                        self.send(f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n")
-                    following = asyncio.ensure_future(anext(events, None))
-                await self.flush()
-        except StreamClosedError:
-            return
-        finally:
-            following.cancel()
-            await asyncio.wait((following,))
+async def _frames(run: Run, position: Position) -> AsyncIterator[str]:
+    """A run's events after a position, as a stream sends them."""
+    async for event in run.events_after(position.event):
+        yield "".join(
+            f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+            for kind, data in position.follow(run, event)
+        )
 
 
 class ArtifactHandler(TkAIHandler):
