@@ -38,6 +38,9 @@ pytestmark = [
 KEY = "OPENAI_API_KEY"
 """A key that somebody has exported."""
 
+OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
+"""What the kernelspec sets."""
+
 
 @dataclass
 class Confined:
@@ -66,6 +69,7 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
     hidden.mkdir()
     confinement = replace(Confinement.of(project, hidden=[hidden]), sandbox=sandbox)
     manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
+    manager.kernel_spec.env = OF_SPEC
     manager.provisioner = SandboxedProvisioner(
         kernel_id="1", kernel_spec=manager.kernel_spec, parent=manager, confinement=confinement
     )
@@ -167,6 +171,18 @@ async def test_its_environment_is_a_short_list_without_keys(kernel: Confined) ->
     assert KEY not in environ
     assert "canary" not in environ
     assert "('HOME', '/tmp')" in environ
+
+
+@pytest.mark.proves("threat:secrets")
+async def test_what_its_kernelspec_sets_is_there_and_not_to_be_read_by_others(
+    kernel: Confined,
+) -> None:
+    assert (
+        await kernel.run(f"import os; print(dict(os.environ).items() >= {OF_SPEC}.items())")
+        == "True"
+    )
+    assert _processes_with(kernel.confinement.folder.name)
+    assert _processes_with("of-the-spec") == []
 
 
 async def test_an_interrupt_reaches_it(harmed: Confined) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 Access = Literal["read", "write", "empty"]
 
@@ -69,6 +69,31 @@ class View:
         return sorted(mounts.items(), key=lambda mount: len(mount[0].parts))
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to start once, in a ``with`` block; what is secret in it does not stand in ``argv``.
+
+    Everybody on the machine can read the arguments of everybody's processes, and a kernelspec may
+    set a key.
+
+    Attributes:
+        argv: The program, by its absolute path, and its arguments.
+        environment: Variables that it needs beside those of its own.
+        descriptors: Open files that it inherits under the same numbers.
+    """
+
+    argv: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    descriptors: tuple[int, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
 class Sandbox(Protocol):
     """A program of this machine that runs others with a `View`, and without network."""
 
@@ -87,8 +112,8 @@ class Sandbox(Protocol):
         """Options of the program's own, as this machine needs them."""
         ...
 
-    def command(self, argv: Sequence[str], view: View, label: str) -> list[str]:
-        """The command that runs ``argv`` with this view.
+    def command(self, argv: Sequence[str], view: View, label: str) -> Command:
+        """The command that runs ``argv`` with this view; the values of variables are not in its argv.
 
         Args:
             argv: The program, by its absolute path, and its arguments.

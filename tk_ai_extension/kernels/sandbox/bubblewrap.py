@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tk_ai_extension.kernels.sandbox.base import Access, View
+from tk_ai_extension.kernels.sandbox.base import Access, Command, View
 
 OPTIONS: dict[Access, str] = {"read": "--ro-bind", "write": "--bind", "empty": "--tmpfs"}
 
@@ -29,8 +30,8 @@ class Bubblewrap:
     options: tuple[str, ...] = ()
     name: str = "bubblewrap"
 
-    def command(self, argv: Sequence[str], view: View, label: str) -> list[str]:  # noqa: ARG002 - podman's
-        """``bwrap`` with all of the view as options."""
+    def command(self, argv: Sequence[str], view: View, label: str) -> Command:  # noqa: ARG002 - podman's
+        """``bwrap`` with all of the view as options; it reads those with variables from a descriptor."""
         command = [
             self.executable,
             *self.options,
@@ -49,9 +50,11 @@ class Bubblewrap:
         for path, access in view.mounts():
             command += [OPTIONS[access], *([] if access == "empty" else [str(path)]), str(path)]
         command += ["--remount-ro", "/"]
-        for variable, value in view.environment.items():
-            command += ["--setenv", variable, value]
-        return [*command, "--chdir", str(view.folder), "--", *argv]
+        variables = _readable(
+            word for entry in view.environment.items() for word in ("--setenv", *entry)
+        )
+        command += ["--args", str(variables), "--chdir", str(view.folder), "--", *argv]
+        return Command(command, descriptors=(variables,))
 
     def processes(self, pid: int) -> list[int]:
         """The program and its children: not ``bwrap`` itself, which a signal would end."""
@@ -63,3 +66,12 @@ class Bubblewrap:
 
     def discard(self, label: str) -> None:
         """Nothing is left: its processes are in the group that was killed."""
+
+
+def _readable(words: Iterable[str]) -> int:
+    """A descriptor from which ``bwrap --args`` reads these words; in memory alone."""
+    descriptor = os.memfd_create("bwrap")
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(b"".join(os.fsencode(word) + b"\0" for word in words))
+        file.seek(0)
+    return descriptor

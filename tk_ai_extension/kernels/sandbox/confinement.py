@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any, Self
 
-from tk_ai_extension.kernels.sandbox.base import SCRATCH, Sandbox, View
+from tk_ai_extension.kernels.sandbox.base import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.model.errors import SandboxUnavailable
@@ -104,7 +104,7 @@ class Confinement:
         cwd: Path | None,
         connection_file: Path,
         ends_with_parent: bool,
-    ) -> list[str]:
+    ) -> Command:
         """The command that runs a kernel in the sandbox. Blocks.
 
         Args:

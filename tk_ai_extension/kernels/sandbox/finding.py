@@ -143,13 +143,16 @@ def trial(sandbox: Sandbox) -> str | None:
         )
         label = f"nb-trial-{uuid4().hex}"
         try:
-            tried = subprocess.run(
-                sandbox.command(python.argv, view, label),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TRIAL,
-                check=False,
-            )
+            with sandbox.command(python.argv, view, label) as command:
+                tried = subprocess.run(
+                    command.argv,
+                    env={**os.environ, **command.environment},
+                    pass_fds=command.descriptors,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=TRIAL,
+                    check=False,
+                )
         except subprocess.TimeoutExpired:
             sandbox.discard(label)
             return f"a program in it did not end within {TRIAL} s."

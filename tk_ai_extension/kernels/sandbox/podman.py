@@ -7,10 +7,18 @@ import resource
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
-from tk_ai_extension.kernels.sandbox.base import View
+from tk_ai_extension.kernels.sandbox.base import Command, View
 
 LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+
+ITS_OWN = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "DBUS_*", "LC_*", "LANG*"),
+    *("LD_*", "GO*", "CONTAINER*", "PODMAN_*", "STORAGE_*", "REGISTRY_*", "BUILDAH_*", "NOTIFY_*"),
+    *("_CONTAINERS_*", "CONMON_*", "CRUN_*", "RUNC_*", "LISTEN_*", "*_proxy", "*_PROXY"),
+)
+"""Variables (`fnmatch`) that mean something to podman itself, or to what it starts outside."""
 
 ENOUGH = 16_384
 """Open files, and processes, that a program in a container may have."""
@@ -32,8 +40,12 @@ class Podman:
     options: tuple[str, ...] = ()
     name: str = "podman"
 
-    def command(self, argv: Sequence[str], view: View, label: str) -> list[str]:
-        """``podman run`` with all of the view as options."""
+    def command(self, argv: Sequence[str], view: View, label: str) -> Command:
+        """``podman run`` with all of the view as options.
+
+        It takes the values of variables from its own environment, except of `ITS_OWN`: those must
+        not be changed for podman, and stand in its arguments.
+        """
         command = [self.executable, *self.options, "run", "--rm", "--interactive", "--name", label]
         command += ["--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"]
         command += ["--security-opt=label=disable", "--log-driver=none", "--hostname=sandbox"]
@@ -53,10 +65,15 @@ class Podman:
                 command.append(f"--tmpfs={path}:rw,mode=1777,notmpcopyup")
             else:
                 command.append(f"--volume={path}:{path}:{'ro' if access == 'read' else 'rw'}")
+        handed_on: dict[str, str] = {}
         for variable, value in view.environment.items():
-            command.append(f"--env={variable}={value}")
+            if any(fnmatchcase(variable, pattern) for pattern in ITS_OWN):
+                command.append(f"--env={variable}={value}")
+            else:
+                command.append(f"--env={variable}")
+                handed_on[variable] = value
         command += [f"--workdir={view.folder}", "--rootfs", str(view.root)]
-        return [*command, *argv]
+        return Command([*command, *argv], handed_on)
 
     def processes(self, pid: int) -> list[int]:
         """Podman's own process: it passes the signal on."""

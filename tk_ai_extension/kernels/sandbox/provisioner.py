@@ -49,7 +49,12 @@ class SandboxedProvisioner(LocalProvisioner):
             connection_file=Path(self.parent.connection_file),
             ends_with_parent=not kwargs.get("independent", False),
         )
-        return await super().launch_kernel(command, **kwargs | {"env": self.confinement.outside()})
+        with command:
+            started = {
+                "env": {**self.confinement.outside(), **command.environment},
+                "pass_fds": command.descriptors,
+            }
+            return await super().launch_kernel(command.argv, **kwargs | started)
 
     async def send_signal(self, signum: int) -> None:
         """Interrupts the kernel, not the program of the sandbox: it would end of that."""
