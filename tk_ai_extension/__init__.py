@@ -4,7 +4,12 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "_jupyter_server_extension_points"]
+__all__ = ["__version__", "_jupyter_labextension_paths", "_jupyter_server_extension_points"]
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    """Tell ``jupyter-builder develop`` where the panel is built, and what JupyterLab calls it."""
+    return [{"src": "labextension", "dest": "tk-ai-extension"}]
 
 
 def _jupyter_server_extension_points() -> list[dict[str, object]]:

@@ -1,0 +1,8 @@
+import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+
+import panel from './panel/plugin';
+
+/** All plug-ins: each folder lists its own in its `plugin.ts`. */
+const plugins: JupyterFrontEndPlugin<unknown>[] = [...panel];
+
+export default plugins;
