@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import mcp_types as types
 import pytest
@@ -18,12 +19,12 @@ from tests.cli.conftest import NB, Nb
 
 
 @asynccontextmanager
-async def connected(nb: Nb, *options: str) -> AsyncIterator[Client]:
+async def connected(nb: Nb, *options: str, **abilities: Any) -> AsyncIterator[Client]:
     """The official client on `nb mcp`, started as an agent starts it."""
     parameters = StdioServerParameters(
         command=NB[0], args=[*NB[1:], "mcp", *options], env=nb.environment, cwd=nb.root
     )
-    async with asyncio.timeout(60), Client(parameters) as client:
+    async with asyncio.timeout(60), Client(parameters, **abilities) as client:
         yield client
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from tk_ai_extension.cli.leave import Asked, Waiting
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.following import CellRun, ExecutionResult
 from tk_ai_extension.tools.results import Result
@@ -48,14 +49,18 @@ SHORT = 14
 _CONTROLS = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
     **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
-"""What a notebook could tell the terminal to do, as the pictures of what it is."""
+"""What a notebook could tell the terminal to do, as the pictures of what it is; also what would show
+code in another order than it runs in."""
 
 
 def answer(result: Result) -> RenderableType:
     """A tool's answer, as what it is: an execution, a cell, a notebook, rows, or else its text."""
     if isinstance(result, ExecutionResult):
         return _execution(result)
+    if isinstance(result, Waiting) and result.permissions:
+        return Group(*map(_asked, result.permissions))
     fields = result.model_dump(mode="json", exclude_none=True, exclude={"notices"})
     if isinstance(fields.get("source"), str) and "cell_type" in fields:
         return _cell(fields)
@@ -83,6 +88,19 @@ def plain(text: str, style: str = "") -> Text:
 def harmless(text: str) -> str:
     """The same text without what a terminal would obey."""
     return text.translate(_CONTROLS)
+
+
+def _asked(asked: Asked) -> RenderableType:
+    language = "python" if asked.shows_code else "diff"
+    preview = Syntax(harmless(asked.preview), language, word_wrap=True)
+    box = Panel(
+        preview,
+        title=plain(asked.heading()),
+        title_align="left",
+        border_style="yellow",
+        box=ROUNDED,
+    )
+    return Group(box, plain(asked.ways(), "dim"))
 
 
 def _execution(result: ExecutionResult) -> RenderableType:

@@ -32,6 +32,7 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import notebook_path
+from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state import default_data_folder, state_folder
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -238,4 +239,5 @@ def _workspace(root: Path, state: Path, kernels: Kernels, bindings: Bindings) ->
         journal=Journal(state / "journal.sqlite"),
         artifacts=Artifacts(state / "artifacts"),
         contain=contain,
+        policy=PermissionPolicy(where="with `nb approve {id}` in the project's folder"),
     )

@@ -109,6 +109,20 @@ class PermissionRequest:
         notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
         return ("once", *chat, *notebook, "deny")
 
+    def as_dict(self) -> dict[str, Any]:
+        """The request as JSON, for whoever shows it to a person."""
+        return {
+            "id": self.id,
+            "author": self.caller.author,
+            "face": self.caller.face,
+            "tool": self.tool,
+            "effect": self.effect,
+            "notebook": self.notebook,
+            "preview": self.preview,
+            "answers": list(self.answers),
+            "created": self.created,
+        }
+
 
 class Approver(Protocol):
     """Asks a person within the call; a composition root fills it in for the faces that can."""
@@ -133,12 +147,14 @@ class PermissionPolicy:
         max_pending: The bound on unanswered requests of one user.
         max_approvals: The bound on remembered approvals, of each kind.
         keep_seconds: How long a request waits for an answer.
+        where: Where people answer, as callers are told it; ``{id}`` stands for the request's id.
     """
 
     def __init__(
         self,
         cap: Mode = "auto",
         *,
+        where: str = "in the panel",
         max_pending: int = MAX_PENDING,
         max_approvals: int = MAX_APPROVALS,
         keep_seconds: float = KEEP_SECONDS,
@@ -147,6 +163,7 @@ class PermissionPolicy:
         self._max_pending = max_pending
         self._max_approvals = max_approvals
         self._keep = keep_seconds
+        self._where = where
         self._pending: dict[str, PermissionRequest] = {}
         # Those of them that an approver asks within the call, and where it hears of the answer.
         self._asking: dict[str, asyncio.Future[Answer]] = {}
@@ -220,6 +237,8 @@ class PermissionPolicy:
             if answer is None:
                 raise PermissionRequired(
                     f"{tool} needs the user's leave in {mode} mode.",
+                    hint=f"Ask the user to answer the request {self._where.format(id=request.id)}, "
+                    "then call again unchanged.",
                     permission_id=request.id,
                     mode=mode,
                 )
@@ -298,14 +317,15 @@ class PermissionPolicy:
         if len(mine) >= self._max_pending:
             raise LimitReached(
                 f"{len(mine)} requests for permission wait for {caller.user}'s answer already.",
-                hint="Ask the user to answer them in the panel.",
+                hint=f"Ask the user to answer them {self._where.format(id='ID')}.",
             )
         if len(preview) > MAX_PREVIEW:
             preview = (
                 f"{preview[:MAX_PREVIEW]}\n… and {len(preview) - MAX_PREVIEW:,} more characters"
             )
         request = PermissionRequest(
-            id=secrets.token_urlsafe(12),
+            # Hexadecimal: it is typed on command lines, where a dash would begin an option.
+            id=secrets.token_hex(8),
             caller=caller,
             tool=tool,
             effect=effect,

@@ -79,6 +79,9 @@ async def _values(session: Session, wanted: str, word: str) -> list[str]:
         except ToolError:
             return []
         return [cell["cell"] for cell in listed["cells"] if cell["cell"].startswith(word)]
+    if wanted == "request":
+        waiting = session.headless.workspace.policy.pending(session.caller.user)
+        return [request.id for request in waiting if request.id.startswith(word)]
     if wanted in ("notebook", "path"):
         return notebooks_like(session.terminal.surroundings.cwd, word)
     return []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import cast, get_args
 
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
-
-if TYPE_CHECKING:
-    from tk_ai_extension.workspace.permissions import PermissionRequest
 
 
 class PermissionsHandler(TkAIHandler):
@@ -20,7 +17,7 @@ class PermissionsHandler(TkAIHandler):
         """Lists those that wait for this user, the oldest first, with what each would do."""
         await self.services.ready()
         pending = self.services.workspace.policy.pending(username(self))
-        self.write_json({"permissions": [_described(request) for request in pending]})
+        self.write_json({"permissions": [request.as_dict() for request in pending]})
 
 
 class PermissionHandler(TkAIHandler):
@@ -41,17 +38,3 @@ class PermissionHandler(TkAIHandler):
             )
         self.services.workspace.policy.answer(username(self), permission_id, cast("Answer", answer))
         self.write_json({"id": permission_id, "answer": answer})
-
-
-def _described(request: PermissionRequest) -> dict[str, Any]:
-    return {
-        "id": request.id,
-        "author": request.caller.author,
-        "face": request.caller.face,
-        "tool": request.tool,
-        "effect": request.effect,
-        "notebook": request.notebook,
-        "preview": request.preview,
-        "answers": list(request.answers),
-        "created": request.created,
-    }

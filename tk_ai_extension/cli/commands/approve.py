@@ -1,0 +1,69 @@
+"""Leave for calls that wait for it: what each would do, and a person's answer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import cast
+
+from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.leave import Answered, Waiting
+from tk_ai_extension.cli.parsing import WrongCall
+from tk_ai_extension.cli.session import Session
+from tk_ai_extension.model.errors import PermissionNotFound
+from tk_ai_extension.workspace.permissions import Answer
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("request", nargs="?", help="its id (default: list what waits)")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument(
+        "--for",
+        dest="answer",
+        choices=("once", "chat", "notebook"),
+        help="this call (default); all calls of that effect in this session; or in this notebook",
+    )
+    answer.add_argument(
+        "--deny", dest="answer", action="store_const", const="deny", help="refuse it"
+    )
+
+
+async def _approve(session: Session, args: argparse.Namespace) -> int:
+    policy, user = session.headless.workspace.policy, session.caller.user
+    requests = policy.pending(user)
+    if args.request is None:
+        if args.answer is not None:
+            raise WrongCall("nb approve: name the request that this answers\n")
+        return session.finish(Waiting.of(requests))
+    request = next((one for one in requests if one.id == args.request), None)
+    if request is None:
+        raise PermissionNotFound(
+            f"No request `{args.request}` waits for your answer.",
+            hint="`nb approve` lists those that do; others were answered, or have expired.",
+        )
+    answer = cast("Answer", args.answer or "once")
+    policy.answer(user, request.id, answer)
+    return session.finish(
+        Answered(
+            id=request.id,
+            answer=answer,
+            tool=request.tool,
+            notebook=request.notebook,
+            author=request.caller.author,
+        )
+    )
+
+
+COMMANDS = (
+    Command(
+        "approve",
+        "Allows what an agent asks leave for: lists what waits, with its code or diff.",
+        _configure,
+        _approve,
+        (
+            "nb approve                          # what waits, and what it would do",
+            "nb approve 9c1f0a55e3d2b784         # this call, once",
+            "nb approve 9c1f0a55e3d2b784 --for notebook",
+            "nb approve 9c1f0a55e3d2b784 --deny",
+        ),
+    ),
+)

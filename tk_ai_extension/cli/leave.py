@@ -1,0 +1,77 @@
+"""The calls that wait for a person's leave, as the command line lists them."""
+
+from __future__ import annotations
+
+import time
+
+from pydantic import BaseModel
+
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.permissions import PermissionRequest
+
+
+class Asked(BaseModel):
+    """A call that waits for leave, with all that it would do."""
+
+    id: str
+    author: str
+    face: str
+    tool: str
+    effect: str
+    notebook: str | None
+    preview: str
+    answers: list[str]
+    created: float
+
+    def heading(self) -> str:
+        """Who asks for what, and since when."""
+        where = f" in {self.notebook}" if self.notebook else ""
+        ago = max(time.time() - self.created, 0)
+        return f"{self.author} ({self.face}) asks for {self.tool}{where}, {ago:.0f} s ago"
+
+    def ways(self) -> str:
+        """The commands that answer it."""
+        lasting = "|".join(answer for answer in self.answers if answer not in ("once", "deny"))
+        longer = f" [--for {lasting}]" if lasting else ""
+        return f"nb approve {self.id}{longer}\nnb approve {self.id} --deny"
+
+    @property
+    def shows_code(self) -> bool:
+        """Whether the preview is code that is to run; else it is a diff."""
+        return self.preview.startswith(("Run ", "Restart "))
+
+
+class Waiting(Result):
+    """All that wait, the oldest first."""
+
+    permissions: list[Asked]
+
+    @classmethod
+    def of(cls, requests: list[PermissionRequest]) -> Waiting:
+        """These requests, to be shown."""
+        return cls(permissions=[Asked.model_validate(request.as_dict()) for request in requests])
+
+    def as_text(self) -> str:
+        """Each with its preview and how to answer it."""
+        asked = [f"{one.heading()}\n{one.preview}\n{one.ways()}" for one in self.permissions]
+        return "\n\n".join(asked) or "Nothing waits for your leave."
+
+
+class Answered(Result):
+    """An answer that was given."""
+
+    id: str
+    answer: str
+    tool: str
+    notebook: str | None
+    author: str
+
+    def as_text(self) -> str:
+        """What holds from now on."""
+        what = f"{self.tool} in {self.notebook}" if self.notebook else self.tool
+        who = self.author
+        return {
+            "once": f"{who} may call {what}, this once.",
+            "chat": f"{who} may call {what}, and what has the same effect, in this session.",
+            "notebook": f"{self.tool} and what has the same effect are allowed in {self.notebook}.",
+        }.get(self.answer, f"{who} may not call {what}.")
