@@ -14,13 +14,16 @@ from tk_ai_extension.agent.requests import (
     FileAttachment,
     ImageAttachment,
     Message,
+    OutputAttachment,
 )
 from tk_ai_extension.mcp.instructions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import FileMissing, KernelNotFound, NotReadable, ToolError
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.results import Image
 from tk_ai_extension.workspace.workspace import Workspace
 
 OUTLINE = 8_000
@@ -31,6 +34,8 @@ FILE = 30_000
 """Characters of an attached file."""
 PROJECT = 20_000
 """Characters of a project's instructions."""
+PICTURES = 20
+"""How many pictures go with one message."""
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 """Where a project says how it wants to be worked in; the first one that there is counts."""
@@ -57,6 +62,14 @@ _MODES: Mapping[str, str] = {
 }
 
 
+_ASKING = (
+    "The person asks from a running cell of this notebook (%tk), which waits for your answer: its kernel "
+    "runs nothing else until then. Insert and edit cells as ever; what you run there is queued, and "
+    "runs by itself right after your answer. Do not wait for it, and say that it runs then."
+)
+"""What Claude has to know where a cell waits for the answer."""
+
+
 async def instructions(workspace: Workspace) -> str:
     """The system prompt: who Claude is here, how the tools work, what the project wants."""
     parts = [_PERSONA, INSTRUCTIONS]
@@ -80,22 +93,44 @@ async def content(
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
         parts += await view.notebook(message)
-    blocks: list[Json] = []
+    if message.asking is not None:
+        parts.append(_ASKING)
+        if message.asking.error:
+            parts.append(f"The error in question:\n{_cut(message.asking.error, CELL)}")
+    pictures: list[Image] = []
     for attachment in message.attachments:
         match attachment:
             case CellAttachment(cell=cell):
-                parts.append(await view.cell("Attached cell", cell))
+                text, images = await view.cell("Attached cell", cell)
+            case OutputAttachment(cell=cell, output=number):
+                text, images = await view.output(cell, number)
             case FileAttachment(path=path):
-                parts.append(await view.file(path))
+                text, images = await view.file(path), ()
             case ImageAttachment(mime=mime, data=data):
-                source = {"type": "base64", "media_type": mime, "data": "".join(data.split())}
-                blocks.append({"type": "image", "source": source})
+                text, images = "Attached picture", (Image("".join(data.split()), mime),)
+        parts.append(text + _numbers(len(pictures), len(images)))
+        pictures += images
     seen = _unforged("\n\n".join(part for part in parts if part))
     return [
         {"type": "text", "text": f"<seen>\n{seen}\n</seen>"},
-        *blocks,
+        *(_block(image) for image in pictures[:PICTURES]),
         {"type": "text", "text": _unforged(message.text)},
     ]
+
+
+def _numbers(before: int, count: int) -> str:
+    """Which of the message's pictures belong to an attachment; nothing where it has none."""
+    first, last = before + 1, min(before + count, PICTURES)
+    if count == 0:
+        return ""
+    if first > last:
+        return f"\n[{count} pictures left out: {PICTURES} go with a message]"
+    return f"\n[picture {first}]" if first == last else f"\n[pictures {first} to {last}]"
+
+
+def _block(image: Image) -> Json:
+    source = {"type": "base64", "media_type": image.mime, "data": image.data}
+    return {"type": "image", "source": source}
 
 
 class _View:
@@ -110,12 +145,13 @@ class _View:
         outline = await self._text("list_cells", OUTLINE, limit=200)
         parts = [f"Notebook {outline}", await self._kernel()]
         if message.active_cell is not None:
-            parts.append(await self.cell("Active cell", message.active_cell))
+            # Its pictures would be paid for with every message; read_cell shows them.
+            parts.append((await self.cell("Active cell", message.active_cell))[0])
         if message.selected_cells:
             parts.append(f"Selected cells: {', '.join(message.selected_cells)}")
         return parts
 
-    async def cell(self, what: str, cell: str) -> str:
+    async def cell(self, what: str, cell: str) -> tuple[str, tuple[Image, ...]]:
         """A cell with its output or error; one that is too long to show is named alone.
 
         To show a part of a source would count as having read the whole.
@@ -124,13 +160,31 @@ class _View:
         try:
             snapshot = await (await workspace.open(caller, None)).read()
             found, _ = snapshot.find(cell)
+            if len(found.source) > CELL:
+                size = f"{len(found.source):,} characters"
+                named = f"@{snapshot.short_keys[found.key]}"
+                return f"{what}: {named}, {size}; read_cell shows it.", ()
+            result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
         except ToolError as error:
-            return f"{what}: {error.message}"
-        if len(found.source) > CELL:
-            size = f"{len(found.source):,} characters"
-            return f"{what}: @{snapshot.short_keys[found.key]}, {size}; read_cell shows it."
+            return f"{what}: {error.message}", ()
         budget = len(found.source) + CELL
-        return f"{what}:\n{await self._text('read_cell', budget, cell=found.key)}"
+        return f"{what}:\n{_cut(result.full_text(), budget)}", result.images
+
+    async def output(self, cell: str, number: int) -> tuple[str, tuple[Image, ...]]:
+        """One output of a cell, with what is to be seen in it; its source does not count as read."""
+        workspace, caller = self._context.workspace, self._context.caller
+        try:
+            document = await workspace.open(caller, None)
+            snapshot = await document.read()
+            found, _ = snapshot.find(cell)
+            what = f"Attached output {number} of cell @{snapshot.short_keys[found.key]}"
+            stored = await document.outputs(found.key)
+            if number >= len(stored):
+                return f"{what}: it has {len(stored)} outputs now.", ()
+            presented = await present(self._context, stored[number : number + 1], budget=CELL)
+        except ToolError as error:
+            return f"Attached output {number} of cell {cell}: {error.message}", ()
+        return f"{what}:\n{presented.text}", presented.images
 
     async def file(self, path: str) -> str:
         """A text file."""

@@ -27,10 +27,19 @@ class _Strict(BaseModel):
 
 
 class CellAttachment(_Strict):
-    """A cell of the notebook, with its output."""
+    """A cell of the notebook, with its outputs and their pictures."""
 
     kind: Literal["cell"]
     cell: _Address
+
+
+class OutputAttachment(_Strict):
+    """One output of a cell, with its picture where it is one."""
+
+    kind: Literal["output"]
+    cell: _Address
+    output: Annotated[int, Field(ge=0, le=100_000)]
+    """Its number among the cell's outputs, from 0."""
 
 
 class FileAttachment(_Strict):
@@ -48,7 +57,7 @@ class ImageAttachment(_Strict):
     data: Annotated[str, Field(min_length=1, max_length=MAX_IMAGE, pattern=r"^[A-Za-z0-9+/=\s]+$")]
 
 
-Attachment = CellAttachment | FileAttachment | ImageAttachment
+Attachment = CellAttachment | OutputAttachment | FileAttachment | ImageAttachment
 
 
 class ChatRequest(_Strict):
@@ -72,8 +81,24 @@ class ChatRequest(_Strict):
     """The permission mode of this turn."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """The model that answers; the server's usual one where left out."""
+    latest: bool = False
+    """Where no chat is named: go on with the newest one that was last about this notebook (or, where
+    none is named, about none), if there is one."""
     on_disconnect: Literal["continue", "stop"] = "continue"
     """What becomes of the turn when the line is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A running cell that asks, and waits for the answer (`%tk`).
+
+    Attributes:
+        kernel_id: The kernel that it runs in, which runs nothing else meanwhile.
+        error: The error that it asks about, with its traceback; empty where it asks about none.
+    """
+
+    kernel_id: str
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +112,7 @@ class Message:
     active_cell: str | None = None
     selected_cells: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    asking: Asking | None = None
 
 
 def parse_request(body: dict[str, Any]) -> ChatRequest:
