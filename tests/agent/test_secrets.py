@@ -16,7 +16,14 @@ from tk_ai_extension.agent.providers import ProviderSettings
 from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.agent.session import ChatSettings, Office
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.testing.scripted_model import KEY, MODEL, Answer, ScriptedModel, ToolUse
+from tk_ai_extension.testing.scripted_model import (
+    KEY,
+    MODEL,
+    Answer,
+    Failure,
+    ScriptedModel,
+    ToolUse,
+)
 
 CANARY = "canary-5e1f0a7b93"
 LOOK = "import os\nprint(sorted(os.environ.items()))"
@@ -82,3 +89,37 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
     assert "ServerApp" in places["log"]
     for name, text in places.items():
         assert (name, CANARY in text, KEY in text) == (name, False, False)
+
+
+@pytest.mark.proves("threat:secrets")
+@pytest.mark.parametrize("status", [400, 401, 403])
+async def test_a_server_that_repeats_the_key_it_refuses_is_not_quoted_with_it(
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (desk.root / ".secrets.env").write_text(f"ANTHROPIC_API_KEY={KEY}\n", encoding="utf-8")
+    refused = Failure(status, "authentication_error", f"The key {KEY} is not known here.")
+    model = ScriptedModel(*[refused] * 10)
+    async with model.running():
+        settings = ProviderSettings(base_url=model.url, provider="anthropic", model=MODEL)
+        provision = Provision(settings, {}, desk.root)
+        office = Office(
+            workspace=desk.workspace,
+            registry=desk.registry,
+            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            surroundings=Surroundings(tmp_path / "claude", retries=0),
+            provider=provision.provider,
+            settings=ChatSettings(),
+        )
+        talk = Talk(Chats(office), office, model)
+        try:
+            events = await talk.say("Are you there?")
+        finally:
+            await talk.chats.close()
+            await provision.close()
+    (failed,) = of_kind(events, "error")
+    assert "[secret]" in failed["error"]["message"]
+    kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "chats").iterdir()))
+    assert KEY not in json.dumps([event.data for event in events])
+    assert KEY.encode() not in kept
+    assert KEY not in caplog.text

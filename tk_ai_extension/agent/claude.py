@@ -11,7 +11,7 @@ import asyncio
 import glob
 import logging
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,11 @@ class Claude:
     between turns, so that its end is known at once.
     """
 
-    def __init__(self, client: ClaudeSDKClient, model: str) -> None:
+    def __init__(
+        self, client: ClaudeSDKClient, model: str, redact: Callable[[str], str] = str
+    ) -> None:
+        self.redact = redact
+        """Takes the model's secrets out of a text: what the process says may hold some."""
         self._client = client
         self._model = model
         self._said: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -115,8 +119,9 @@ class Claude:
         except sdk.CLINotFoundError as error:
             raise AgentUnavailable(f"Claude's program is not there: {error}.") from error
         except sdk.ClaudeSDKError as error:
-            raise AgentDied(f"Claude's process ended while it started: {error}.") from error
-        return cls(client, model)
+            said = provider.redact(str(error))
+            raise AgentDied(f"Claude's process ended while it started: {said}.") from error
+        return cls(client, model, provider.redact)
 
     @property
     def alive(self) -> bool:
@@ -192,8 +197,8 @@ class Claude:
             async for message in self._client.receive_messages():
                 self._said.put_nowait(message)
         except sdk.ClaudeSDKError as error:
-            self._why = f": {error}"
-            logger.warning("Claude's process has ended: %s", error)
+            self._why = f": {self.redact(str(error))}"
+            logger.warning("Claude's process has ended%s", self._why)
         finally:
             self._said.put_nowait(None)
 

@@ -14,7 +14,7 @@ import mcp_types as types
 
 from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings
 from tk_ai_extension.agent.context import content, instructions
-from tk_ai_extension.agent.events import Began, Done, End, Failed, Noticed, Sent
+from tk_ai_extension.agent.events import Began, Done, End, Failed, Noticed, Sent, What
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.agent.requests import Message
@@ -121,7 +121,16 @@ class ChatSession:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
         caller = replace(self.caller, mode=message.mode, turn=turn_id)
-        turn = Turn(turn_id, message, caller, lambda what: self.log.add(turn_id, what))
+        asking, waiting = message.asking, self._office.workspace.asking
+
+        def tell(what: What) -> None:
+            self.log.add(turn_id, what)
+            if asking is not None and what.kind == Done.kind:
+                waiting.end(asking.kernel_id, caller)
+
+        turn = Turn(turn_id, message, caller, tell)
+        if asking is not None:
+            waiting.begin(asking.kernel_id, caller)
         turn.say(
             Sent(
                 self.id,
@@ -136,13 +145,23 @@ class ChatSession:
         self._waiting.put_nowait(turn)
         return turn_id
 
-    async def stop(self) -> bool:
-        """Stops the turn that goes on, wherever it is, and those that wait; whether there were any."""
-        stopped = self.busy
-        while not self._waiting.empty():
-            self._waiting.get_nowait().say(Done("stopped"))
+    async def stop(self, only: str | None = None) -> bool:
+        """Stops the turn that goes on, wherever it is, and those that wait; whether there were any.
+
+        Args:
+            only: Stop this one of them, and no other.
+        """
+        stopped = False
+        waiting = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
+        for turn in waiting:
+            if only in (None, turn.id):
+                stopped = True
+                turn.say(Done("stopped"))
+            else:
+                self._waiting.put_nowait(turn)
         turn = self._turn
-        if turn is not None:
+        if turn is not None and only in (None, turn.id):
+            stopped = True
             turn.stop()
             if self._claude is not None:
                 try:
@@ -211,7 +230,7 @@ class ChatSession:
         result = turn.translator.result
         if turn.stopping.is_set() or result is None:
             return "stopped"
-        error = failure(result)
+        error = failure(result, claude.redact)
         if error is not None:
             raise error
         return "done"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.claude import SERVER
@@ -164,14 +164,19 @@ class Translator:
             )
 
 
-def failure(result: ResultMessage) -> ToolError | None:
-    """The error that a turn ended with, or None: failures of the model's server come as results."""
+def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | None:
+    """The error that a turn ended with, or None: failures of the model's server come as results.
+
+    Args:
+        result: The last message of the turn.
+        redact: Takes secrets out of what the server said: some repeat the key that they refuse.
+    """
     if not result.is_error:
         return None
     status = result.api_error_status
     said = (result.result or "; ".join(result.errors or ()) or result.subtype).strip()
-    said = said.removeprefix("API Error: ").rstrip(".")[:500]
-    if "not logged in" in said.lower() or "/login" in said.lower():
+    said = redact(said.removeprefix("API Error: ")).rstrip(".")[:500]
+    if status is None and ("not logged in" in said.lower() or "/login" in said.lower()):
         return NoModel("No model is connected: there is no key.")
     if status in (401, 403):
         return ModelUnauthorized(f"The model's server refused the key ({status}): {said}.")
