@@ -100,6 +100,19 @@ class TkAIExtensionApp(ExtensionApp):
 
     chat_models = List(Unicode(), help="The models that a chat may name besides.").tag(config=True)
 
+    cell_chat = Bool(
+        True,
+        help="""Whether cells may ask Claude (`%tk`): each Python kernel then gets a pass, which is good in
+        that kernel, for its notebook's chat. It needs `filter_all_kernels`.""",
+    ).tag(config=True)
+
+    chat_small = Bool(
+        None,
+        allow_none=True,
+        help="""Whether the model of another server is a small one, which is not asked to think and gets
+        no features that only Anthropic's own API knows. Unless given: whether its name lacks `claude`.""",
+    ).tag(config=True)
+
     chat_secrets = Unicode(
         ".secrets.env",
         help="""File of keys for the model, relative to the root directory. Only the process of Claude gets
@@ -210,14 +223,15 @@ class TkAIExtensionApp(ExtensionApp):
             sessions=server.session_manager,
             server=server,
         )
-        if self.filter_all_kernels:
-            keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude)
         self.services = Services(
             managers,
             partial(self._wire, managers),
             partial(self._wire_chats, managers),
             self._face_settings(),
         )
+        if self.filter_all_kernels:
+            passes = self.services.line if self.cell_chat else None
+            keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
         self._renames = Renames(server.event_logger, self.services.renamed)
         self.settings[SETTINGS_KEY] = self.services
 

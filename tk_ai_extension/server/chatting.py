@@ -28,6 +28,7 @@ class Traits(Protocol):
     chat_base_url: Any
     chat_model: Any
     chat_models: Any
+    chat_small: Any
     chat_secrets: Any
     chat_cli: Any
     chat_retries: Any
@@ -62,6 +63,7 @@ def wire_chats(
             base_url=app.chat_base_url,
             model=app.chat_model,
             models=tuple(app.chat_models),
+            small=app.chat_small,
             secrets_file=app.chat_secrets,
         ),
         os.environ,
