@@ -66,8 +66,12 @@ class Confined:
 async def confined(sandbox: Sandbox, project: Path) -> Confined:
     """Starts an ordinary Python kernel in a sandbox."""
     hidden = project / ".nb"
-    hidden.mkdir()
-    confinement = replace(Confinement.of(project, hidden=[hidden]), sandbox=sandbox)
+    for folder in (hidden, project / "deep" / "below" / ".nb"):
+        folder.mkdir(parents=True)
+        (folder / "key").write_text("canary", encoding="utf-8")
+    (project / "link").symlink_to(hidden)
+    of = Confinement.of(project, hidden=[hidden, project.parent / ".nb"], names=[".nb"])
+    confinement = replace(of, sandbox=sandbox)
     manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
     manager.kernel_spec.env = OF_SPEC
     manager.provisioner = SandboxedProvisioner(
@@ -153,7 +157,14 @@ async def test_the_project_is_its_own(kernel: Confined) -> None:
 
 async def test_it_does_not_see_the_keys_and_sockets_of_the_host(kernel: Confined) -> None:
     assert (kernel.project / ".nb" / "kernel-1.json").exists()
-    assert await kernel.run("import os; print(os.listdir('.nb'))") == "[]"
+    assert await kernel.run("import os; print(os.listdir('.nb'), os.listdir('link'))") == "[] []"
+
+
+async def test_nor_those_of_projects_below_its_own(kernel: Confined) -> None:
+    assert (kernel.project / "deep" / "below" / ".nb" / "key").exists()
+    assert await kernel.run("print(os.listdir('deep/below/.nb'), os.listdir('deep'))") == (
+        "[] ['below']"
+    )
 
 
 async def test_it_otherwise_works_with_matplotlib(kernel: Confined) -> None:
@@ -373,6 +384,31 @@ class TestKernelsThatLast:
         assert list(folder.iterdir()) == []
         assert not confinement.folder.exists()
         assert _processes_with(confinement.folder.name) == []
+
+    async def test_one_that_was_being_started_when_a_sandbox_was_decided_on_is_inside(
+        self, confinement: Confinement, tmp_path: Path, outside: Path
+    ) -> None:
+        asked: list[list[str]] = []
+        others = [Confinement.of(tmp_path)]
+
+        async def confine(path: str | None) -> Confinement | None:
+            asked.append(kernels.ids())
+            if len(asked) == 1:
+                return None
+            return others.pop() if others else confinement
+
+        folder = tmp_path / ".nb"
+        folder.mkdir()
+        manager, kernels = _host(folder, tmp_path, confine)
+        kernel_id = await kernels.start("python3", path="a.ipynb")
+        assert list(map(len, asked)) == [0, 1, 0], "looked at again when it ran, and started anew"
+        assert kernels.ids() == [kernel_id] != asked[1]
+        client = await connect(manager.get_kernel(kernel_id).get_connection_info())
+        assert await run(client, f"open({str(outside)!r})") == "FileNotFoundError"
+        client.stop_channels()
+        await kernels.shutdown(kernel_id)
+        await kernels.close()
+        manager.leave()
 
     async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -128,7 +128,7 @@ class KernelStarter:
             arguments["confinement"] = confinement
         kernel_id = str(uuid4())
         try:
-            return await self._ask_manager(
+            started = await self._ask_manager(
                 kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
             )
         except BaseException:
@@ -137,6 +137,28 @@ class KernelStarter:
             if confinement is not None:
                 confinement.remove()
             raise
+        if confinement is None and await self._is_outside(started, path):
+            return await self._launch(name, path, tail)
+        return started
+
+    async def _is_outside(self, kernel_id: str, path: str | None) -> bool:
+        """Whether it was decided, while a kernel started, that it is to have a sandbox: it is gone then.
+
+        Raises:
+            SandboxUnavailable: it is to have one, and there is none; it is gone, too.
+        """
+        if self._confine is None:
+            return False
+        try:
+            confinement = await self._confine(path)
+        except BaseException:
+            await asyncio.shield(self._discard(kernel_id))
+            raise
+        if confinement is None:
+            return False
+        confinement.remove()
+        await asyncio.shield(self._discard(kernel_id))
+        return True
 
     async def _ask_manager(self, **arguments: Any) -> str:
         """Has the manager start a kernel; once more where a gateway behind it failed (HTTP 5xx)."""

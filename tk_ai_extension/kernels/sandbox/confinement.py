@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -22,6 +22,9 @@ OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BU
 ELSEWHERE = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
 """Variables that would name folders that are not there."""
 
+PACKAGES = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
+"""Folders that hold what was installed, and nobody's project: many files, which nothing is hidden in."""
+
 PREFIX = "nb-"
 """How the name of a sandbox's own folder begins."""
 
@@ -37,16 +40,24 @@ class Confinement:
             kernels' keys.
         folder: A folder of its own: its sockets, which are all that leads out of it. The path is
             short, since that of a socket may not be longer than about 100 bytes.
+        names: Names of folders that it does not see wherever they are in what it sees: the ``.nb``
+            of projects below this one, and of one that its packages are in.
     """
 
     sandbox: Sandbox
     project: Path
     hidden: tuple[Path, ...]
     folder: Path
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, project: Path, *, hidden: Sequence[Path] = ()) -> Self:
+    def of(cls, project: Path, *, hidden: Sequence[Path] = (), names: Sequence[str] = ()) -> Self:
         """A sandbox for a new kernel. Blocks for about a second: the sandbox is tried first.
+
+        Args:
+            project: The folder to write in.
+            hidden: What it does not see in it; what is elsewhere is not there anyway.
+            names: Names of folders that it does not see wherever they are.
 
         Raises:
             SandboxUnavailable: none works here, or the project holds the home folder.
@@ -58,7 +69,8 @@ class Confinement:
                 hint="Work in a folder of its own: move the notebook into one, and open it there.",
             )
         sandbox = find_sandbox()
-        return cls(sandbox, project, tuple(map(Path.resolve, hidden)), Path(mkdtemp(prefix=PREFIX)))
+        inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
+        return cls(sandbox, project, inside, Path(mkdtemp(prefix=PREFIX)), tuple(names))
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any]) -> Self:
@@ -78,7 +90,8 @@ class Confinement:
         for sandbox in installed(kind):
             if sandbox.options == options:
                 hidden = tuple(map(Path, note["hidden"]))
-                return cls(sandbox, Path(note["project"]), hidden, folder)
+                names = tuple(map(str, note["names"]))
+                return cls(sandbox, Path(note["project"]), hidden, folder, names)
         raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is not on this machine any more.")
 
     def as_note(self) -> dict[str, Any]:
@@ -88,6 +101,7 @@ class Confinement:
             "options": list(self.sandbox.options),
             "project": str(self.project),
             "hidden": [str(path) for path in self.hidden],
+            "names": list(self.names),
             "folder": str(self.folder),
         }
 
@@ -131,7 +145,7 @@ class Confinement:
             environment={**environment, **needed.environment, **ELSEWHERE},
             writable=(self.project, self._sockets),
             readable=needed.readable,
-            empty=self.hidden,
+            empty=(*self.hidden, *self._hidden_in((self.project, *needed.readable))),
             ends_with_parent=ends_with_parent,
         )
         inside = [str(copy) if part in names else part for part in needed.argv]
@@ -152,6 +166,19 @@ class Confinement:
     def remove(self) -> None:
         """Removes its own folder, when the kernel is to run no more."""
         remove_folder(self.folder)
+
+    def _hidden_in(self, visible: Iterable[Path]) -> Iterator[Path]:
+        """The folders of the hidden names in what it is to see, as they are now."""
+        for top in visible:
+            for folder, below, _ in os.walk(top):
+                for name in set(self.names).intersection(below):
+                    below.remove(name)
+                    found = Path(folder, name)
+                    if not found.is_symlink():
+                        yield found
+                # The project's own are looked through: its kernel can write there.
+                if top != self.project:
+                    below[:] = [name for name in below if name not in PACKAGES]
 
     @property
     def _sockets(self) -> Path:
