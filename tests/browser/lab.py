@@ -1,0 +1,115 @@
+"""A person's JupyterLab: a page in a browser, and what they see and do in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.async_api import Locator, Page
+
+from tests.servers import ServerProcess
+
+DEADLINE = 30_000
+"""Milliseconds in which what a person waits for has to be there."""
+
+READY = """
+async () => {
+  const app = window.jupyterapp;
+  if (!app) return false;
+  await app.started;
+  await app.restored;
+  return true;
+}
+"""
+
+
+@dataclass
+class Lab:
+    """A page with JupyterLab, and the server behind it."""
+
+    page: Page
+    server: ServerProcess
+
+    async def open(self, path: str = "", *, query: str = "") -> None:
+        """Loads JupyterLab, with a notebook of the root folder where one is named."""
+        tree = f"/tree/{path}" if path else ""
+        await self.page.goto(f"{self.server.url}lab{tree}?token={self.server.token}{query}")
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Waits until JupyterLab has started with the extension."""
+        await self.page.wait_for_function(READY)
+
+    async def command(self, name: str, **arguments: Any) -> Any:
+        """Runs a command of JupyterLab's."""
+        call = "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)"
+        return await self.page.evaluate(call, [name, arguments])
+
+    async def show_panel(self) -> None:
+        """Opens the panel as a person does: by its tab, where it is not open yet."""
+        if not await self.panel.is_visible():
+            await self.page.get_by_role("tab", name="Claude").click()
+        await self.message_box.wait_for()
+
+    @property
+    def panel(self) -> Locator:
+        """The panel."""
+        return self.page.locator(".tk-Chat:visible").first
+
+    @property
+    def message_box(self) -> Locator:
+        """Where a person writes."""
+        return self.panel.get_by_role("textbox", name="Message", exact=True)
+
+    @property
+    def log(self) -> Locator:
+        """What was said."""
+        return self.panel.get_by_role("log", name="Chat", exact=True)
+
+    async def say(self, text: str) -> None:
+        """Writes a message and sends it by the Enter key."""
+        await self.message_box.fill(text)
+        await self.message_box.press("Enter")
+
+    def notebook(self, path: str) -> Any:
+        """A notebook as it is on disk."""
+        return nbformat.read(self.server.root / path, as_version=4)
+
+    async def theme(self, name: str) -> None:
+        """Changes the theme."""
+        await self.command("apputils:change-theme", theme=name)
+        selector = f'body[data-jp-theme-name="{name}"]'
+        await self.page.wait_for_selector(selector)
+
+
+def write_notebook(path: Path, *sources: str, kernel: str = "python3") -> None:
+    """Writes a notebook of code cells, as JupyterLab writes it: opening it changes nothing."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources],
+        metadata={
+            "kernelspec": {
+                "display_name": "Python 3 (ipykernel)",
+                "language": "python",
+                "name": kernel,
+            },
+            "language_info": {"name": "python"},
+        },
+    )
+    nbformat.write(notebook, path)
+
+
+def configure(home: Path, *, collaboration: bool) -> None:
+    """Says which of JupyterLab's extensions run: no news, and collaboration where it is wanted."""
+    disabled = {
+        "@jupyterlab/apputils-extension:announcements": True,
+        "@jupyter/collaboration-extension": not collaboration,
+        "@jupyter/docprovider-extension": not collaboration,
+        # Collaboration puts its own in its place.
+        "@jupyterlab/filebrowser-extension:defaultFileBrowser": collaboration,
+    }
+    folder = home / "config" / "labconfig"
+    folder.mkdir()
+    (folder / "page_config.json").write_text(json.dumps({"disabledExtensions": disabled}))
