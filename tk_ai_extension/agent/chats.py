@@ -12,7 +12,7 @@ from tk_ai_extension.agent.checkpoints import TakenBack, take_back
 from tk_ai_extension.agent.claude import forget
 from tk_ai_extension.agent.events import Done, Event, Failed
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.requests import ChatRequest, Message
+from tk_ai_extension.agent.requests import Asking, ChatRequest, Message
 from tk_ai_extension.agent.session import ChatSession, Office
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.callers import Caller
@@ -49,8 +49,15 @@ class Chats:
         # Sessions that are ending: what happens in them last has to be written down first.
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
-    async def send(self, user: str, request: ChatRequest) -> Begun:
+    async def send(
+        self, user: str, request: ChatRequest, *, asking: Asking | None = None
+    ) -> Begun:
         """Queues a turn in a chat of the user's, or in a new one.
+
+        Args:
+            user: Whose chat.
+            request: What is sent.
+            asking: The running cell that sends it.
 
         Raises:
             ChatNotFound, NoModel, PathRefused, NotANotebook, NotebookNotFound, LimitReached.
@@ -68,9 +75,11 @@ class Chats:
             request.active_cell,
             tuple(request.selected_cells),
             tuple(request.attachments),
+            asking,
         )
-        if request.chat is not None:
-            return await self._send(await self.get(user, request.chat), message)
+        known = await self._known(user, request, notebook)
+        if known is not None:
+            return await self._send(known, message)
         title = storable(" ".join(message.text.split()))[:MAX_TITLE]
         chat = await self._office.transcripts.create(user, secrets.token_hex(12), title, notebook)
         try:
@@ -126,14 +135,14 @@ class Chats:
             )
         return log.after(after)
 
-    async def stop(self, user: str, chat_id: str) -> bool:
-        """Stops the turn that goes on and those that wait; whether there were any.
+    async def stop(self, user: str, chat_id: str, turn: str | None = None) -> bool:
+        """Stops the turn that goes on and those that wait, or one of them; whether there were any.
 
         Raises:
             ChatNotFound.
         """
         live = self._live.get((await self.get(user, chat_id)).id)
-        return False if live is None else await live.stop()
+        return False if live is None else await live.stop(turn)
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
         """Gives a chat another title.
@@ -187,6 +196,15 @@ class Chats:
         sessions, self._live = list(self._live.values()), {}
         await asyncio.gather(*(session.close() for session in sessions), *self._leaving.values())
         await self._office.transcripts.close()
+
+    async def _known(
+        self, user: str, request: ChatRequest, notebook: str | None
+    ) -> Chat | None:
+        """The chat that a message belongs to; None for a new one."""
+        if request.chat is not None:
+            return await self.get(user, request.chat)
+        chats = await self._office.transcripts.list(user) if request.latest else []
+        return next((chat for chat in chats if chat.notebook == notebook), None)
 
     async def _send(self, chat: Chat, message: Message) -> Begun:
         await self._office.transcripts.used(chat.id, message.notebook)

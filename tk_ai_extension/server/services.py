@@ -14,8 +14,9 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.agent.imports import uncollected
 from tk_ai_extension.server.bridge import AsgiExchange
+from tk_ai_extension.server.kernel_line import KernelLine, Wire
 from tk_ai_extension.server.toolsets import Registries
-from tk_ai_extension.server.users import owner
+from tk_ai_extension.server.users import owner, user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.mcp.http import McpHttp
@@ -96,6 +97,8 @@ class Services:
         self._mcp: McpHttp | None = None
         self._chatting: asyncio.Task[Chatting] | None = None
         self._closing = False
+        self.line = KernelLine(self._hear_cell, self._process_of)
+        """By which cells ask Claude."""
 
     @cached_property
     def _wired(self) -> Wired:
@@ -154,6 +157,7 @@ class Services:
     async def close(self) -> None:
         """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
         self._closing = True
+        await self.line.close()
         if self._loading is not None:
             await asyncio.wait((self._loading,))
         if self._chatting is not None:
@@ -170,6 +174,17 @@ class Services:
         for stream in list(self.streams):
             stream.cancel()
         await self.workspace.close()
+
+    async def _process_of(self, kernel_id: str) -> int | None:
+        await self.ready()
+        return (await self.workspace.kernels.info(kernel_id)).pid
+
+    async def _hear_cell(self, kernel_id: str, question: dict[str, Any], wire: Wire) -> None:
+        chats = (await self.chatting()).chats
+        from tk_ai_extension.server.cells import CellQuestion
+
+        user = user_of_cells(self.managers.server.identity_provider, self.owner)
+        await CellQuestion(chats, self.workspace, user, kernel_id, wire).answer(question)
 
     async def _load(self) -> None:
         await asyncio.to_thread(self._import)

@@ -8,6 +8,8 @@ from typing import Any
 
 from jupyter_server.auth import IdentityProvider
 
+from tk_ai_extension.model.errors import PermissionDenied
+
 
 def username(handler: Any) -> str:
     """The user of an authenticated request, the same for each request of one person.
@@ -27,6 +29,28 @@ def owner() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"
+
+
+def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:
+    """The user for whom cells ask: a kernel does not know which person runs a cell in it.
+
+    Args:
+        provider: The server's.
+        runs_server: The name of the user who runs it.
+
+    Raises:
+        PermissionDenied: the server has several users.
+    """
+    if is_shared(provider):
+        return runs_server
+    # A server of JupyterHub is one user's, whomever it lets in besides.
+    name = os.environ.get("JUPYTERHUB_USER")
+    if not name:
+        raise PermissionDenied(
+            "This server has several users, and a cell does not say who runs it.",
+            hint="Ask in the chat: there the server knows who you are.",
+        )
+    return name
 
 
 def is_shared(provider: IdentityProvider) -> bool:

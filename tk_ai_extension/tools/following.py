@@ -13,6 +13,7 @@ from tk_ai_extension.model.outputs import stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.results import Image, Result
+from tk_ai_extension.workspace.asking import LATER
 from tk_ai_extension.workspace.running import Run
 
 PROGRESS_EVERY = 10.0
@@ -91,18 +92,24 @@ async def follow(
 ) -> ExecutionResult:
     """Waits for a run with progress, and answers with what is new for this caller.
 
-    A call that is cancelled takes its run with it, unless it only watched.
+    A call that is cancelled takes its run with it, unless it only watched. Where the kernel waits for
+    the caller it does not wait for the kernel.
     """
+    workspace = context.workspace
+    asked = workspace.asking.waits_for(run.kernel_id, context.caller)
     with run.followed():
         try:
-            await _wait(context, run, min(wait, context.workspace.limits.max_wait))
+            await _wait(context, run, 0 if asked else min(wait, workspace.limits.max_wait))
         except asyncio.CancelledError:
             if not watch:
-                await asyncio.shield(context.workspace.executions.cancel(run))
+                await asyncio.shield(workspace.executions.cancel(run))
             raise
         if run.error is not None:
             raise run.error
-        return await _answer(context, run, total_cells)
+        answer = await _answer(context, run, total_cells)
+    if asked and answer.status in ("queued", "running"):
+        answer.notices.append(LATER)
+    return answer
 
 
 async def _wait(context: ToolContext, run: Run, wait: float) -> None:

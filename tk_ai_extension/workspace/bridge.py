@@ -8,20 +8,17 @@ import json
 import logging
 import secrets
 import shutil
-import socket
-import struct
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.workspace.peers import comes_from, peer_of
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +29,6 @@ MAX_LINE = 64_000_000
 """Bytes of one call."""
 MAX_CALLS = 64
 """How many calls there may be at once."""
-_PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +157,8 @@ class ToolBridge:
         if grant.kernel_id not in self._kernels.ids():
             raise PermissionDenied("The kernel of this token is gone.")
         pid = (await self._kernels.info(grant.kernel_id)).pid
-        peer = _peer(line)
-        if pid is not None and peer is not None and not await asyncio.to_thread(_within, peer, pid):
+        peer = peer_of(line)
+        if pid and peer and not await asyncio.to_thread(comes_from, peer, pid):
             raise PermissionDenied("The token is good in the kernel that it was given to, alone.")
         return grant
 
@@ -176,21 +172,3 @@ def _parsed(line: bytes) -> Json:
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise InvalidArguments("A call is a line of JSON with token, session, tool and arguments.")
-
-
-def _peer(line: Any) -> int | None:
-    """The process at the other end of a local socket, where the system says it."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return None
-    return _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, option, _PEER.size))[0] or None
-
-
-def _within(process: int, ancestor: int) -> bool:
-    """Whether a process is another one or comes from it."""
-    if process == ancestor:
-        return True
-    try:
-        return any(parent.pid == ancestor for parent in psutil.Process(process).parents())
-    except psutil.NoSuchProcess:
-        return False

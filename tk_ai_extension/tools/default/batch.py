@@ -88,7 +88,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     begun = start_cells(context, path, kernel_id, cells, tool=tool)
     execution = await follow(context, begun, edit.wait)
     result.execution_id, result.status = execution.execution_id, execution.status
-    result.runs = execution.runs
+    result.runs, result.notices = execution.runs, execution.notices
     result.with_images(execution.images)
     if result.is_error:
         result.left = await _roll_back(context, path, applied)

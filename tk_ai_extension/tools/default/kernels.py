@@ -204,6 +204,7 @@ async def interrupt_kernel(
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
     if running is None:
+        workspace.asking.spare(found, context.caller)
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")
     outcome = _OUTCOMES[await workspace.executions.cancel(running)]
@@ -218,6 +219,7 @@ async def restart_kernel(
     found = await context.workspace.kernel_id(
         context.caller, notebook, kernel_id, tool="restart_kernel"
     )
+    context.workspace.asking.spare(found, context.caller)
     await context.workspace.kernels.restart(found)
     return KernelChanged(kernel_id=found, action="restarted")
 
@@ -230,5 +232,6 @@ async def shutdown_kernel(
     found = await context.workspace.kernel_id(
         context.caller, notebook, kernel_id, tool="shutdown_kernel"
     )
+    context.workspace.asking.spare(found, context.caller)
     await context.workspace.kernels.shutdown(found)
     return KernelChanged(kernel_id=found, action="shut down")

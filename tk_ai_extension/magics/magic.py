@@ -1,0 +1,228 @@
+"""What `%tk` and `%%tk` do: ask, show the answer as it comes, and let the person answer back."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from tk_ai_extension.magics.line import Line, Stopped, TkError
+from tk_ai_extension.magics.screens import Screen, describe, screen_for
+
+USAGE = """\
+%tk MESSAGE     asks Claude in this notebook's chat; %%tk takes a message of many lines.
+%tk fix         explains the last error in this kernel, and mends it.
+
+  --mode MODE   plan, ask (unless given), edit or auto: what is done without asking
+  --model NAME  the model that answers
+  --new         begin a new chat
+  --plain       plain text, for consoles"""
+
+FIX = "Explain this error in a sentence or two, then mend it in the cell where it comes from."
+
+MAX_ERROR = 20_000
+"""Characters of an error that is sent; of a longer one the end, which says what was wrong."""
+MAX_CELL = 20_000
+"""Characters of the failed cell."""
+
+WORDS = {"o": "once", "n": "notebook", "d": "deny"}
+"""What a person types to answer a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What was typed after `%tk`.
+
+    Attributes:
+        message: The message; empty where nothing is asked.
+        fields: The question's further fields.
+        plain: Whether it is answered as plain text.
+    """
+
+    message: str
+    fields: Mapping[str, Any]
+    plain: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Command:
+        """Takes the options at the beginning; the rest is the message as it stands.
+
+        Raises:
+            TkError: an option that there is not, or one without its value.
+        """
+        fields: dict[str, Any] = {}
+        plain = False
+        while text.lstrip().startswith("--"):
+            option, text = _word(text)
+            if option == "--new":
+                fields["new"] = True
+            elif option == "--plain":
+                plain = True
+            elif option in ("--mode", "--model"):
+                value, text = _word(text)
+                if not value:
+                    raise TkError(f"{option} needs a value.", USAGE)
+                fields[option[2:]] = value
+            else:
+                raise TkError(f"There is no option {option}.", USAGE)
+        return cls(text.strip(), fields, plain)
+
+
+class Magic:
+    """The magics of one IPython shell.
+
+    Args:
+        ipython: The shell.
+        connect: Opens the line to the server.
+    """
+
+    def __init__(self, ipython: Any, connect: Callable[[], Line] = Line) -> None:
+        self._ipython = ipython
+        self._connect = connect
+
+    def ask(self, text: str) -> None:
+        """Asks Claude in this notebook's chat what was typed; where that is nothing, says how.
+
+        Raises:
+            TkError: Claude could not be asked, or could not answer.
+            Stopped: somebody stopped the turn.
+        """
+        command = Command.parse(text)
+        if not command.message:
+            sys.stdout.write(USAGE + "\n")
+            return
+        message, error = command.message, ""
+        if message == "fix":
+            message, error = FIX, last_error(self._ipython)
+            if not error:
+                raise TkError("Nothing has failed in this kernel.", "Say what is to be mended.")
+        with self._connect() as line:
+            screen = screen_for(self._ipython, plain=command.plain)
+            try:
+                line.ask(message=message, error=error, **command.fields, **_place(self._ipython))
+                self._follow(line, screen)
+            except KeyboardInterrupt:
+                # Leaving the line is what stops the turn.
+                raise Stopped from None
+            finally:
+                screen.look()
+
+    def _follow(self, line: Line, screen: Screen) -> None:
+        """Shows what happens until the turn is over.
+
+        Raises:
+            TkError: it failed.
+            Stopped: somebody stopped it elsewhere.
+        """
+        failed: TkError | None = None
+        while True:
+            event = line.hear(screen.late)
+            if event is None:
+                screen.look()
+                continue
+            match event["kind"]:
+                case "permission":
+                    screen.look()
+                    line.say({"permission": event["id"], "answer": _answer(event, screen)})
+                case "error":
+                    failed = TkError.of(event["error"])
+                case "done":
+                    if failed is not None:
+                        raise failed
+                    if event["end"] == "stopped":
+                        raise Stopped
+                    return
+                case _:
+                    _show(event, screen)
+
+
+def _show(event: Mapping[str, Any], screen: Screen) -> None:
+    """Shows an event."""
+    match event["kind"]:
+        case "text":
+            screen.text(event["block"], event["start"], event["text"])
+        case "discarded":
+            screen.discard(event["block"])
+        case "tool_call" | "tool_progress" | "tool_result":
+            screen.call(event["call"], describe(event))
+        case _:
+            if note := _note(event):
+                screen.note(note)
+
+
+def _answer(event: Mapping[str, Any], screen: Screen) -> str:
+    """What the person says to a question; no, where nobody can be asked."""
+    choices = {letter: word for letter, word in WORDS.items() if word in event["answers"]}
+    screen.note(f"Claude asks for leave: {event['tool']}")
+    sys.stdout.write(f"{event['preview']}\n")
+    sys.stdout.flush()
+    asked = ", ".join(f"{letter} = {word}" for letter, word in choices.items())
+    while True:
+        try:
+            said = input(f"{event['tool']}: {asked}? ").strip().lower()
+        except (EOFError, RuntimeError):
+            # ipykernel raises a RuntimeError where its client takes no questions.
+            screen.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
+            return "deny"
+        if said[:1] in choices:
+            return choices[said[:1]]
+
+
+def last_error(ipython: Any) -> str:
+    """The last error in this kernel: the cell where it was raised, and the traceback; else nothing."""
+    error: BaseException | None = getattr(sys, "last_value", None)
+    if error is None:
+        return ""
+    trace = "".join(traceback.format_exception(error))[-MAX_ERROR:]
+    source = _cell_of(ipython, error.__traceback__)[:MAX_CELL]
+    return f"The cell:\n{source}\n\n{trace}" if source else trace
+
+
+def _cell_of(ipython: Any, trace: TracebackType | None) -> str:
+    """The source of the cell that a traceback begins in."""
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals is ipython.user_ns or frame.f_globals is ipython.user_global_ns:
+            return "".join(linecache.getlines(frame.f_code.co_filename))
+        trace = trace.tb_next
+    return ""
+
+
+def _place(ipython: Any) -> dict[str, str]:
+    """Where the question is asked: the notebook that the kernel was started for, and the cell."""
+    place: dict[str, str] = {}
+    if notebook := os.environ.get("JPY_SESSION_NAME"):
+        place["notebook"] = notebook
+    get_parent: Callable[[], Any] | None = getattr(ipython, "get_parent", None)
+    parent: dict[str, Any] = get_parent() if get_parent is not None else {}
+    metadata: dict[str, Any] = parent.get("metadata") or {}
+    if cell := metadata.get("cellId"):
+        place["active_cell"] = str(cell)
+    return place
+
+
+def _note(event: Mapping[str, Any]) -> str:
+    """What a person is told of an event that is no part of the answer; empty for nothing."""
+    match event["kind"]:
+        case "message" if event["waits"]:
+            return f"{event['waits']} messages of this chat come first."
+        case "retry":
+            return f"The model is asked again ({event['attempt']} of {event['attempts']}): {event['reason']}"
+        case "notice":
+            return str(event["text"])
+        case "later":
+            count = len(event["cells"])
+            return f"{count} cell{'' if count == 1 else 's'} of Claude's run{'s' if count == 1 else ''} now."
+        case _:
+            return ""
+
+
+def _word(text: str) -> tuple[str, str]:
+    """The first word of a text, and what comes after it."""
+    word, rest, *_ = (*text.split(maxsplit=1), "", "")
+    return word, rest
