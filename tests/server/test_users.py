@@ -47,10 +47,12 @@ class Client:
         is_json = response.headers["Content-Type"].startswith("application/json")
         return response.code, json.loads(response.body) if is_json else response.body
 
-    async def call(self, tool: str, **arguments: Any) -> tuple[int, Any]:
-        path = f"api/tk-ai/tools/{tool}?caller=me"
-        response = await self._ask("POST", path, arguments, **self.headers)
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        response = await self._ask("POST", f"api/tk-ai/{path}", body, **self.headers)
         return response.code, json.loads(response.body)
+
+    async def call(self, tool: str, **arguments: Any) -> tuple[int, Any]:
+        return await self.post(f"tools/{tool}?caller=me", arguments)
 
 
 @pytest.fixture
@@ -160,3 +162,17 @@ class TestOneToken:
         artifact = await extension.workspace.artifacts.write(getuser(), "mine")
         response = await ask("GET", f"api/tk-ai/artifacts/{artifact.id}", **jp_auth_header)
         assert response.body == b"mine"
+
+
+@pytest.mark.proves("threat:other-user")
+async def test_anothers_changes_are_seen_and_not_taken_back(
+    ada: Client, bob: Client, notebook: str
+) -> None:
+    await ada.call("insert_cell", notebook=notebook, source="Ada's")
+    _, told = await bob.get(f"changes?notebook={notebook}")
+    (change,) = told["changes"]
+    assert change["yours"] is False
+    undo = {"notebook": notebook, "entries": [change["entry"]]}
+    status, error = await bob.post("changes/undo", undo)
+    assert (status, error["error"]["code"]) == (403, "permission_denied")
+    assert (await ada.post("changes/undo", undo))[0] == 200

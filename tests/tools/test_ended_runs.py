@@ -16,7 +16,12 @@ def small(desk):
     """Room for the output of about one execution."""
     workspace = desk.workspace
     workspace.executions = Executions(
-        workspace.kernels, workspace.queue, workspace.journal, workspace.runs, max_kept_output=3_000
+        workspace.kernels,
+        workspace.queue,
+        workspace.journal,
+        workspace.runs,
+        workspace.activity,
+        max_kept_output=3_000,
     )
     desk.write("n.ipynb", "print('x' * 2500)")
     return desk

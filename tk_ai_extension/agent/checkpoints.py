@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
-
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import NothingToUndo
-from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import plan
+from tk_ai_extension.workspace import taking_back
+from tk_ai_extension.workspace.taking_back import TakenBack
 from tk_ai_extension.workspace.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class TakenBack:
-    """What came of it in one notebook.
-
-    Attributes:
-        notebook: The path.
-        cells: The keys of the cells that were given back what they were.
-        left: Sentences about what stays, and why.
-    """
-
-    notebook: str
-    cells: tuple[str, ...]
-    left: tuple[str, ...]
 
 
 async def take_back(
@@ -52,40 +32,4 @@ async def take_back(
     entries = await workspace.journal.undoable(caller, None, turn=turn)
     if entries and onwards:
         entries = await workspace.journal.undoable(caller, None, since=entries[-1].id - 1)
-    by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
-    whole: set[int] = set()
-    for entry in entries:
-        changes = tuple(change for change in entry.changes if cells is None or change.cell in cells)
-        if changes:
-            by_path[entry.path].append(replace(entry, changes=changes))
-        if len(changes) == len(entry.changes):
-            whole.add(entry.id)
-    if not by_path:
-        raise NothingToUndo("This turn changed nothing that can be taken back.")
-    return [
-        await _take_back(workspace, caller, path, of_path, whole)
-        for path, of_path in by_path.items()
-    ]
-
-
-async def _take_back(
-    workspace: Workspace, caller: Caller, path: str, entries: list[JournalEntry], whole: set[int]
-) -> TakenBack:
-    document = await workspace.store.open(path)
-    undo = plan(entries, await document.read())
-    if not undo.operations:
-        return TakenBack(path, (), undo.left)
-    count = len(undo.entries)
-    applied = await editing.apply(
-        workspace,
-        caller,
-        document,
-        undo.operations,
-        tool="undo",
-        summary=f"took back {count} change{'' if count == 1 else 's'} of a turn",
-        kind="undo",
-    )
-    # An entry of which only some cells came back stands: the others can still be taken back.
-    await workspace.journal.undone([one for one in undo.entries if one in whole], by=applied.entry)
-    changed = dict.fromkeys(change.cell for change in applied.changes)
-    return TakenBack(path, tuple(changed), undo.left)
+    return await taking_back.take_back(workspace, caller, entries, cells=cells, of="of a turn")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension import __version__
+from tk_ai_extension.server.openapi_changes import changes_paths
 from tk_ai_extension.server.openapi_chat import MODELS, chat_paths
 from tk_ai_extension.tools.registry import Registry, Tool
 
@@ -171,6 +172,7 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
             **{f"{PREFIX}/tools/{tool.name}": {"post": _call(tool, schemas)} for tool in registry},
             f"{PREFIX}/executions/{{id}}": {"get": _execution()},
             f"{PREFIX}/artifacts/{{id}}": {"get": _artifact()},
+            **changes_paths(PREFIX, _operation),
             f"{PREFIX}/permissions": {
                 "get": _operation(
                     "list_permissions", "The requests for permission that wait", _PERMISSIONS

@@ -126,6 +126,9 @@ async def apply(
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
     await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
+    touched = (change.cell for change in applied.changes)
+    did = "changed" if kind == "change" else "taken_back"
+    workspace.activity.tell(document.path, caller, did, touched, entry=entry)
     written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
     by_key = applied.snapshot.by_key
     mark_seen(

@@ -31,6 +31,7 @@ from tk_ai_extension.model.executions import (
 )
 from tk_ai_extension.model.outputs import apply_change, overwritten, summarise
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
+from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.keeping import Keeper
 from tk_ai_extension.workspace.paths import moved
@@ -61,6 +62,7 @@ class Executions:
         queue: Whose turn it is.
         journal: Where each is written down when it is over.
         records: Where it is kept what ran last, for the states of cells.
+        activity: Who is told that a cell begins and ends.
         max_kept_output: The bound on the output of ended runs; the oldest go first. The newest
             always stays, and what somebody reads just now.
     """
@@ -71,6 +73,7 @@ class Executions:
         queue: FairQueue,
         journal: Journal,
         records: RunRecords,
+        activity: ActivityFeed,
         *,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
@@ -78,6 +81,7 @@ class Executions:
         self._queue = queue
         self._journal = journal
         self._records = records
+        self._activity = activity
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: dict[str, Keeper] = {}
         self._under_way = 0
@@ -301,6 +305,7 @@ class Executions:
         pump = OutputPump(writer) if writer is not None else None
         step.status = "running"
         run.record("started", {"cell": step.cell})
+        self._activity.tell(run.path, run.caller, "running", [step.cell])
         request = ExecutionRequest(step.code, timeout=timeout)
         executor = self._kernels.executor(run.kernel_id)
         try:
@@ -312,6 +317,8 @@ class Executions:
                 count = step.execution.execution_count if step.execution else None
                 # Of many cells not each is saved at its end, which would take longer than they do.
                 step.warning = await pump.finish(count, save=len(run.steps) == 1)
+            ended = step.execution.status if step.execution else "error"
+            self._activity.tell(run.path, run.caller, "ran", [step.cell], status=ended)
         if step.execution is None:
             raise ToolError("The executor ended without saying how.")
         step.status = step.execution.status

@@ -84,6 +84,13 @@ WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
 ORDER BY id DESC LIMIT :limit
 """
 
+_STANDING = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+FROM entries JOIN changes ON entry = id
+WHERE path = :path AND kind = 'change' AND state = 'done' AND id > :since
+ORDER BY id DESC LIMIT :limit
+"""
+
 _OVER = """
 DELETE FROM entries WHERE id IN (SELECT id FROM (
     SELECT id, sum(200 + coalesce(length(data), 0)) OVER (ORDER BY id DESC) AS size
@@ -256,6 +263,25 @@ class Journal:
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(_HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
+
+        return await self._database.run(select)
+
+    async def standing(
+        self, path: str, limit: int, reader: str, *, since: int = 0
+    ) -> list[JournalEntry]:
+        """Everybody's changes to a notebook that stand, the newest first, with what they changed.
+
+        Args:
+            path: The notebook.
+            limit: The most entries.
+            reader: Who asks; the session keys of others are left out.
+            since: Only those after this entry.
+        """
+        wanted = {"path": path, "since": since, "limit": _bounded(limit)}
+
+        def select(db: sqlite3.Connection) -> list[JournalEntry]:
+            rows = db.execute(_STANDING, wanted)
+            return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
         return await self._database.run(select)
 

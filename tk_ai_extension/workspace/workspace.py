@@ -12,8 +12,8 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
-from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
@@ -65,13 +65,15 @@ class Workspace:
     revisions: Revisions = field(default_factory=Revisions)
     runs: RunRecords = field(default_factory=RunRecords)
     notices: Notices = field(default_factory=Notices)
-    asking: AskingKernels = field(default_factory=AskingKernels)
+    activity: ActivityFeed = field(default_factory=ActivityFeed)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
     python: PythonSessions = field(init=False)
 
     def __post_init__(self) -> None:
-        self.executions = Executions(self.kernels, self.queue, self.journal, self.runs)
+        self.executions = Executions(
+            self.kernels, self.queue, self.journal, self.runs, self.activity
+        )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         # Held by those who start a kernel just now, and by nobody afterwards.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -182,6 +184,7 @@ class Workspace:
         self.runs.renamed(old, new)
         self.policy.renamed(old, new)
         self.executions.renamed(old, new)
+        self.activity.renamed(old, new)
         await self.journal.renamed(old, new)
 
     def forget(self, caller: Caller) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
+from tk_ai_extension.server.handlers.changes import ChangesHandler, ChangesUndoHandler
 from tk_ai_extension.server.handlers.chat import (
     ChatEventsHandler,
     ChatExportHandler,
@@ -39,6 +40,8 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),
     (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
+    (r"api/tk-ai/changes", ChangesHandler),
+    (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),

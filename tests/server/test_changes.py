@@ -1,0 +1,175 @@
+"""What agents changed in a notebook is told to a person who looks at it, and taken back for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jsonschema
+import nbformat
+import pytest
+
+from tests.server.conftest import Ask, Call
+
+PATH = "api/tk-ai/changes"
+Event = tuple[str, dict[str, Any]]
+
+
+class Person:
+    """Somebody who has the notebook before them."""
+
+    def __init__(self, ask: Ask, headers: dict[str, str], address: str) -> None:
+        self._ask = ask
+        self._headers = headers
+        self._address = address
+
+    async def changes(self, notebook: str) -> list[dict[str, Any]]:
+        response = await self._ask("GET", f"{PATH}?notebook={notebook}", **self._headers)
+        assert response.code == 200
+        described = json.loads(
+            (await self._ask("GET", "api/tk-ai/openapi.json", **self._headers)).body
+        )
+        answer = described["paths"][f"/{PATH}"]["get"]["responses"]["200"]["content"]
+        found = json.loads(response.body)
+        jsonschema.validate(found, answer["application/json"]["schema"])
+        return list(found["changes"])
+
+    async def undo(self, **body: Any) -> tuple[int, Any]:
+        response = await self._ask("POST", f"{PATH}/undo", body, **self._headers)
+        return response.code, json.loads(response.body)
+
+    @asynccontextmanager
+    async def watching(self, notebook: str) -> AsyncIterator[AsyncIterator[Event]]:
+        headers = {**self._headers, "Accept": "text/event-stream"}
+        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+            address = f"{self._address}{PATH}?notebook={notebook}"
+            async with http.stream("GET", address) as response:
+                assert response.status_code == 200
+                yield _events(response)
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[Event]:
+    kind = ""
+    async for line in response.aiter_lines():
+        if line.startswith("event: "):
+            kind = line.removeprefix("event: ")
+        if line.startswith("data: "):
+            yield kind, json.loads(line.removeprefix("data: "))
+
+
+@pytest.fixture
+def person(ask: Ask, jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int) -> Person:
+    return Person(ask, jp_auth_header, f"http://127.0.0.1:{jp_http_port}{jp_base_url}")
+
+
+def sources(root: Path) -> list[str]:
+    return [cell.source for cell in nbformat.read(root / "plan.ipynb", 4).cells]
+
+
+async def change(call: Call, notebook: str, source: str, caller: str = "me") -> None:
+    await call("read_cell", caller, notebook=notebook, cell="fails000")
+    done = {"notebook": notebook, "cell": "fails000", "source": source}
+    assert (await call("overwrite_cell", caller, **done))[0] == 200
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_a_change_is_told_with_who_and_when_and_the_diff(
+    person: Person, call: Call, notebook: str
+) -> None:
+    assert await person.changes(notebook) == []
+    await change(call, notebook, "1 / 2")
+    await call("insert_cell", notebook=notebook, source="new", index=0)
+    inserted, changed = await person.changes(notebook)
+    assert (changed["tool"], changed["yours"]) == ("overwrite_cell", True)
+    assert changed["time"] <= inserted["time"]
+    assert changed["cells"] == [
+        {
+            "cell": "fails000",
+            "action": "replace",
+            "diff": "@@ -1 +1 @@\n-1 / 0\n+1 / 2",
+            "truncated": False,
+        }
+    ]
+    assert [cell["action"] for cell in inserted["cells"]] == ["insert"]
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_who_looks_is_told_of_changes_and_runs_as_they_happen(
+    person: Person, call: Call, notebook: str
+) -> None:
+    async with person.watching(notebook) as events:
+        await change(call, notebook, "1 / 2")
+        kind, told = await anext(events)
+        assert (kind, told["cells"]) == ("changed", ["fails000"])
+        assert told["entry"] == (await person.changes(notebook))[0]["entry"]
+        await call("execute_cell", notebook=notebook, cell="fails000")
+        running, ran = await anext(events), await anext(events)
+        assert [running[0], ran[0]] == ["running", "ran"]
+        assert ran[1]["cells"] == ["fails000"]
+        assert ran[1]["status"] == "ok"
+        await person.undo(notebook=notebook, entries=[told["entry"]], cells=["fails000"])
+        assert (await anext(events))[0] == "taken_back"
+
+
+async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(
+    person: Person, call: Call, notebook: str, jp_root_dir: Path
+) -> None:
+    before = sources(jp_root_dir)
+    await change(call, notebook, "1 / 2", caller="agent")
+    await call("insert_cell", "another", notebook=notebook, source="new", index=0)
+    _, changed = await person.changes(notebook)
+    status, answer = await person.undo(notebook=notebook, entries=[changed["entry"]])
+    assert (status, answer["undone"][0]["cells"]) == (200, ["fails000"])
+    assert sources(jp_root_dir) == ["new", *before]
+    assert [each["summary"] for each in await person.changes(notebook)] != []
+    assert changed["entry"] not in {each["entry"] for each in await person.changes(notebook)}
+
+
+async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
+    person: Person, call: Call, notebook: str, jp_root_dir: Path
+) -> None:
+    await change(call, notebook, "1 / 2")
+    (changed,) = await person.changes(notebook)
+    document = nbformat.read(jp_root_dir / notebook, 4)
+    document.cells[1].source = "a person's"
+    nbformat.write(document, jp_root_dir / notebook)
+    status, answer = await person.undo(notebook=notebook, entries=[changed["entry"]])
+    assert (status, answer["undone"][0]["cells"]) == (200, [])
+    assert "worked on since" in answer["undone"][0]["left"][0]
+    assert sources(jp_root_dir)[1] == "a person's"
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ({}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb"}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": []}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": ["1"]}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": [True]}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": [1], "cells": "a"}, 400, "invalid_arguments"),
+        ({"notebook": "plan.ipynb", "entries": [1], "more": 1}, 400, "invalid_arguments"),
+        ({"notebook": "../plan.ipynb", "entries": [1]}, 403, "path_refused"),
+        ({"notebook": "plan.ipynb", "entries": [999]}, 409, "nothing_to_undo"),
+    ],
+)
+async def test_what_cannot_be_taken_back_is_refused_and_changes_nothing(
+    person: Person, notebook: str, jp_root_dir: Path, refused: tuple[dict[str, Any], int, str]
+) -> None:
+    body, status, code = refused
+    assert notebook == "plan.ipynb"
+    before = sources(jp_root_dir)
+    answered, error = await person.undo(**body)
+    assert (answered, error["error"]["code"]) == (status, code)
+    assert sources(jp_root_dir) == before
+
+
+async def test_the_changes_of_no_notebook_are_refused(
+    ask: Ask, jp_auth_header: dict[str, str], notebook: str
+) -> None:
+    for query, code in (("", 400), ("?notebook=../up.ipynb", 403)):
+        assert (await ask("GET", f"{PATH}{query}", **jp_auth_header)).code == code

@@ -1,0 +1,46 @@
+"""Those who look at a notebook are told what is done to it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.workspace.activity import MAX_BEHIND, Activity, ActivityFeed
+
+ADA = Caller("ada", "s", "mcp", name="Ada's agent")
+
+
+async def test_each_follower_is_told_of_their_notebook_alone() -> None:
+    feed = ActivityFeed()
+    one, other = feed.follow("a.ipynb"), feed.follow("b.ipynb")
+    waiting = [asyncio.ensure_future(anext(each)) for each in (one, other)]
+    await asyncio.wait(waiting, timeout=0)
+    feed.tell("a.ipynb", ADA, "changed", ["x", None, "x", "y"], entry=3)
+    feed.tell("b.ipynb", ADA, "ran", ["z"], status="ok")
+    assert await waiting[0] == Activity("changed", "Ada's agent", ("x", "y"), None, 3)
+    assert await waiting[1] == Activity("ran", "Ada's agent", ("z",), status="ok")
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_who_is_too_slow_is_told_that_they_missed_something_and_holds_nobody_up() -> None:
+    feed = ActivityFeed()
+    slow = feed.follow("a.ipynb")
+    first = asyncio.ensure_future(anext(slow))
+    await asyncio.wait([first], timeout=0)
+    for number in range(MAX_BEHIND + 2):
+        feed.tell("a.ipynb", ADA, "changed", ["x"], entry=number)
+    assert [(await first).kind, (await anext(slow)).entry] == ["missed", MAX_BEHIND + 1]
+    await slow.aclose()
+
+
+async def test_a_follower_goes_with_a_notebook_that_is_renamed() -> None:
+    feed = ActivityFeed()
+    following = feed.follow("old/a.ipynb")
+    first = asyncio.ensure_future(anext(following))
+    await asyncio.wait([first], timeout=0)
+    feed.renamed("old", "new")
+    feed.tell("old/a.ipynb", ADA, "changed", ["x"])
+    feed.tell("new/a.ipynb", ADA, "changed", ["y"])
+    assert (await first).cells == ("y",)
+    await following.aclose()

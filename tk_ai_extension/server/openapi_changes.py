@@ -1,0 +1,85 @@
+"""The part of the OpenAPI description that tells of the changes to a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+_NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
+
+
+def _all_of(**properties: dict[str, Any]) -> dict[str, Any]:
+    """An object that has just these fields."""
+    return {
+        "type": "object",
+        "required": list(properties),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+_CELL = _all_of(
+    cell={"type": "string"},
+    action={"enum": ["insert", "replace", "delete", "move", "outputs"]},
+    diff={"type": "string", "description": "What its source became, as a unified diff"},
+    truncated={"type": "boolean"},
+)
+_CHANGES = _all_of(
+    changes={
+        "type": "array",
+        "items": _all_of(
+            entry={"type": "integer", "description": "The change's number, to take it back by"},
+            time={"type": "number", "description": "Seconds since the epoch"},
+            author={"type": "string"},
+            tool={"type": "string"},
+            turn={"type": ["string", "null"], "description": "Of a chat"},
+            yours={"type": "boolean", "description": "Whether an agent of yours made it"},
+            summary={"type": "string"},
+            cells={"type": "array", "items": _CELL},
+        ),
+    }
+)
+_UNDO: dict[str, Any] = {
+    "type": "object",
+    "required": ["notebook", "entries"],
+    "properties": {
+        "notebook": {"type": "string"},
+        "entries": _NUMBERS,
+        "cells": {**_STRINGS, "description": "Only these cells, by their ids"},
+    },
+    "additionalProperties": False,
+}
+_UNDONE = _all_of(
+    undone={
+        "type": "array",
+        "items": _all_of(notebook={"type": "string"}, cells=_STRINGS, left=_STRINGS),
+    }
+)
+_NOTEBOOK = {
+    "name": "notebook",
+    "in": "query",
+    "required": True,
+    "description": "The notebook's path",
+    "schema": {"type": "string"},
+}
+
+
+def changes_paths(prefix: str, operation: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """The paths of the routes that tell of changes and take them back.
+
+    Args:
+        prefix: Of all routes.
+        operation: Makes an operation.
+    """
+    summary = "What was changed in a notebook through tools, and stands"
+    changes = operation("list_changes", summary, _CHANGES, [_NOTEBOOK])
+    changes["responses"]["200"]["content"]["text/event-stream"] = {
+        "schema": {
+            "type": "string",
+            "description": "From now on: changed, taken_back, running, ran, missed",
+        }
+    }
+    undo = operation("undo_changes", "Takes changes back, cell by cell", _UNDONE)
+    undo["requestBody"] = {"required": True, "content": {"application/json": {"schema": _UNDO}}}
+    return {f"{prefix}/changes": {"get": changes}, f"{prefix}/changes/undo": {"post": undo}}
