@@ -14,6 +14,7 @@ from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
@@ -65,6 +66,7 @@ class Workspace:
     revisions: Revisions = field(default_factory=Revisions)
     runs: RunRecords = field(default_factory=RunRecords)
     notices: Notices = field(default_factory=Notices)
+    asking: AskingKernels = field(default_factory=AskingKernels)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
