@@ -143,6 +143,15 @@ async def test_states_follow_what_anybody_runs(
         assert (await bench.kernels.info(bench.kernel_id)).state == "idle"
 
 
+@pytest.mark.proves("kernel:readiness")
+async def test_a_kernel_whose_start_is_heard_after_its_answer_is_idle(bench: ExecutorBench) -> None:
+    """It says both on sockets of their own; whichever comes first, it has started."""
+    await bench.kernels.wait_ready(bench.kernel_id)
+    assert isinstance(bench.kernels, JupyterKernels)
+    bench.kernels._kernels[bench.kernel_id].on_state("starting")
+    assert (await bench.kernels.info(bench.kernel_id)).state == "idle"
+
+
 async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
     server: Server, harmed: Start
 ) -> None:

@@ -70,6 +70,7 @@ class LiveKernel:
         self._reconnecting: asyncio.Task[None] | None = None
         self._alive = asyncio.Event()
         self._alive.set()
+        self._has_answered = False  # this incarnation
         self._stirred = asyncio.Event()
         self._link_lost = asyncio.Event()
         self._quick_deaths = 0
@@ -114,7 +115,8 @@ class LiveKernel:
                     raise
                 about: Any = answer.get("language_info") or {}
                 self.language = str(about.get("name", "")).lower()
-                if self.state in {"starting", "restarting"}:
+                self._has_answered = True
+                if self.state in {"starting", "restarting"} or (first and self.state == "unknown"):
                     self.on_state("idle")
                 return connection
 
@@ -163,6 +165,7 @@ class LiveKernel:
             process, began = local_process(self.manager), clock()
             code = await self._end()
             self._alive.clear()
+            self._has_answered = False
             ending = await self._why(process, code)
             self._quick_deaths = self._quick_deaths + 1 if clock() - began < STABLE_TIME else 0
             log.info("Kernel %s: %s", self.id, ending.message)
@@ -257,6 +260,9 @@ class LiveKernel:
 
     def on_state(self, state: KernelState) -> None:
         """The kernel says what it is doing."""
+        # It is said on another socket than the answer, and may be heard after it.
+        if state == "starting" and self._has_answered:
+            state = "idle"
         if state != self.state:
             self.state = state
             self._tell("state")
