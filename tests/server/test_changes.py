@@ -104,7 +104,7 @@ async def test_who_looks_is_told_of_changes_and_runs_as_they_happen(
     async with person.watching(notebook) as events:
         await change(call, notebook, "1 / 2")
         kind, told = await anext(events)
-        assert (kind, told["cells"]) == ("changed", ["fails000"])
+        assert (kind, told["kind"], told["cells"]) == ("changed", "changed", ["fails000"])
         assert told["entry"] == (await person.changes(notebook))[0]["entry"]
         await call("execute_cell", notebook=notebook, cell="fails000")
         running, ran = await anext(events), await anext(events)

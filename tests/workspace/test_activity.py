@@ -44,3 +44,17 @@ async def test_a_follower_goes_with_a_notebook_that_is_renamed() -> None:
     feed.tell("new/a.ipynb", ADA, "changed", ["y"])
     assert (await first).cells == ("y",)
     await following.aclose()
+
+
+async def test_who_begins_to_follow_is_told_first_what_runs_and_not_what_ended() -> None:
+    feed = ActivityFeed()
+    feed.tell("old/a.ipynb", ADA, "running", ["x"])
+    feed.tell("old/a.ipynb", ADA, "running", ["y"])
+    feed.tell("old/a.ipynb", ADA, "ran", ["x"], status="ok")
+    feed.tell("b.ipynb", ADA, "running", ["z"])
+    feed.renamed("old", "new")
+    following = feed.follow("new/a.ipynb")
+    assert await anext(following) == Activity("running", "Ada's agent", ("y",))
+    feed.tell("new/a.ipynb", ADA, "ran", ["y"], status="ok")
+    assert (await anext(following)).kind == "ran"
+    await following.aclose()

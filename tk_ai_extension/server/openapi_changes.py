@@ -77,7 +77,7 @@ def changes_paths(prefix: str, operation: Callable[..., dict[str, Any]]) -> dict
     changes["responses"]["200"]["content"]["text/event-stream"] = {
         "schema": {
             "type": "string",
-            "description": "From now on: changed, taken_back, running, ran, missed",
+            "description": "What runs, and from now on: changed, taken_back, running, ran, missed",
         }
     }
     undo = operation("undo_changes", "Takes changes back, cell by cell", _UNDONE)

@@ -54,10 +54,11 @@ class _Follower:
 
 
 class ActivityFeed:
-    """Tells those who follow a notebook what is done to it. Nothing is kept for later."""
+    """Tells those who follow a notebook what is done to it. Only what runs is kept for later."""
 
     def __init__(self) -> None:
         self._followers: set[_Follower] = set()
+        self._running: dict[tuple[str, str], Activity] = {}
 
     def tell(
         self,
@@ -70,17 +71,28 @@ class ActivityFeed:
         status: str = "",
     ) -> None:
         """Tells the notebook's followers, if there are any."""
-        followers = [each for each in self._followers if each.path == path]
-        if not followers:
+        if path is None:
             return
         named = tuple(dict.fromkeys(cell for cell in cells if cell))
         activity = Activity(kind, caller.author, named, caller.turn, entry, status)
-        for follower in followers:
-            follower.put(activity)
+        if kind == "running":
+            self._running.update({(path, cell): activity for cell in named})
+        elif kind == "ran":
+            for cell in named:
+                self._running.pop((path, cell), None)
+        for follower in self._followers:
+            if follower.path == path:
+                follower.put(activity)
 
     async def follow(self, path: str) -> AsyncGenerator[Activity]:
-        """What is done to the notebook at this path from now on, until nobody asks any more."""
+        """What is done to the notebook at this path, until nobody asks any more.
+
+        It begins with what runs at this moment.
+        """
         follower = _Follower(path)
+        for (of, _), activity in self._running.items():
+            if of == path:
+                follower.put(activity)
         self._followers.add(follower)
         try:
             while True:
@@ -95,3 +107,7 @@ class ActivityFeed:
         """A notebook, or a folder above some, has another path now; followers go with it."""
         for follower in self._followers:
             follower.path = moved(follower.path, old, new) or follower.path
+        self._running = {
+            (moved(path, old, new) or path, cell): activity
+            for (path, cell), activity in self._running.items()
+        }

@@ -116,5 +116,4 @@ def _cell(change: Change) -> dict[str, Any]:
 
 async def _frames(activities: AsyncIterator[Activity]) -> AsyncIterator[str]:
     async for activity in activities:
-        data = {name: value for name, value in asdict(activity).items() if name != "kind"}
-        yield f"event: {activity.kind}\ndata: {json.dumps(data)}\n\n"
+        yield f"event: {activity.kind}\ndata: {json.dumps(asdict(activity))}\n\n"
