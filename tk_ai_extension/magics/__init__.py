@@ -23,9 +23,31 @@ def load_ipython_extension(ipython: Any) -> None:
 
     # A message means what it says: nothing in braces is taken for a variable.
     ipython.register_magic_function(no_var_expand(tk), "line_cell", "tk")
+    if keep_question_marks not in ipython.input_transformers_cleanup:
+        ipython.input_transformers_cleanup.append(keep_question_marks)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Takes the magics away; IPython calls it at ``%unload_ext``."""
     for kind in ("line", "cell"):
         ipython.magics_manager.magics[kind].pop("tk", None)
+    if keep_question_marks in ipython.input_transformers_cleanup:
+        ipython.input_transformers_cleanup.remove(keep_question_marks)
+
+
+def keep_question_marks(lines: list[str]) -> list[str]:
+    r"""A cell in which `%tk` may end in a question mark, which IPython would look up in its help.
+
+    Only at a cell's beginning: further down, such a line may be a part of a string.
+
+    >>> keep_question_marks(["# Hm.\n", "%tk what is x?\n", "x\n"])
+    ['# Hm.\n', "get_ipython().run_line_magic('tk', 'what is x?')\n", 'x\n']
+    """
+    kept = list(lines)
+    for number, line in enumerate(lines):
+        asks = line.startswith("%tk ")
+        if asks and line.rstrip().endswith("?"):
+            kept[number] = f"get_ipython().run_line_magic('tk', {line[4:].strip()!r})\n"
+        elif not asks and line.strip() and not line.startswith("#"):
+            break
+    return kept

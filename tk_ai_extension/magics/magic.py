@@ -30,8 +30,8 @@ MAX_ERROR = 20_000
 MAX_CELL = 20_000
 """Characters of the failed cell."""
 
-WORDS = {"o": "once", "n": "notebook", "d": "deny"}
-"""What a person types to answer a question."""
+WORDS = {"yes": "once", "always": "notebook", "no": "deny"}
+"""What a person types, or its first letter, and what it answers: `always` holds in this notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,20 +157,20 @@ def _show(event: Mapping[str, Any], screen: Screen) -> None:
 
 def _answer(event: Mapping[str, Any], screen: Screen) -> str:
     """What the person says to a question; no, where nobody can be asked."""
-    choices = {letter: word for letter, word in WORDS.items() if word in event["answers"]}
+    choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
     screen.note(f"Claude asks for leave: {event['tool']}")
     sys.stdout.write(f"{event['preview']}\n")
     sys.stdout.flush()
-    asked = ", ".join(f"{letter} = {word}" for letter, word in choices.items())
     while True:
         try:
-            said = input(f"{event['tool']}: {asked}? ").strip().lower()
+            said = input(f"{event['tool']}: {', '.join(choices)}? ").strip().lower()
         except (EOFError, RuntimeError):
             # ipykernel raises a RuntimeError where its client takes no questions.
             screen.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
             return "deny"
-        if said[:1] in choices:
-            return choices[said[:1]]
+        for word, answer in choices.items():
+            if said in (word, word[0]):
+                return answer
 
 
 def last_error(ipython: Any) -> str:

@@ -104,18 +104,19 @@ class Rich:
     def text(self, block: int, start: int, piece: str) -> None:
         """A piece of text; shown at once, unless another was shown just now."""
         part = self._blocks.get(block)
+        is_new = part is None
         if part is None:
-            self.look()
             part = self._blocks[block] = self._new()
         part.put(part.content[:start] + piece)
-        if self.late == 0:
+        if is_new or self.late == 0:
             self.look()
 
     def discard(self, block: int) -> None:
         """Empties the void blocks."""
         for number in [number for number in self._blocks if number >= block]:
-            self._blocks.pop(number).put("")
-        self.look()
+            part = self._blocks.pop(number)
+            part.put("")
+            part.look()
 
     def call(self, call: str, line: str) -> None:
         """A line about a call."""

@@ -8,6 +8,7 @@ from typing import Any
 from tk_ai_extension.agent.chats import Begun, Chats
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import Asking, ChatRequest, parse_request
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
 from tk_ai_extension.server.kernel_line import Wire
 from tk_ai_extension.workspace.permissions import Answer
@@ -65,6 +66,15 @@ class CellQuestion:
         request = await self._request(question)
         asking = Asking(self._kernel_id, error)
         begun = await self._chats.send(self._user, request, asking=asking)
+        caller = Caller(user=self._user, key=begun.chat, face="chat")
+        self._workspace.asking.begin(self._kernel_id, caller)
+        try:
+            await self._follow(begun)
+        finally:
+            self._workspace.asking.end(self._kernel_id, caller)
+
+    async def _follow(self, begun: Begun) -> None:
+        """Tells the cell what happens, and hears what it says, until the turn is over."""
         telling = asyncio.create_task(self._tell(begun))
         hearing = asyncio.create_task(self._hear())
         try:
@@ -132,9 +142,9 @@ class CellQuestion:
                 await self._wire.send({"kind": "notice", "text": "That was answered elsewhere."})
 
     async def _stop(self, begun: Begun) -> None:
-        queued = self._queued(begun.turn)
         await self._chats.stop(self._user, begun.chat, begun.turn)
-        for run in queued:
+        # They have not begun: the kernel still waits.
+        for run in self._queued(begun.turn):
             await self._workspace.executions.cancel(run, grace=0)
 
     def _queued(self, turn: str) -> list[Run]:

@@ -32,6 +32,7 @@ from tk_ai_extension.model.executions import (
 from tk_ai_extension.model.outputs import apply_change, overwritten, summarise
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
+from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.keeping import Keeper
 from tk_ai_extension.workspace.paths import moved
@@ -63,6 +64,7 @@ class Executions:
         journal: Where each is written down when it is over.
         records: Where it is kept what ran last, for the states of cells.
         activity: Who is told that a cell begins and ends.
+        asking: Which kernels wait for whom: what those run there begins afterwards.
         max_kept_output: The bound on the output of ended runs; the oldest go first. The newest
             always stays, and what somebody reads just now.
     """
@@ -75,6 +77,7 @@ class Executions:
         records: RunRecords,
         activity: ActivityFeed,
         *,
+        asking: AskingKernels | None = None,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
         self._kernels = kernels
@@ -82,6 +85,7 @@ class Executions:
         self._journal = journal
         self._records = records
         self._activity = activity
+        self._asking = asking or AskingKernels()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: dict[str, Keeper] = {}
         self._under_way = 0
@@ -215,6 +219,7 @@ class Executions:
     ) -> None:
         try:
             for step in run.steps:
+                await self._asking.over(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     await self._take_turn(run, step, open_document, timeout)
                 if run.cancelled or (step.status != "ok" and stop_on_error):

@@ -74,7 +74,12 @@ class Workspace:
 
     def __post_init__(self) -> None:
         self.executions = Executions(
-            self.kernels, self.queue, self.journal, self.runs, self.activity
+            self.kernels,
+            self.queue,
+            self.journal,
+            self.runs,
+            self.activity,
+            asking=self.asking,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         # Held by those who start a kernel just now, and by nobody afterwards.

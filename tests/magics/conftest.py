@@ -1,0 +1,194 @@
+"""A person at a notebook of a Jupyter Server: its kernel, and cells that they run there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from traitlets.config import Config
+
+from tests.server.conftest import Ask, ask, extension, jp_server_config, notebook
+from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
+
+__all__ = ["ask", "extension", "jp_server_config", "model", "notebook"]
+
+DEADLINE = 60
+"""Seconds for what comes at once on a machine that is not busy."""
+
+
+@dataclass
+class Ran:
+    """What came of a cell: how it ended, what it displays in the end, what it printed and asked."""
+
+    status: str = ""
+    error: str = ""
+    traceback: list[str] = field(default_factory=list[str])
+    displays: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    updates: int = 0
+    printed: str = ""
+    asked: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """All that is displayed, as plain text."""
+        return "\n".join(str(data["text/plain"]) for data in self.displays.values())
+
+
+Answer = Callable[[str], str]
+
+
+class Person:
+    """Runs cells as JupyterLab does."""
+
+    def __init__(self, client: AsyncKernelClient, kernel_id: str, interrupt: Any) -> None:
+        self.kernel_id = kernel_id
+        self.interrupt = interrupt
+        """Interrupts the kernel."""
+        self._client = client
+
+    async def run(
+        self,
+        code: str,
+        *,
+        cell: str | None = None,
+        answer: Answer | None = None,
+        told: Callable[[Ran], object] = id,
+    ) -> Ran:
+        """Runs code to its end.
+
+        Args:
+            code: The cell's source.
+            cell: The cell's id, where it is one of the notebook's.
+            answer: Answers what it asks; a client that takes no questions where left out.
+            told: Called after each message with what has come of it so far.
+        """
+        ran = Ran()
+        session: Any = self._client.session
+        content = {"code": code, "silent": False, "allow_stdin": answer is not None}
+        metadata = {} if cell is None else {"cellId": cell}
+        message = session.msg("execute_request", content, metadata=metadata)
+        answering = asyncio.create_task(self._answer(answer, ran))
+        try:
+            async with asyncio.timeout(DEADLINE):
+                self._client.shell_channel.send(message)
+                await self._listen(message["header"]["msg_id"], ran, told)
+                while True:
+                    reply: Any = await self._client.get_shell_msg()
+                    if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                        break
+        finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+        ran.status = reply["content"]["status"]
+        ran.error = f"{reply['content'].get('ename')}: {reply['content'].get('evalue')}"
+        return ran
+
+    async def _listen(self, request: str, ran: Ran, told: Callable[[Ran], object]) -> None:
+        while True:
+            heard: Any = await self._client.get_iopub_msg()
+            if heard["parent_header"].get("msg_id") != request:
+                continue
+            content = heard["content"]
+            match heard["msg_type"]:
+                case "stream":
+                    ran.printed += content["text"]
+                case "display_data" | "update_display_data":
+                    ran.displays[content["transient"]["display_id"]] = content["data"]
+                    ran.updates += heard["msg_type"] == "update_display_data"
+                case "error":
+                    ran.traceback = content["traceback"]
+                case "status" if content["execution_state"] == "idle":
+                    return
+                case _:
+                    continue
+            told(ran)
+
+    async def _answer(self, answer: Answer | None, ran: Ran) -> None:
+        while answer is not None:
+            question: Any = await self._client.get_stdin_msg()
+            ran.asked.append(question["content"]["prompt"])
+            self._client.input(answer(ran.asked[-1]))
+
+
+@pytest.fixture
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        for name, value in model.environment.items():
+            monkeypatch.setenv(name, value)
+        yield model
+
+
+@pytest.fixture
+def chat_config(jp_server_config: Config, tmp_path: Path) -> Config:
+    settings = jp_server_config.TkAIExtensionApp
+    settings.chat_model = MODEL
+    settings.chat_retries = 1
+    settings.data_dir = str(tmp_path / "state")
+    return jp_server_config
+
+
+@pytest.fixture
+def headers(jp_auth_header: dict[str, str]) -> dict[str, str]:
+    """What a person's browser shows to the server."""
+    return jp_auth_header
+
+
+class Desk:
+    """The notebooks of a server, as people open them."""
+
+    def __init__(self, ask: Ask, headers: dict[str, str], manager: Any) -> None:
+        self._ask = ask
+        self._headers = headers
+        self._manager = manager
+        self._clients: list[AsyncKernelClient] = []
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Asks the server."""
+        response = await self._ask(method, path, body, **self._headers)
+        assert response.code < 400, response.body
+        return json.loads(response.body) if response.body else None
+
+    async def open(self, path: str) -> Person:
+        """Opens a notebook: a kernel starts, as by JupyterLab, and has the magics."""
+        body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
+        session = await self.request("POST", "api/sessions", body)
+        return await self.person(session["kernel"]["id"])
+
+    async def person(self, kernel_id: str) -> Person:
+        """Somebody at a kernel that runs, who has loaded the magics."""
+        manager = self._manager.get_kernel(kernel_id)
+        client: AsyncKernelClient = manager.client()
+        client.start_channels()
+        self._clients.append(client)
+        await client.wait_for_ready(timeout=DEADLINE)
+        person = Person(client, kernel_id, manager.interrupt_kernel)
+        loaded = await person.run("%load_ext tk_ai_extension.magics")
+        assert loaded.status == "ok", loaded.traceback
+        return person
+
+    async def close(self) -> None:
+        """Closes the lines to the kernels, and ends those."""
+        for client in self._clients:
+            client.stop_channels()
+        await self._manager.shutdown_all(now=True)
+
+
+@pytest.fixture
+async def desk(
+    model: ScriptedModel, chat_config: Config, ask: Ask, headers: Any, jp_serverapp: Any
+) -> AsyncIterator[Desk]:
+    desk = Desk(ask, headers, jp_serverapp.kernel_manager)
+    yield desk
+    await desk.close()
+
+
+def cells_of(root: Path, notebook: str) -> list[Any]:
+    """The cells of a notebook, as they are saved."""
+    return nbformat.read(root / notebook, as_version=4).cells

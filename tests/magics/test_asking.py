@@ -1,0 +1,206 @@
+"""`%tk` in the kernels of a real server, answered by the real SDK and CLI."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.magics.conftest import DEADLINE, Desk, Ran, cells_of
+from tk_ai_extension.testing.scripted_model import (
+    UNAUTHORIZED,
+    Answer,
+    Held,
+    ScriptedModel,
+    ToolUse,
+)
+
+CHATS = "api/tk-ai/chats"
+COUNTED = "**One**, two, three, four, five, six, seven, eight."
+
+
+async def test_an_answer_is_shown_as_it_comes_and_stays_as_markdown(
+    desk: Desk, model: ScriptedModel, notebook: str
+) -> None:
+    person = await desk.open(notebook)
+    held = Held(Answer.of(COUNTED), after=4)
+    model.add(held)
+    begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def told(ran: Ran) -> None:
+        if "One" in ran.text and not begun.done():
+            begun.set_result(ran.text)
+
+    asking = asyncio.create_task(person.run("%tk What is {6 * 7}?", told=told))
+    async with asyncio.timeout(DEADLINE):
+        assert "eight" not in await begun
+    held.go_on.set()
+    ran = await asking
+    assert (ran.status, ran.text, ran.asked) == ("ok", COUNTED, [])
+    assert [*ran.displays.values()] == [{"text/markdown": COUNTED, "text/plain": COUNTED}]
+    assert "What is {6 * 7}?" in str(model.requests[0].body["messages"])
+
+
+async def test_it_is_the_notebooks_chat_and_a_new_one_where_that_is_asked_for(
+    desk: Desk, model: ScriptedModel, notebook: str
+) -> None:
+    person = await desk.open(notebook)
+    model.add(Answer.of("Noted."), Answer.of("Seven."), Answer.of("No idea."))
+    body = {"message": "My number is seven.", "notebook": notebook}
+    mine = await desk.request("POST", "api/tk-ai/mcp/chat", body)
+    elsewhere = await desk.request("POST", f"{CHATS}/{mine['chat']}/stop", {})
+    assert elsewhere == {"stopped": False}
+
+    assert (await person.run("%tk What is my number?")).text == "Seven."
+    assert "My number is seven." in str(model.requests[-1].body["messages"])
+    assert [each["id"] for each in (await desk.request("GET", CHATS))["chats"]] == [mine["chat"]]
+
+    ran = await person.run("%%tk --new --mode plan\nWhat is\nmy number?")
+    assert ran.text == "No idea."
+    asked = str(model.requests[-1].body["messages"])
+    assert "seven" not in asked
+    assert "What is\\nmy number?" in asked
+    assert "Permission mode: plan" in asked
+    assert len((await desk.request("GET", CHATS))["chats"]) == 2
+
+
+async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answered(
+    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+) -> None:
+    """The cell waits for Claude, and the kernel for the cell: nobody waits for ever."""
+    person = await desk.open(notebook)
+    model.add(
+        Answer.of(
+            "A plot, then.",
+            ToolUse("insert_and_execute_cell", {"source": "print(6 * 7)", "wait": 3600}),
+        ),
+        lambda request: Answer.of(
+            ToolUse(
+                "wait_execution",
+                {"execution_id": _execution_id(request.tool_results[0].text), "wait": 3600},
+            )
+        ),
+        Answer.of(ToolUse("restart_kernel")),
+        Answer.of("It runs now."),
+    )
+    ran = await person.run("%tk --mode auto Print six by seven.")
+    assert (ran.status, ran.asked) == ("ok", [])
+    assert ran.text.splitlines()[0] == "A plot, then."
+    assert ran.text.splitlines()[-2:] == ["It runs now.", "*1 cell of Claude's runs now.*"]
+    first, second, third = (request.tool_results[0] for request in model.requests[1:4])
+    assert "runs by itself when you have answered" in first.text
+    assert "runs by itself when you have answered" in second.text
+    assert "kernel_busy" in third.text
+    for run in extension.workspace.executions.active(kernel_id=person.kernel_id):
+        assert await run.wait(DEADLINE)
+    assert cells_of(jp_root_dir, notebook)[-1].outputs[0].text == "42\n"
+
+
+async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
+    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+) -> None:
+    person = await desk.open(notebook)
+    held = Held(Answer.of("One, two, three, four."), after=4)
+    model.add(
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": "print('never')"})),
+        held,
+        Answer.of("Nothing."),
+    )
+    asking = asyncio.create_task(person.run("%tk --mode auto Count, and print."))
+    async with asyncio.timeout(DEADLINE):
+        await held.held.wait()
+    (run,) = extension.workspace.executions.active(kernel_id=person.kernel_id)
+    await person.interrupt()
+    ran = await asking
+    assert (ran.status, ran.traceback) == ("error", ["tk: stopped."])
+    async with asyncio.timeout(DEADLINE):
+        await held.gone.wait()
+    assert await run.wait(DEADLINE)
+    assert await end_of_turn(extension) == "stopped"
+    assert cells_of(jp_root_dir, notebook)[-1].outputs == []
+    assert (await person.run("%tk And now?")).text == "Nothing."
+
+
+async def test_a_question_is_answered_below_the_cell(
+    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+) -> None:
+    person = await desk.open(notebook)
+    insert = ToolUse("insert_cell", {"source": "x = 1"})
+    model.add(Answer.of(insert), Answer.of("Added."))
+    ran = await person.run("%tk Set x.", answer=lambda _: "y")
+    assert (ran.status, ran.asked) == ("ok", ["insert_cell: yes, always, no? "])
+    assert "+x = 1" in ran.printed
+    assert cells_of(jp_root_dir, notebook)[-1].source == "x = 1"
+
+    model.add(Answer.of(insert), Answer.of("Not added."))
+    answers = iter(["nothing", "no"])
+    ran = await person.run("%tk Set x.", answer=lambda _: next(answers))
+    assert len(ran.asked) == 2
+    assert model.requests[-1].tool_results[0].is_error
+
+
+async def test_where_nobody_can_be_asked_the_answer_is_no(
+    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+) -> None:
+    person = await desk.open(notebook)
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("I may not."))
+    ran = await person.run("%tk Set x.")
+    assert ran.status == "ok"
+    assert "Nobody can be asked here" in ran.text
+    assert len(cells_of(jp_root_dir, notebook)) == 2
+
+
+async def test_fix_sends_the_last_error_with_its_cell(
+    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path
+) -> None:
+    person = await desk.open(notebook)
+    nothing = await person.run("%tk fix")
+    assert nothing.traceback[0] == "tk: Nothing has failed in this kernel."
+    await person.run("def half(x):\n    return x / 0\nhalf(1)")
+    model.add(
+        Answer.of(ToolUse("read_cell", {"cell": 1})),
+        Answer.of(ToolUse("overwrite_cell", {"cell": 1, "source": "1 / 2"})),
+        Answer.of("It divided by zero."),
+    )
+    ran = await person.run("%tk --mode edit fix")
+    assert ran.text.splitlines()[-1] == "It divided by zero."
+    asked = str(model.requests[0].body["messages"])
+    assert "return x / 0\\nhalf(1)" in asked
+    assert "ZeroDivisionError" in asked
+    assert cells_of(jp_root_dir, notebook)[1].source == "1 / 2"
+
+
+async def test_a_failure_is_said_without_a_traceback(
+    desk: Desk, model: ScriptedModel, notebook: str
+) -> None:
+    person = await desk.open(notebook)
+    model.add(*[UNAUTHORIZED] * 5)
+    ran = await person.run("%tk Hello.")
+    assert ran.status == "error"
+    assert ran.traceback[0].startswith("tk [model_unauthorized]: ")
+    assert "key" in ran.traceback[1]
+    assert (
+        (await person.run("%tk --mode root Hello."))
+        .traceback[0]
+        .startswith("tk [invalid_arguments]: ")
+    )
+    assert (await person.run("%tk --quickly Hello.")).traceback[0] == (
+        "tk: There is no option --quickly."
+    )
+    assert "%tk fix" in (await person.run("%tk")).printed
+
+
+async def end_of_turn(extension: Any) -> str:
+    """How the first turn of the only chat ended."""
+    chats = (await extension.services.chatting()).chats
+    user = extension.services.owner
+    ((chat, _),) = await chats.list(user)
+    async with asyncio.timeout(DEADLINE):
+        async for event in await chats.follow(user, chat.id):
+            if event.kind == "done":
+                return event.data["end"]
+    raise AssertionError("The chat was let go.")
+
+
+def _execution_id(text: str) -> str:
+    return text.partition('wait_execution("')[2].partition('"')[0]
