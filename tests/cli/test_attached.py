@@ -51,8 +51,10 @@ async def test_a_notebook_of_a_running_server_is_the_servers(
     await asyncio.to_thread(nb, "open", "a.ipynb")
     (session,) = await asyncio.to_thread(ask, server, "api/sessions")
     assert session["path"] == "a.ipynb"
-    ran = await asyncio.to_thread(nb, "exec", "0-1")
+    ran = await asyncio.to_thread(nb, "exec", "0-1", "--json")
     assert "42" in ran.out
+    watched = await asyncio.to_thread(nb, "watch", "--json")
+    assert watched.json["execution_id"] == ran.json["execution_id"]
     (kernel,) = await asyncio.to_thread(ask, server, "api/kernels")
     assert kernel["id"] == session["kernel"]["id"]
     assert "42" in (await asyncio.to_thread(nb, "cell", "1")).out

@@ -172,6 +172,14 @@ class Headless:
         if path == self.settings.now.shared:
             await self._share(kernel_id)
 
+    def last_run(self, caller: Caller) -> str:
+        """The execution that a caller means who names none, here or in a server.
+
+        Raises:
+            ExecutionNotFound: there is none.
+        """
+        return self._router.last_run(caller, self.workspace)
+
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
 

@@ -6,6 +6,7 @@ a notebook in its folder is its business, and people see it there as it happens.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any, cast
 from tk_ai_extension.cli.remote import RemoteTools
 from tk_ai_extension.cli.servers import Server, Servers
 from tk_ai_extension.cli.settings import SettingsFile
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ExecutionNotFound, PathRefused, SandboxUnavailable
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool, leave_for
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import Effect
+from tk_ai_extension.workspace.workspace import Workspace
 
 MAX_NAMES = 10_000
 """How many executions and artifacts of servers are remembered."""
@@ -40,6 +44,8 @@ class Router:
         self._remotes: dict[Server, RemoteTools] = {}
         # The servers of executions and artifacts, by id.
         self._named: OrderedDict[str, Server] = OrderedDict()
+        # Each caller's last execution in a server, and when it was heard of.
+        self._last: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     @property
     def attached(self) -> Server | None:
@@ -130,7 +136,31 @@ class Router:
                 context.caller, arguments.get("name"), path or there, kernel_id=None
             )
         self._remember(server, result.structured())
+        if isinstance(result, ExecutionResult):
+            self._last[context.caller.identity] = (time.time(), result.execution_id)
         return result
+
+    def last_run(self, caller: Caller, workspace: Workspace) -> str:
+        """The execution that a caller means who names none: the one under way, else their newest.
+
+        Raises:
+            ExecutionNotFound: they have had none since this process began.
+        """
+        here = workspace.executions.latest(caller)
+        heard, there = self._last.get(caller.identity, (0.0, ""))
+        if here is not None and (not here.done or here.created > heard):
+            return here.id
+        if there:
+            return there
+        others = [
+            f"{run.id} ({run.caller.author}{f', {run.path}' if run.path else ''})"
+            for run in workspace.executions.active()
+            if run.caller.user == caller.user
+        ]
+        raise ExecutionNotFound(
+            "You have run nothing here that is still known.",
+            hint=f"Others run: {', '.join(others)}." if others else None,
+        )
 
     async def close(self) -> None:
         """Closes the connections to servers."""
@@ -154,8 +184,9 @@ class Router:
         elif isinstance(value, list):
             for entry in cast("list[Any]", value):
                 self._remember(server, entry)
-        while len(self._named) > MAX_NAMES:
-            self._named.popitem(last=False)
+        for known in (self._named, self._last):
+            while len(known) > MAX_NAMES:
+                known.popitem(last=False)
 
 
 class RoutedRegistry(Registry):

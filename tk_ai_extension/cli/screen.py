@@ -19,6 +19,9 @@ from tk_ai_extension.tools.results import Result
 _WHOLE = re.compile(r"(\[[^\[\]\n]*)read_output (?=[\w-]{12}\])")
 """Where an answer points to what was too long to show."""
 
+_FOLLOW = re.compile(r'(Still \w+: )wait_execution\("(\w+)"\)')
+"""Where an answer says how to follow what goes on."""
+
 _CLEAR = "\r\x1b[2K"
 
 
@@ -99,8 +102,8 @@ class Screen:
 
 
 def _in_words(text: str) -> str:
-    """The same text, with what it says of whole outputs as a command."""
-    return _WHOLE.sub(r"\1nb output ", text)
+    """The same text, with what it says of whole outputs and of what goes on as commands."""
+    return _FOLLOW.sub(r"\1nb watch \2", _WHOLE.sub(r"\1nb output ", text))
 
 
 def _colours(env: Mapping[str, str]) -> Literal["standard", "256", "truecolor"] | None:

@@ -149,6 +149,11 @@ class Executions:
             if not run.done and kernel_id in (None, run.kernel_id) and path in (None, run.path)
         ]
 
+    def latest(self, caller: Caller) -> Run | None:
+        """The caller's run under way that is the first to end, else the newest they had; or None."""
+        mine = [run for run in self._runs.values() if run.caller.identity == caller.identity]
+        return next((run for run in mine if not run.done), mine[-1] if mine else None)
+
     async def cancel(self, run: Run, *, grace: float = 5.0) -> Cancellation:
         """Takes a run out of the queue, or interrupts it; what has come of it within the grace.
 

@@ -99,13 +99,18 @@ async def _save(session: Session, args: argparse.Namespace) -> int:
 
 
 def _configure_watch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("execution_id", help="what `nb exec` or an agent's answer named")
+    parser.add_argument(
+        "execution_id",
+        nargs="?",
+        help="as `nb exec` or an agent's answer names it (default: your own that runs, or ran last)",
+    )
     parser.add_argument("--wait", type=float, help="seconds (default: until it ends)")
 
 
 async def _watch(session: Session, args: argparse.Namespace) -> int:
     named = {"wait": args.wait} if args.wait is not None else {}
-    result = await session.run("wait_execution", execution_id=args.execution_id, **named)
+    execution_id = args.execution_id or session.headless.last_run(session.caller)
+    result = await session.run("wait_execution", execution_id=execution_id, **named)
     return session.finish(result)
 
 
@@ -139,7 +144,7 @@ COMMANDS = (
         "Follows an execution: prints what is new until it ends.",
         _configure_watch,
         _watch,
-        ("nb watch 3f2a",),
+        ("nb exec 3 --wait 0; nb watch", "nb watch 3f2a90bc11   # an agent's, say"),
         group="Run",
     ),
 )

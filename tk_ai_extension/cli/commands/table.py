@@ -100,10 +100,13 @@ class Commands:
 
     def in_words(self, error: ToolError) -> ToolError:
         """The same error, with what it says to call as commands instead of tools."""
-        error.hint = re.sub(
-            r"\b[a-z]+(?:_[a-z]+)+\b",
-            lambda m: f"`nb {self._by_tool[m[0]]}`" if m[0] in self._by_tool else m[0],
-            error.hint,
+        error.message, error.hint = (
+            re.sub(
+                r"\b[a-z]+(?:_[a-z]+)+\b",
+                lambda m: f"`nb {self._by_tool[m[0]]}`" if m[0] in self._by_tool else m[0],
+                said.replace("`notebook`", "`-n NOTEBOOK`"),
+            )
+            for said in (error.message, error.hint)
         )
         return error
 

@@ -1,0 +1,47 @@
+"""Following what runs: without its id, and by whoever else wants to look on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.cli.conftest import Nb
+
+
+@pytest.fixture
+def running(nb: Nb) -> str:
+    """An execution whose first cell waits until somebody writes into `go`."""
+    os.mkfifo(nb.root / "go")
+    nb.notebook("a.ipynb", "open('go').read()", "print(6 * 7)")
+    nb("open", "a.ipynb")
+    return nb("exec", "0-1", "--wait", "0", "--json").json["execution_id"]
+
+
+def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> None:
+    assert nb("watch", "--wait", "0").out.rstrip().endswith(f"nb watch {running} follows it.")
+    nb("run", "1 + 1", "--wait", "0")  # waits behind it
+    assert nb("watch", "--wait", "0", "--json").json["execution_id"] == running
+    (nb.root / "go").write_text("now")
+    assert nb("watch", running, "--json").json["status"] == "ok"
+    assert "2" in nb("watch").out
+    ran = nb("run", "3 + 4", "--json").json
+    assert nb("watch", "--json").json["execution_id"] == ran["execution_id"]
+
+
+def test_who_has_run_nothing_is_told_what_others_run(nb: Nb, running: str) -> None:
+    refused = nb("watch", status=2, env={"NB_CALLER": "somebody"})
+    assert "execution_not_found" in refused.err
+    assert f"Others run: {running} (nb, a.ipynb)." in refused.err
+    (nb.root / "go").write_text("now")
+    assert "42" in nb("watch", running, env={"NB_CALLER": "somebody"}).out
+
+
+def test_without_a_host_nothing_has_run(nb: Nb) -> None:
+    assert "You have run nothing" in nb("watch", status=2).err
+
+
+def test_what_a_pipe_is_told_to_call_are_commands(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "1")
+    told = nb("cells", status=2).err
+    assert "Use `nb open` first, or give `-n NOTEBOOK` to `nb cells`." in told
