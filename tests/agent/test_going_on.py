@@ -57,6 +57,47 @@ async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chat
     assert "Hello." in str(talk.model.requests[-1].body["messages"])
 
 
+async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_let_go(
+    open_chats: Open,
+) -> None:
+    talk = open_chats(idle=0.05)
+    talk.model.add(Answer.of("One."), Answer.of("Two."))
+    begun = await talk.send("Count.")
+    following = await talk.chats.follow(USER, begun.chat)
+    await rest(begun)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
+    assert alive == []
+    await talk.say("Go on.", chat=begun.chat)
+    said: list[str] = []
+    async with asyncio.timeout(20):
+        while len(said) < 2:
+            event = await anext(following)
+            if event.kind == "done":
+                said.append(event.data["text"])
+    assert said == ["One.", "Two."]
+
+
+async def test_who_follows_is_let_go_when_the_chat_is_deleted_or_the_server_ends(
+    open_chats: Open,
+) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello."), Answer.of("Hello."))
+    for end in ("delete", "close"):
+        chat = (await talk.say("Hello."))[0].data["chat"]
+        following = await talk.chats.follow(USER, chat)
+        await (talk.chats.delete(USER, chat) if end == "delete" else talk.close())
+        async with asyncio.timeout(20):
+            assert kinds([event async for event in following])[-1] == "done"
+
+
+async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello."))
+    await talk.say("Hello.")
+    await asyncio.gather(talk.chats.close(), talk.chats.close())
+    await talk.chats.close()
+
+
 async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
     open_chats: Open, tmp_path: Path
 ) -> None:

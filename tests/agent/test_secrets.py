@@ -29,6 +29,11 @@ CANARY = "canary-5e1f0a7b93"
 LOOK = "import os\nprint(sorted(os.environ.items()))"
 
 
+def contents(folder: Path) -> bytes:
+    """All that is in the files below a folder."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
 @pytest.mark.proves("ext:secrets", "threat:secrets")
 async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
     desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -72,10 +77,8 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
     assert len(model.requests) == 4
     for request in model.requests:
         assert (request.headers["X-Api-Key"], request.headers["X-Canary"]) == (KEY, CANARY)
-    kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "chats").iterdir()))
-    of_the_cli = b"".join(
-        path.read_bytes() for path in (tmp_path / "claude").rglob("*") if path.is_file()
-    )
+    kept = contents(tmp_path / "chats")
+    of_the_cli = contents(tmp_path / "claude")
     places = {
         "notebook": (desk.root / "a.ipynb").read_text("utf-8"),
         "model": json.dumps([dict(request.body) for request in model.requests]),
@@ -119,7 +122,7 @@ async def test_a_server_that_repeats_the_key_it_refuses_is_not_quoted_with_it(
             await provision.close()
     (failed,) = of_kind(events, "error")
     assert "[secret]" in failed["error"]["message"]
-    kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "chats").iterdir()))
+    kept = contents(tmp_path / "chats")
     assert KEY not in json.dumps([event.data for event in events])
     assert KEY.encode() not in kept
     assert KEY not in caplog.text

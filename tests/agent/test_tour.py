@@ -22,6 +22,7 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.messages import Answer, MessagesRequest, Text, ToolUse
 from tk_ai_extension.agent.providers import ProviderSettings
 from tk_ai_extension.agent.provision import Provision
+from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.session import ChatSettings, Office
 from tk_ai_extension.agent.tour import STEPS, Tour
 from tk_ai_extension.agent.transcripts import Transcripts
@@ -210,6 +211,24 @@ async def test_the_whole_tour_works_in_the_active_notebook(tour: Talk, desk: Des
     assert "image/png" in plot.outputs[0].data
     assert mended.source == texts.MENDED_CELL
     assert "°C in 30 minutes" in mended.outputs[0].text
+
+
+@pytest.mark.proves("perm:plan")
+async def test_the_plan_of_the_tour_is_approved_and_carried_out(tour: Talk, desk: Desk) -> None:
+    desk.write("mine.ipynb", "prices = [3, 4, 5]")
+    plan = await tour.say("start", notebook="mine.ipynb", mode="plan")
+    (made,) = of_kind(plan, "plan")
+    assert made["text"].endswith(texts.PLAN)
+    answer = parse_plan_answer({"plan": plan[0].turn, "answer": "approve", "mode": "edit"})
+    begun = await tour.chats.answer_plan(USER, plan[0].data["chat"], answer)
+    events: list[Event] = []
+    async for event in begun.events:
+        events.append(event)
+        if event.kind == "permission":
+            desk.workspace.policy.answer(USER, event.data["id"], "notebook")
+    # In this mode only running is asked for.
+    assert [asked["effect"] for asked in of_kind(events, "permission")] == ["EXECUTE"]
+    assert events[-1].data == {"end": "done", "text": f"{texts.LABEL} {texts.END}"}
 
 
 async def answered(tour: Talk, desk: Desk, answer: PermissionAnswer, **fields: Any) -> list[Event]:

@@ -41,6 +41,7 @@ def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
     settings = jp_server_config.TkAIExtensionApp
     settings.chat_model = MODEL
     settings.chat_retries = 1
+    settings.max_chats = 2
     settings.data_dir = str(tmp_path / "state")
     return jp_server_config
 
@@ -79,6 +80,11 @@ async def events_of(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
     async for line in response.aiter_lines():
         if line.startswith("data: "):
             yield json.loads(line.removeprefix("data: "))
+
+
+def sessions_user(extension: Any) -> str:
+    """The user of a server whose login does not tell users apart."""
+    return str(extension.services.owner)
 
 
 async def described(client: Client, path: str, method: str) -> Any:
@@ -187,6 +193,56 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
         "POST", f"api/tk-ai/permissions/{asked[1]}", {"answer": "once"}
     )
     assert (status, late["error"]["code"]) == (404, "permission_not_found")
+
+
+@pytest.mark.proves("rest:chat", "perm:plan", "edit:plan-mode")
+async def test_a_plan_is_approved_and_carried_out(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
+) -> None:
+    model.add(Answer.of("I would add a cell."))
+    status, planned = await client.say("Plan it.", notebook=notebook, mode="plan")
+    assert (status, planned["plan"], planned["text"]) == (200, True, "I would add a cell.")
+    path = f"{CHATS}/{planned['chat']}/plan"
+    for wrong, code, error in (
+        ({"plan": planned["turn"]}, 400, "invalid_arguments"),
+        ({"plan": planned["turn"], "answer": "reject"}, 400, "invalid_arguments"),
+        ({"plan": "another", "answer": "approve"}, 404, "plan_not_found"),
+    ):
+        status, refused = await client.request("POST", path, wrong)
+        assert (status, refused["error"]["code"]) == (code, error)
+
+    model.add(Answer.of("And a heading."))
+    said = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
+    status, anew = await client.request("POST", path, said)
+    jsonschema.validate(anew, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
+    assert (status, anew["plan"], anew["text"]) == (200, True, "And a heading.")
+
+    insert = ToolUse("insert_cell", {"source": "# Prices", "cell_type": "markdown", "index": 0})
+    model.add(Answer.of(insert), Answer.of("Done."))
+    body = {"plan": anew["turn"], "answer": "approve", "mode": "edit"}
+    accept = {"Accept": "text/event-stream"}
+    seen: list[dict[str, Any]] = []
+    async with http.stream(
+        "POST", f"chats/{planned['chat']}/plan", json=body, headers=accept
+    ) as response:
+        seen = [event async for event in events_of(response)]
+    assert [event["kind"] for event in seen][:3] == ["message", "plan_settled", "began"]
+    assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "Done.")
+    assert nbformat.read(jp_root_dir / notebook, as_version=4).cells[0].source == "# Prices"
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_who_follows_chats_takes_no_place_from_those_who_are_answered(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
+) -> None:
+    model.add(*[Answer.of("Yes.")] * 4)
+    chats = [(await client.say("Are you there?"))[1]["chat"] for _ in range(3)]
+    sessions = (await extension.services.chatting()).chats
+    following = [await sessions.follow(sessions_user(extension), chat, 0) for chat in chats]
+    first = [await anext(events) for events in following]
+    assert [event.kind for event in first] == ["message"] * 3
+    # Two places, and three who follow.
+    assert (await client.say("And now?"))[0] == 200
 
 
 @pytest.mark.proves("rest:chat")

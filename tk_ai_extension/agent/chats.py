@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.checkpoints import TakenBack, take_back
 from tk_ai_extension.agent.claude import forget
-from tk_ai_extension.agent.events import Done, Event, Failed
-from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.requests import Asking, ChatRequest, Message
-from tk_ai_extension.agent.session import ChatSession, Office
+from tk_ai_extension.agent.events import Event, PlanSettled
+from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.session import Office
+from tk_ai_extension.agent.sessions import Sessions
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import AgentDied, InvalidArguments, LimitReached, NoModel
+from tk_ai_extension.model.errors import (
+    ChatElsewhere,
+    InvalidArguments,
+    LimitReached,
+    NoModel,
+    PermissionDenied,
+    PlanNotFound,
+    ToolError,
+)
 
 MAX_TITLE = 80
 """Characters of a title."""
@@ -34,8 +42,7 @@ class Begun:
 class Chats:
     """Every chat of a server, by user.
 
-    Chats are kept in the transcripts; those that are used are sessions besides, each with a process
-    of Claude at most, and their number is bounded.
+    Chats are kept in the transcripts; those that are used are sessions besides.
 
     Args:
         office: What all chats share.
@@ -43,15 +50,9 @@ class Chats:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._live: dict[str, ChatSession] = {}
-        # Held by those who open a chat just now, and by nobody afterwards.
-        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Sessions that are ending: what happens in them last has to be written down first.
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._sessions = Sessions(office)
 
-    async def send(
-        self, user: str, request: ChatRequest, *, asking: Asking | None = None
-    ) -> Begun:
+    async def send(self, user: str, request: ChatRequest, *, asking: Asking | None = None) -> Begun:
         """Queues a turn in a chat of the user's, or in a new one.
 
         Args:
@@ -60,7 +61,8 @@ class Chats:
             asking: The running cell that sends it.
 
         Raises:
-            ChatNotFound, NoModel, PathRefused, NotANotebook, NotebookNotFound, LimitReached.
+            ChatNotFound, ChatElsewhere, NoModel, PathRefused, NotANotebook, NotebookNotFound,
+            LimitReached.
         """
         workspace = self._office.workspace
         model = await self._model(request.model)
@@ -88,17 +90,49 @@ class Chats:
             await self._office.transcripts.delete(chat)
             raise
         for old in await self._office.transcripts.over(user):
-            await self._remove(old)
+            with suppress(ChatElsewhere):
+                await self._remove(old)
         return begun
+
+    async def answer_plan(self, user: str, chat_id: str, answer: PlanAnswer) -> Begun:
+        """Has the plan of a chat carried out, or made anew; queues the turn that does so.
+
+        Raises:
+            ChatNotFound, ChatElsewhere.
+            PlanNotFound: that plan does not wait: it was answered, or another message was sent.
+            PermissionDenied: the server allows no more than plans.
+            NoModel, NotebookNotFound, LimitReached.
+        """
+        office = self._office
+        chat = await self.get(user, chat_id)
+        await self._sessions.saved(chat.id)
+        plan = await office.transcripts.plan(chat.id)
+        if plan is None or plan.turn != answer.plan:
+            raise PlanNotFound("No plan of that turn waits for an answer in this chat.")
+        approved = answer.answer == "approve"
+        mode = answer.mode if approved else "plan"
+        if approved and office.workspace.policy.mode(Caller(user, mode=mode)) == "plan":
+            raise PermissionDenied(
+                "This server only lets plans be made.",
+                hint="Its administrator has set `mode_cap` to `plan`.",
+            )
+        model = await self._model(answer.model, usual=str(plan.data["model"]))
+        if chat.notebook is not None:
+            await (await office.workspace.store.open(chat.notebook)).read()
+        message = Message(answer.message, chat.notebook, model, mode)
+        settled = PlanSettled(plan.turn, "approved" if approved else "rejected")
+        return await self._send(chat, message, settled)
 
     async def list(self, user: str) -> list[tuple[Chat, bool]]:
         """The user's chats, the one used last first, and whether each is busy."""
-        return [(chat, self.busy(chat)) for chat in await self._office.transcripts.list(user)]
+        chats = await self._office.transcripts.list(user)
+        elsewhere = await self._office.transcripts.elsewhere()
+        return [(chat, chat.id in elsewhere or self._sessions.busy(chat.id)) for chat in chats]
 
-    def busy(self, chat: Chat) -> bool:
-        """Whether a turn of a chat goes on or waits."""
-        live = self._live.get(chat.id)
-        return live is not None and live.busy
+    async def busy(self, chat: Chat) -> bool:
+        """Whether a turn of a chat goes on or waits, here or in another server."""
+        busy = self._sessions.busy(chat.id)
+        return busy or chat.id in await self._office.transcripts.elsewhere()
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """One of the user's chats.
@@ -115,19 +149,19 @@ class Chats:
             ChatNotFound.
         """
         chat = await self.get(user, chat_id)
-        live = self._live.get(chat.id)
-        if live is not None:
-            await live.log.save()
+        await self._sessions.saved(chat.id)
         return await self._office.transcripts.events(chat.id, after)
 
     async def follow(self, user: str, chat_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """What happens in a chat after an event, until it is let go.
+        """What happens in a chat after an event, until it is deleted or the server ends.
+
+        Who follows takes no place among the chats that are answered.
 
         Raises:
             ChatNotFound.
             InvalidArguments: no event of that number has happened.
         """
-        log = (await self._session(await self.get(user, chat_id))).log
+        log = await self._sessions.follow(await self.get(user, chat_id))
         if not 0 <= after <= log.last:
             raise InvalidArguments(
                 f"{after} is no event's number of this chat.",
@@ -140,9 +174,9 @@ class Chats:
 
         Raises:
             ChatNotFound.
+            ChatElsewhere: they are another server's.
         """
-        live = self._live.get((await self.get(user, chat_id)).id)
-        return False if live is None else await live.stop(turn)
+        return await self._sessions.stop(await self.get(user, chat_id), turn)
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
         """Gives a chat another title.
@@ -157,7 +191,7 @@ class Chats:
         """Ends a chat and removes its transcript; what it did in notebooks stays.
 
         Raises:
-            ChatNotFound.
+            ChatNotFound, ChatElsewhere.
         """
         await self._remove(await self.get(user, chat_id))
 
@@ -192,43 +226,40 @@ class Chats:
         await self._office.transcripts.renamed(old, new)
 
     async def close(self) -> None:
-        """Ends all sessions; transcripts are complete then."""
-        sessions, self._live = list(self._live.values()), {}
-        await asyncio.gather(*(session.close() for session in sessions), *self._leaving.values())
-        await self._office.transcripts.close()
+        """Ends all sessions; transcripts are complete then. A second time changes nothing."""
+        await self._sessions.close()
 
-    async def _known(
-        self, user: str, request: ChatRequest, notebook: str | None
-    ) -> Chat | None:
+    async def _known(self, user: str, request: ChatRequest, notebook: str | None) -> Chat | None:
         """The chat that a message belongs to; None for a new one."""
         if request.chat is not None:
             return await self.get(user, request.chat)
         chats = await self._office.transcripts.list(user) if request.latest else []
         return next((chat for chat in chats if chat.notebook == notebook), None)
 
-    async def _send(self, chat: Chat, message: Message) -> Begun:
-        await self._office.transcripts.used(chat.id, message.notebook)
-        session = await self._session(chat)
+    async def _send(self, chat: Chat, message: Message, answer: PlanSettled | None = None) -> Begun:
+        session = await self._sessions.open(chat, message.notebook)
         # From here on nothing waits: the session may be let go whenever it is idle.
         before = session.log.last
-        turn = session.send(message)
+        try:
+            turn = session.send(message, answer)
+        except ToolError:
+            self._sessions.rested(session)
+            raise
         return Begun(chat.id, turn, session.log.after(before, turn=turn))
 
     async def _remove(self, chat: Chat) -> None:
         """Ends a chat, and removes all that is kept of it."""
-        live = self._live.pop(chat.id, None)
-        if live is not None:
-            await live.close()
-        await self._left(chat.id)
-        # Claude's session may have got its name since the chat was looked up.
-        chat = await self.get(chat.user, chat.id)
-        await self._office.transcripts.delete(chat)
+        chat = await self._sessions.remove(chat)
         if chat.session is not None:
             await asyncio.to_thread(forget, self._office.surroundings, chat.session)
         self._office.workspace.forget(_caller(chat))
 
-    async def _model(self, asked: str | None) -> str:
+    async def _model(self, asked: str | None, *, usual: str = "") -> str:
         """The model that answers.
+
+        Args:
+            asked: One that has to be there.
+            usual: The one to take where none is asked for, if it is still there.
 
         Raises:
             NoModel: none is connected, or none of that name.
@@ -236,66 +267,13 @@ class Chats:
         provider = await self._office.provider()
         if not provider.ready:
             raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
-        model = asked or provider.model
+        model = asked or (usual if usual in provider.models else provider.model)
         if model not in provider.models:
             raise NoModel(
                 f"There is no model `{model[:80]}` here.",
                 hint=f"Choose among: {', '.join(provider.models)}.",
             )
         return model
-
-    async def _session(self, chat: Chat) -> ChatSession:
-        """The session of a chat, opened where there is none."""
-        async with self._opening.setdefault(chat.id, asyncio.Lock()):
-            live = self._live.pop(chat.id, None)
-            if live is None:
-                await self._left(chat.id)
-                chat = await self.get(chat.user, chat.id)
-                log = ChatLog(
-                    chat.id, self._office.transcripts, await self._office.transcripts.last(chat.id)
-                )
-                self._make_room()
-                await self._end_what_was_cut(chat, log)
-                live = ChatSession(self._office, chat, log, self._let_go)
-            # The one used last goes last.
-            self._live[chat.id] = live
-            return live
-
-    async def _left(self, chat_id: str) -> None:
-        """Waits until a session of a chat that is ending has ended."""
-        if (leaving := self._leaving.get(chat_id)) is not None:
-            await asyncio.wait((leaving,))
-
-    async def _end_what_was_cut(self, chat: Chat, log: ChatLog) -> None:
-        """A server that was killed left its last turn without an end: it gets one."""
-        events = await self._office.transcripts.events(chat.id, log.last - 1)
-        if events and events[-1].kind != "done":
-            error = AgentDied("The server stopped in the middle of this turn.")
-            log.add(events[-1].turn, Failed(error.as_dict()))
-            log.add(events[-1].turn, Done("failed"))
-
-    def _make_room(self) -> None:
-        if len(self._live) < self._office.settings.max_live:
-            return
-        idle = next((session for session in self._live.values() if not session.busy), None)
-        if idle is None:
-            raise LimitReached(
-                f"{len(self._live)} chats are answered just now.",
-                hint="Wait until one has ended, or stop one.",
-            )
-        self._let_go(idle)
-
-    def _let_go(self, session: ChatSession) -> None:
-        if self._live.get(session.id) is session:
-            del self._live[session.id]
-        task = asyncio.create_task(session.close(), name="tk-ai chat ends")
-        self._leaving[session.id] = task
-
-        def left(_: asyncio.Task[None]) -> None:
-            if self._leaving.get(session.id) is task:
-                del self._leaving[session.id]
-
-        task.add_done_callback(left)
 
 
 def _caller(chat: Chat) -> Caller:

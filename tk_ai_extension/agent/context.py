@@ -55,7 +55,8 @@ person or by the permission mode: do not try another way around it.
 
 _MODES: Mapping[str, str] = {
     "plan": "Permission mode: plan. Only reading works. Find out what is needed, then answer with a "
-    "plan, step by step, that names the cells; the person approves it and sends you on in another mode.",
+    "plan, step by step, that names the cells. The person approves it, and then you carry it out; or they "
+    "say what is to be different.",
     "ask": "Permission mode: ask. The person is asked before each change and each run.",
     "edit": "Permission mode: edit. Changes are made at once; the person is asked before each run.",
     "auto": "Permission mode: auto. Changes and runs are made at once.",

@@ -178,6 +178,40 @@ class PermissionSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """A turn in the mode `plan` has made a plan; ``POST /api/tk-ai/chats/{id}/plan`` answers it.
+
+    It waits until it is answered, or until another message is sent. Its turn names it.
+
+    Attributes:
+        text: The plan.
+        notebook: The notebook that it is about: the turn that carries it out is bound to it.
+        model: The model that made it.
+    """
+
+    kind: ClassVar[str] = "plan"
+
+    text: str
+    notebook: str | None
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettled:
+    """A plan waits no more; the message of this turn says what comes of it.
+
+    Attributes:
+        plan: The turn that made the plan.
+        answer: ``approved``, ``rejected``, or ``passed`` where another message was sent instead.
+    """
+
+    kind: ClassVar[str] = "plan_settled"
+
+    plan: str
+    answer: Literal["approved", "rejected", "passed"]
+
+
+@dataclass(frozen=True, slots=True)
 class CellChanged:
     """A call changed a cell.
 
@@ -291,6 +325,8 @@ What = (
     | ToolAnswered
     | PermissionAsked
     | PermissionSettled
+    | Planned
+    | PlanSettled
     | CellChanged
     | Used
     | Retried

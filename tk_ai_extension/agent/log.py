@@ -27,7 +27,8 @@ _PIECES = ("text", "thinking")
 class ChatLog:
     """What happened in a chat.
 
-    Events reach followers at once and the transcript a moment later, pieces of text as one.
+    Events reach followers at once and the transcript a moment later, pieces of text as one. It lasts
+    as long as somebody answers in the chat or follows it.
 
     Args:
         chat_id: The chat.
@@ -62,19 +63,29 @@ class ChatLog:
         Args:
             last: The number of the last event that is known.
             turn: Ends with the last event of this turn, and gives only its events; None: all,
-                until the chat is let go.
+                until the log is closed.
         """
         while True:
+            present = self.last
             for event in await self._since(last):
                 last = event.id
                 if turn in (None, event.turn):
                     yield event
                     if turn is not None and event.kind == "done":
                         return
+            # What could not be kept, and is at hand no more, comes no more.
+            last = max(last, present)
             if self.last <= last:
                 if self._over:
                     return
                 await self._changed.wait()
+
+    def catch_up(self, last: int) -> None:
+        """Another server has added events to the transcript, up to this number."""
+        if last > self.last:
+            self._kept.clear()
+            self.last = last
+            self._wake()
 
     async def _since(self, last: int) -> list[Event]:
         """The events after this one that there are; the older of them are in the transcript alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,9 @@ MAX_SELECTED = 100
 """How many selected cells go with one message."""
 MAX_IMAGE = 7_000_000
 """Characters of an attached image, as base64: about 5 MB."""
+
+APPROVED = "The plan is approved: carry it out."
+"""What Claude is told of a plan that a person approves."""
 
 _Address = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -88,6 +91,30 @@ class ChatRequest(_Strict):
     """What becomes of the turn when the line is cut."""
 
 
+class PlanAnswer(_Strict):
+    """The body of ``POST /api/tk-ai/chats/{id}/plan``."""
+
+    plan: Annotated[str, Field(min_length=1, max_length=100)]
+    """The turn that made the plan."""
+    answer: Literal["approve", "reject"]
+    mode: Literal["ask", "edit", "auto"] = "ask"
+    """The permission mode in which an approved plan is carried out."""
+    words: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    """What Claude is told besides; a plan is not rejected without a word."""
+    model: Annotated[str, Field(max_length=200)] | None = None
+    """The model that goes on; the one that made the plan where left out."""
+    on_disconnect: Literal["continue", "stop"] = "continue"
+    """What becomes of the turn when the line is cut."""
+
+    @property
+    def message(self) -> str:
+        """What Claude is told."""
+        words = self.words.strip()
+        if self.answer == "reject":
+            return words
+        return f"{APPROVED} {words}".rstrip()
+
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """A running cell that asks, and waits for the answer (`%tk`).
@@ -121,18 +148,38 @@ def parse_request(body: dict[str, Any]) -> ChatRequest:
     Raises:
         InvalidArguments: names each field that is wrong, and why.
     """
+    request = _parsed(ChatRequest, body, "The message cannot be sent")
+    if not request.message.strip():
+        raise InvalidArguments("The message is empty.", hint="Write something in `message`.")
+    return request
+
+
+def parse_plan_answer(body: dict[str, Any]) -> PlanAnswer:
+    """The answer to a plan of a JSON body.
+
+    Raises:
+        InvalidArguments: names each field that is wrong, and why.
+    """
+    answer = _parsed(PlanAnswer, body, "This does not answer a plan")
+    if not answer.message:
+        raise InvalidArguments(
+            "A plan is not rejected without a word.", hint="Say in `words` what is to be different."
+        )
+    return answer
+
+
+_Body = TypeVar("_Body", bound=_Strict)
+
+
+def _parsed(kind: type[_Body], body: dict[str, Any], what: str) -> _Body:
     try:
-        request = ChatRequest.model_validate(body)
+        return kind.model_validate(body)
     except ValidationError as error:
         problems = [
             f"`{'.'.join(str(part) for part in item['loc']) or 'body'}`: {item['msg']}"
             for item in error.errors(include_url=False, include_input=False)
         ]
-        known = ", ".join(f"`{name}`" for name in ChatRequest.model_fields)
+        known = ", ".join(f"`{name}`" for name in kind.model_fields)
         raise InvalidArguments(
-            f"The message cannot be sent: {'; '.join(problems[:10])}.",
-            hint=f"The fields are: {known}.",
+            f"{what}: {'; '.join(problems[:10])}.", hint=f"The fields are: {known}."
         ) from None
-    if not request.message.strip():
-        raise InvalidArguments("The message is empty.", hint="Write something in `message`.")
-    return request

@@ -14,7 +14,17 @@ import mcp_types as types
 
 from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings
 from tk_ai_extension.agent.context import content, instructions
-from tk_ai_extension.agent.events import Began, Done, End, Failed, Noticed, Sent, What
+from tk_ai_extension.agent.events import (
+    Began,
+    Done,
+    End,
+    Failed,
+    Noticed,
+    Planned,
+    PlanSettled,
+    Sent,
+    What,
+)
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.agent.requests import Message
@@ -30,6 +40,7 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     ModelSilent,
     PermissionDenied,
+    PlanNotFound,
     ToolError,
 )
 from tk_ai_extension.tools.registry import Registry
@@ -82,17 +93,28 @@ class ChatSession:
         office: What all chats share.
         chat: The chat as it is kept.
         log: What happens in it.
+        plan: The turn whose plan waits for an answer, or None.
+        rested: Called when no turn goes on or waits any more.
         let_go: Called when it has been idle for long.
     """
 
     def __init__(
-        self, office: Office, chat: Chat, log: ChatLog, let_go: Callable[[ChatSession], None]
+        self,
+        office: Office,
+        chat: Chat,
+        log: ChatLog,
+        *,
+        plan: str | None,
+        rested: Callable[[ChatSession], None],
+        let_go: Callable[[ChatSession], None],
     ) -> None:
         self.id = chat.id
         self.user = chat.user
         self.log = log
         self._office = office
         self._session = chat.session
+        self._plan = plan
+        self._rested = rested
         self._let_go = let_go
         self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
         self._turn: Turn | None = None
@@ -111,12 +133,19 @@ class ChatSession:
         """The chat as a caller, in no turn."""
         return Caller(user=self.user, key=self.id, face="chat", mode="auto", name="Claude")
 
-    def send(self, message: Message) -> str:
+    def send(self, message: Message, answer: PlanSettled | None = None) -> str:
         """Queues a turn; its id.
 
+        Args:
+            message: What is sent.
+            answer: What it says to the plan that waits; a plan is passed over without.
+
         Raises:
+            PlanNotFound: that plan does not wait for an answer.
             LimitReached: too many wait.
         """
+        if answer is not None and answer.plan != self._plan:
+            raise PlanNotFound("No plan of that turn waits for an answer in this chat.")
         if self._waiting.qsize() >= MAX_TURNS:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
@@ -142,6 +171,9 @@ class ChatSession:
                 self._waiting.qsize() + (self._turn is not None),
             )
         )
+        if self._plan is not None:
+            turn.say(answer or PlanSettled(self._plan, "passed"))
+            self._plan = None
         self._waiting.put_nowait(turn)
         return turn_id
 
@@ -172,12 +204,12 @@ class ChatSession:
         return stopped
 
     async def close(self) -> None:
-        """Ends the turn that goes on and Claude's process."""
+        """Ends the turn that goes on and Claude's process; all that happened is written down."""
         await self.stop()
         self._working.cancel()
         await asyncio.wait((self._working,))
         await self._hang_up()
-        await self.log.close()
+        await self.log.save()
 
     # -- the turns
 
@@ -208,7 +240,18 @@ class ChatSession:
             finally:
                 await turn.settle()
                 self._turn = None
+                self._offer_plan(turn, end)
                 turn.say(Done(end, turn.translator.text))
+            if not self.busy:
+                self._rested(self)
+
+    def _offer_plan(self, turn: Turn, end: End) -> None:
+        """What a turn in the mode `plan` ends with is a plan, unless a message waits already."""
+        plans = self._office.workspace.policy.mode(turn.caller) == "plan"
+        text = turn.translator.text.strip()
+        if plans and end == "done" and text and not self.busy:
+            self._plan = turn.id
+            turn.say(Planned(text, turn.message.notebook, turn.message.model))
 
     async def _answer(self, turn: Turn) -> End:
         turn.say(Began())

@@ -39,7 +39,7 @@ _CONNECT = re.compile(
     re.IGNORECASE,
 )
 _START = re.compile(
-    r"\b(start|go|begin|tour|yes|ok|okay|sure|please|show|plot|run|next|continue|again)\b",
+    r"\b(start|go|begin|tour|yes|ok|okay|sure|please|show|plot|run|next|continue|again|approved)\b",
     re.IGNORECASE,
 )
 _REFUSALS = frozenset({"permission_denied", "permission_required"})

@@ -19,7 +19,7 @@ how to connect a model. I cannot answer anything else."""
 PLAN: Final = """\
 In the mode `plan` I only read. This is what I would do: add a heading at the end of the notebook; \
 add a cell that makes a few numbers, and run it; add a cell that draws them; add a cell with a \
-mistake, and mend it. Choose the mode `ask` or `auto` and write `start`, and I do it."""
+mistake, and mend it. Approve it, and I do it; or choose the mode `ask` or `auto` and write `start`."""
 
 CONNECT: Final = """\
 Put one of these into the environment of the server, or as lines of `NAME=value` into a file \

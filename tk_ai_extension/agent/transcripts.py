@@ -1,6 +1,7 @@
 """The chats of each user and all that happened in them, in SQLite.
 
-Pieces of text are kept joined, as far as they came together.
+Pieces of text are kept joined, as far as they came together. Several servers of one root share the
+file: while one of them answers in a chat, that chat is its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.model.errors import ChatNotFound
+from tk_ai_extension.agent.presence import Presence
+from tk_ai_extension.model.errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.paths import moved
 
@@ -39,6 +41,10 @@ CREATE TABLE IF NOT EXISTS events (
     kind TEXT NOT NULL,
     data TEXT NOT NULL,
     PRIMARY KEY (chat, id)
+) STRICT;
+CREATE TABLE IF NOT EXISTS answering (
+    chat TEXT PRIMARY KEY REFERENCES chats (id) ON DELETE CASCADE,
+    server TEXT NOT NULL
 ) STRICT;
 """
 
@@ -71,11 +77,12 @@ class Transcripts:
     """The chats of a server: one SQLite file of mode 0600, used on a thread of its own.
 
     Args:
-        database: The file.
+        database: The file; what says which servers live is in a folder beside it.
     """
 
     def __init__(self, database: Path) -> None:
         self._database = Database(database, _SCHEMA)
+        self._presence = Presence(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
         """Begins a chat."""
@@ -140,6 +147,52 @@ class Transcripts:
         """Claude's own session that holds the chat's history now; None where it is lost."""
         await self._set(chat_id, "session = ?", session)
 
+    async def claim(self, chat: Chat) -> Chat:
+        """Makes a chat this server's until it is released; the chat as it is now.
+
+        Raises:
+            ChatElsewhere: it is another living server's.
+            ChatNotFound: it was deleted meanwhile.
+        """
+        server, presence = self._presence.id, self._presence
+
+        def take(db: sqlite3.Connection) -> bool:
+            presence.begin()
+            # Nobody else may look before this one has written.
+            db.execute("BEGIN IMMEDIATE")
+            row = db.execute("SELECT server FROM answering WHERE chat = ?", (chat.id,)).fetchone()
+            if row is not None and not presence.lives(row[0]):
+                row = None
+            if row is None:
+                db.execute(
+                    "INSERT OR REPLACE INTO answering SELECT id, ? FROM chats WHERE id = ?",
+                    (server, chat.id),
+                )
+            return row is None or row[0] == server
+
+        if not await self._database.run(take):
+            raise ChatElsewhere("Another server of this folder answers in this chat just now.")
+        return await self.get(chat.user, chat.id)
+
+    async def release(self, chat_id: str) -> None:
+        """Lets other servers answer in a chat; what is not this server's stays as it is."""
+        await self._database.run(
+            lambda db: db.execute(
+                "DELETE FROM answering WHERE chat = ? AND server = ?",
+                (chat_id, self._presence.id),
+            )
+        )
+
+    async def elsewhere(self) -> frozenset[str]:
+        """The chats in which another living server answers just now."""
+        server, presence = self._presence.id, self._presence
+
+        def select(db: sqlite3.Connection) -> frozenset[str]:
+            rows = db.execute("SELECT chat, server FROM answering WHERE server != ?", (server,))
+            return frozenset(chat for chat, other in rows if presence.lives(other))
+
+        return await self._database.run(select)
+
     async def delete(self, chat: Chat) -> None:
         """Removes a chat with all that happened in it."""
         await self._database.run(
@@ -177,6 +230,34 @@ class Transcripts:
 
         return await self._database.run(select)
 
+    async def plan(self, chat_id: str) -> Event | None:
+        """The plan that waits in a chat for an answer: nothing was sent since it was made."""
+
+        def select(db: sqlite3.Connection) -> Event | None:
+            row = db.execute(
+                "SELECT id, turn, time, kind, data FROM events"
+                " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
+                (chat_id,),
+            ).fetchone()
+            if row is None or row[3] != "plan":
+                return None
+            return Event(row[0], row[1], row[2], row[3], json.loads(row[4]))
+
+        return await self._database.run(select)
+
+    async def unended(self, chat_id: str) -> Sequence[str]:
+        """The turns of a chat that have no end, the oldest first."""
+        return await self._database.run(
+            lambda db: [
+                row[0]
+                for row in db.execute(
+                    "SELECT turn FROM events WHERE chat = ? GROUP BY turn"
+                    " HAVING sum(kind = 'done') = 0 ORDER BY min(id)",
+                    (chat_id,),
+                )
+            ]
+        )
+
     async def last(self, chat_id: str) -> int:
         """The number of the last event of a chat; 0 where there is none."""
         return await self._database.run(
@@ -201,6 +282,7 @@ class Transcripts:
     async def close(self) -> None:
         """Ends what is under way and closes the file."""
         await self._database.close()
+        self._presence.end()
 
     async def _set(self, chat_id: str, columns: str, *values: str | float | None) -> None:
         await self._database.run(

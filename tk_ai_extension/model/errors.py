@@ -385,6 +385,23 @@ class ChatNotFound(ToolError):
     default_hint = "List your chats for those that exist, or leave the id out to begin one."
 
 
+class ChatElsewhere(ToolError):
+    """Another server of the same root folder answers in this chat just now."""
+
+    code = "chat_elsewhere"
+    status = 409
+    retryable = True
+    default_hint = "Wait until its turn there has ended, or go on with the chat there."
+
+
+class PlanNotFound(ToolError):
+    """No plan of that turn waits for an answer in this chat."""
+
+    code = "plan_not_found"
+    status = 404
+    default_hint = "It was answered already, or another message was sent since. Ask for a new plan."
+
+
 class NoModel(ToolError):
     """No model is connected, or none of that name."""
 

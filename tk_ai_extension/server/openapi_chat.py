@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tk_ai_extension.agent.requests import ChatRequest
+from tk_ai_extension.agent.requests import ChatRequest, PlanAnswer
 from tk_ai_extension.tools.schemas import compact_schema
 
 Operation = Callable[[str, str, dict[str, Any]], dict[str, Any]]
@@ -55,7 +55,9 @@ _EVENT: dict[str, Any] = {
 }
 _ANSWER: dict[str, Any] = {
     "type": "object",
-    "required": ["chat", "turn", "end", "text", "calls", "changes", "usage", "last_event"],
+    "required": [
+        *("chat", "turn", "end", "text", "calls", "changes", "plan", "usage", "last_event")
+    ],
     "properties": {
         "chat": {**_TEXT, "description": "Send it with the next message"},
         "turn": {**_TEXT, "description": "What is undone as one"},
@@ -63,6 +65,7 @@ _ANSWER: dict[str, Any] = {
         "text": {**_TEXT, "description": "Claude's last words"},
         "calls": _list(_object(tool=_TEXT, ok=_FLAG, text=_TEXT)),
         "changes": {**_list(_SOME), "description": "Each cell that was changed, with its diff"},
+        "plan": {**_FLAG, "description": "Whether the text is a plan that waits for an answer"},
         "usage": {"type": ["object", "null"], "description": "Tokens, cost in dollars, seconds"},
         "last_event": _WHOLE,
     },
@@ -85,7 +88,7 @@ MODELS = _object(
 """What answers in chats: which provider, what is configured for it, what is missing."""
 _EVENTS = (
     "Server-sent events: message, began, text, thinking, discarded, tool_call, tool_progress, "
-    "permission, permission_settled, cell_change, tool_result, retry, notice, usage, error, done"
+    "permission, permission_settled, plan, plan_settled, cell_change, tool_result, retry, notice, usage, error, done"
 )
 _LAST_EVENT = {
     "name": "Last-Event-ID",
@@ -107,9 +110,10 @@ def chat_paths(prefix: str, operation: Operation, schemas: dict[str, Any]) -> di
     model = ChatRequest.model_json_schema(ref_template=reference)
     for name, definition in model.pop("$defs", {}).items():
         schemas[f"chat.{name}"] = compact_schema(definition)
-    message = operation("send_message", "Sends a message to Claude", _ANSWER)
+    message = _turn(operation("send_message", "Sends a message to Claude", _ANSWER))
     message["requestBody"] = _body(compact_schema(model))
-    message["responses"]["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
+    plan = _turn(operation("answer_plan", "Has a plan carried out, or made anew", _ANSWER))
+    plan["requestBody"] = _body(compact_schema(PlanAnswer.model_json_schema()))
     chat = f"{prefix}/chats/{{id}}"
     events = operation("follow_chat", "What happens in a chat, as it happens", {})
     events["parameters"] = [_id(), _LAST_EVENT]
@@ -137,12 +141,19 @@ def chat_paths(prefix: str, operation: Operation, schemas: dict[str, Any]) -> di
         f"{chat}/stop": {
             "post": _of_chat(operation("stop_chat", "Stops Claude", _object(stopped=_FLAG)))
         },
+        f"{chat}/plan": {"post": _of_chat(plan)},
         f"{chat}/undo": {"post": undo},
         f"{chat}/export": {"get": export},
         f"{prefix}/models": {
             "get": operation("list_models", "What answers, and what is missing", MODELS)
         },
     }
+
+
+def _turn(operation: dict[str, Any]) -> dict[str, Any]:
+    """What came of a turn, whole or as events."""
+    operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
+    return operation
 
 
 def _of_chat(operation: dict[str, Any]) -> dict[str, Any]:

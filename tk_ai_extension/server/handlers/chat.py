@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -21,33 +22,31 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 
 
-class MessageHandler(StreamingHandler):
-    """A message to Claude."""
+class TurnHandler(StreamingHandler):
+    """A route that begins a turn, and answers with what came of it."""
 
     _gone: asyncio.Event | None = None
 
-    @allowed("execute")
-    async def post(self) -> None:
-        """Sends a message, and answers with what came of it: one JSON object, or events as they come.
+    async def answer(self, begin: Callable[[], Awaitable[Begun]], *, stop: bool) -> None:
+        """Answers with one JSON object, or with the turn's events as they come.
 
         Events are server-sent with ``Accept: text/event-stream``; where the line is cut,
         ``GET /api/tk-ai/chats/{id}/events`` goes on with them.
-        """
-        body = self.json_body()
-        chatting = await self.services.chatting()
-        from tk_ai_extension.agent.requests import parse_request
 
-        request = parse_request(body)
-        user = username(self)
+        Args:
+            begin: Begins the turn.
+            stop: Whether a cut line stops it.
+        """
         self.update_api_activity()
         self._gone = asyncio.Event()
-        begun = await chatting.chats.send(user, request)
+        begun = await begin()
         if "text/event-stream" in self.request.headers.get("Accept", ""):
             ended = await self.stream(_frames(begun.events))
         else:
             ended = await self._answer_whole(begun)
-        if not ended and request.on_disconnect == "stop":
-            await chatting.chats.stop(user, begun.chat)
+        if not ended and stop:
+            chats = (await self.services.chatting()).chats
+            await chats.stop(username(self), begun.chat, begun.turn)
 
     def on_connection_close(self) -> None:
         """The client is gone; the turn goes on unless the client said otherwise."""
@@ -75,6 +74,39 @@ class MessageHandler(StreamingHandler):
             await asyncio.wait((collecting, leaving))
 
 
+class MessageHandler(TurnHandler):
+    """A message to Claude."""
+
+    @allowed("execute")
+    async def post(self) -> None:
+        """Sends a message, and answers with what came of it."""
+        body = self.json_body()
+        chats = (await self.services.chatting()).chats
+        from tk_ai_extension.agent.requests import parse_request
+
+        request = parse_request(body)
+        await self.answer(
+            partial(chats.send, username(self), request), stop=request.on_disconnect == "stop"
+        )
+
+
+class ChatPlanHandler(TurnHandler):
+    """The plan that a turn in the mode `plan` made."""
+
+    @allowed("execute")
+    async def post(self, chat_id: str) -> None:
+        """Has it carried out in a mode, or made anew with some words; answers as a message is."""
+        body = self.json_body()
+        chats, user = (await self.services.chatting()).chats, username(self)
+        await chats.get(user, chat_id)
+        from tk_ai_extension.agent.requests import parse_plan_answer
+
+        said = parse_plan_answer(body)
+        await self.answer(
+            partial(chats.answer_plan, user, chat_id, said), stop=said.on_disconnect == "stop"
+        )
+
+
 class ChatsHandler(TkAIHandler):
     """The chats."""
 
@@ -97,7 +129,7 @@ class ChatHandler(TkAIHandler):
         events = await chats.events(user, chat_id)
         self.write_json(
             {
-                "chat": _described(chat, busy=chats.busy(chat)),
+                "chat": _described(chat, busy=await chats.busy(chat)),
                 "events": [event.as_dict() for event in events],
             }
         )
@@ -113,7 +145,7 @@ class ChatHandler(TkAIHandler):
             raise InvalidArguments("The body is no title.", hint='Send {"title": "…"}.')
         await chats.rename(user, chat_id, " ".join(title.split()))
         chat = await chats.get(user, chat_id)
-        self.write_json(_described(chat, busy=chats.busy(chat)))
+        self.write_json(_described(chat, busy=await chats.busy(chat)))
 
     @allowed("write")
     async def delete(self, chat_id: str) -> None:
@@ -260,6 +292,7 @@ def _summary(events: list[Event]) -> dict[str, Any]:
             if event.kind == "tool_result"
         ],
         "changes": [event.data for event in events if event.kind == "cell_change"],
+        "plan": any(event.kind == "plan" for event in events),
         "usage": next((event.data for event in events if event.kind == "usage"), None),
         "last_event": events[-1].id,
     }

@@ -1,0 +1,58 @@
+"""Which servers live: known at once, also when one was killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tk_ai_extension.agent.presence import Presence
+
+HOLD = """
+import sys
+from pathlib import Path
+from tk_ai_extension.agent.presence import Presence
+
+presence = Presence(Path(sys.argv[1]))
+presence.begin()
+print(presence.id, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_lives_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "servers"
+    one, other = Presence(folder), Presence(folder)
+    one.begin()
+    one.begin()
+    assert other.lives(one.id)
+    assert one.lives(one.id)
+    one.end()
+    one.end()
+    assert not other.lives(one.id)
+    assert list(folder.iterdir()) == []
+
+
+def test_one_that_was_killed_does_not_live_and_leaves_nothing(tmp_path: Path) -> None:
+    watcher = Presence(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        server = process.stdout.readline().strip()
+        assert watcher.lives(server)
+        process.kill()
+        process.wait()
+        assert not watcher.lives(server)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_names_no_server_names_no_file_either(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    watcher = Presence(tmp_path / "servers")
+    for name in ("", "../precious", "nobody", "0" * 24):
+        assert not watcher.lives(name)
+    assert (tmp_path / "precious").read_text() == "mine"
