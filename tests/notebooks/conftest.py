@@ -1,4 +1,4 @@
-"""Notebooks of one module's tests: as files, and in the rooms of a real Jupyter Server."""
+"""Notebooks of one module's tests: as files, and in rooms and tabs of a real Jupyter Server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest_asyncio
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from tests.notebooks.tabs import tab_bench
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.document_bench import DocumentBench, FilePerson
 from tk_ai_extension.testing.room_person import RoomPerson
@@ -84,7 +85,7 @@ async def room_bench(app: ServerApp) -> AsyncIterator[DocumentBench]:
     await store.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["file", "room"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["file", "room", "tab"])
 async def bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[DocumentBench]:
@@ -92,6 +93,9 @@ async def bench(
     folder = tmp_path_factory.mktemp("notebooks")
     if request.param == "file":
         async with file_bench(folder) as made:
+            yield made
+    elif request.param == "tab":
+        async with tab_bench(folder) as made:
             yield made
     else:
         async with running_server(folder) as app, room_bench(app) as made:

@@ -20,6 +20,7 @@ from tk_ai_extension.model.outputs import (
 )
 from tk_ai_extension.notebooks.collaboration import LiveRoom
 from tk_ai_extension.notebooks.running import StreamText
+from tk_ai_extension.notebooks.streaming import encodable, merged
 
 FLUSH_INTERVAL = 0.05
 """Seconds between two transactions while outputs come."""
@@ -107,7 +108,7 @@ class RoomOutputWriter:
             outputs = self._outputs(cell)
             if len(outputs) != self._expected:
                 self._places = [None] * len(self._places)
-            for change in _merged(pending):
+            for change in merged(pending):
                 self._change(outputs, change)
             self._expected = len(outputs)
         now = time.monotonic()
@@ -174,46 +175,9 @@ class RoomOutputWriter:
         return self._room.notebook.document.ydoc.transaction(origin=self._origin)
 
 
-def encodable(value: Any) -> Any:
-    """The value with half surrogate pairs replaced: a shared document is UTF-8."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {key: encodable(item) for key, item in cast("Json", value).items()}
-    if isinstance(value, list | tuple):
-        return [encodable(item) for item in cast("Sequence[Any]", value)]
-    return value
-
-
 def shared_output(output: Json) -> Map[Any]:
     """An output as JupyterLab has it in a shared document: the text of a stream can grow."""
     shared = cast("Json", encodable(output))
     if shared.get("output_type") == "stream":
         shared = {**shared, "text": Text(stream_text(shared))}
     return Map(shared)
-
-
-def _merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
-    """The changes, with what is printed in a row to one stream in one piece."""
-    merged: list[OutputChange] = []
-    parts: list[str] = []
-    index = end = -1
-    for change in changes:
-        if isinstance(change, StreamEdit) and (change.index, change.start) == (index, end):
-            parts.append(change.new)
-            end += len(change.new)
-            continue
-        _close(merged, parts)
-        merged.append(change)
-        parts, index, end = [], -1, -1
-        if isinstance(change, StreamEdit):
-            parts, index, end = [change.new], change.index, change.start + len(change.new)
-    _close(merged, parts)
-    return merged
-
-
-def _close(merged: list[OutputChange], parts: list[str]) -> None:
-    if len(parts) > 1:
-        last = merged[-1]
-        assert isinstance(last, StreamEdit)
-        merged[-1] = StreamEdit(last.index, last.start, "".join(parts))

@@ -120,6 +120,11 @@ class RunningOutputs:
             last = self._texts.get(self._hidden - 1)
             self._hidden_text = len(last) if last is not None else 0
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether some of what came is not shown."""
+        return self._hidden > 0
+
     def outputs(self) -> tuple[Json, ...]:
         """The outputs so far."""
         with self._lock:

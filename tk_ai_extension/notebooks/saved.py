@@ -177,6 +177,12 @@ class SavingOutputWriter:
         else:
             self._saver.save_soon()
 
+    def abandon(self) -> None:
+        """Another document has the notebook now: nothing more of this cell is saved here."""
+        self.finished = True
+        runs = self._saver.runs
+        runs[:] = [run for run in runs if run is not self._running]
+
 
 def runnable(snapshot: Snapshot, key: str) -> Cell:
     """The code cell with this key, of a notebook that can be written.

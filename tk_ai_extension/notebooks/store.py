@@ -1,4 +1,4 @@
-"""Which document holds a notebook now: its room, or its file, or a contents manager of its own kind."""
+"""Which document holds a notebook now: its room, an open tab, its file, or a contents manager."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tk_ai_extension.notebooks.filestore import NotebookFiles
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.collaboration import Rooms
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
+    from tk_ai_extension.notebooks.tabholders import TabHolders
+    from tk_ai_extension.notebooks.tabs import TabChannel
 
 
 class ContentsNotebookStore:
@@ -28,6 +30,8 @@ class ContentsNotebookStore:
         contents_manager: Jupyter's contents manager; None without a server.
         settings: The web application's settings, among which jupyter-collaboration puts itself.
         event_logger: Jupyter's event logger.
+        tabs: The way to the tabs in which people have notebooks open; they count where there are no
+            rooms.
     """
 
     def __init__(
@@ -38,12 +42,19 @@ class ContentsNotebookStore:
         contents_manager: Any = None,
         settings: Mapping[str, Any] | None = None,
         event_logger: Any = None,
+        tabs: TabChannel | None = None,
     ) -> None:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._rooms: Rooms | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
         self._kept = _kept(root, contents_manager, self._subscriptions.notify)
+        self._channel = tabs
+        self._tabs: TabHolders | None = None
+        if tabs is not None:
+            from tk_ai_extension.notebooks.tabholders import TabHolders
+
+            self._tabs = TabHolders(tabs, self._subscriptions.notify)
 
     @property
     def backend(self) -> str:
@@ -57,6 +68,8 @@ class ContentsNotebookStore:
         path = self._contain(path)
         document = await self._kept.open(path)
         rooms = self._live_rooms()
+        if rooms is None and self._tabs is not None:
+            return self._in_tab(document, self._tabs)
         if rooms is None or (only_look and rooms.find(path) is None):
             return document
         if not await self._can_be_live(rooms, document):
@@ -64,6 +77,13 @@ class ContentsNotebookStore:
         from tk_ai_extension.notebooks.rooms import RoomDocument
 
         return RoomDocument(path, rooms, partial(self._kept.check_writable, path))
+
+    def _in_tab(self, document: NotebookDocument, tabs: TabHolders) -> NotebookDocument:
+        """The document that looks for a tab at each operation: one may be opened in the middle."""
+        from tk_ai_extension.notebooks.tabdocument import TabDocument
+
+        check = partial(self._kept.check_writable, document.path)
+        return TabDocument(document, tabs, check, self._subscriptions.notify)
 
     def _live_rooms(self) -> Rooms | None:
         """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
@@ -95,6 +115,8 @@ class ContentsNotebookStore:
 
     def _on_rename(self, old: str, new: str) -> None:
         self._kept.renamed(old, new)
+        if self._channel is not None:
+            self._channel.renamed(old, new)
 
     def _follow_room(self, path: str) -> None:
         """Somebody opened the room of a notebook that is listened to."""
@@ -118,6 +140,8 @@ class ContentsNotebookStore:
     async def close(self) -> None:
         """Lets go of what the store holds; documents must not be used afterwards."""
         self._subscriptions.close()
+        if self._tabs is not None:
+            await self._tabs.close()
         if self._rooms is not None:
             await self._rooms.close()
         await self._kept.close()

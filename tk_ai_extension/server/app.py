@@ -14,8 +14,10 @@ from tk_ai_extension import __version__
 from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.server.handlers.tabs import SOCKETS, TABS_KEY
 from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import FaceSettings, Managers, Services, Wired
+from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.state import default_data_folder
 
 if TYPE_CHECKING:
@@ -233,11 +235,12 @@ class TkAIExtensionApp(ExtensionApp):
             passes = self.services.line if self.cell_chat else None
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
         self._renames = Renames(server.event_logger, self.services.renamed)
+        self._tabs = self.settings[TABS_KEY] = Tabs()
         self.settings[SETTINGS_KEY] = self.services
 
     def initialize_handlers(self) -> None:
         """Adds the routes."""
-        cast("list[Any]", self.handlers).extend(ROUTES)
+        cast("list[Any]", self.handlers).extend([*SOCKETS, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """The server is up: now there is time for what takes long to import."""
@@ -248,12 +251,13 @@ class TkAIExtensionApp(ExtensionApp):
         """Ends what runs here."""
         self._renames.close()
         await self.services.close()
+        self._tabs.close()
 
     def _wire(self, managers: Managers) -> Wired:
         # Its imports take as long as all else that the extension does at the server's start.
         from tk_ai_extension.server.wiring import wire
 
-        return wire(self, managers)
+        return wire(self, managers, self._tabs)
 
     def _wire_chats(self, managers: Managers, workspace: Workspace, registry: Registry) -> Chatting:
         from tk_ai_extension.server.chatting import wire_chats

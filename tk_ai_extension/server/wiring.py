@@ -12,6 +12,7 @@ from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.tabs import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.services import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -41,7 +42,7 @@ class Traits(Protocol):
     max_wait: Any
 
 
-def wire(app: Traits, managers: Managers) -> Wired:
+def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     """Puts the parts together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_folder(Path(app.data_dir), root)
@@ -53,6 +54,7 @@ def wire(app: Traits, managers: Managers) -> Wired:
         contents_manager=managers.contents,
         settings=managers.server.web_app.settings,
         event_logger=managers.server.event_logger,
+        tabs=tabs,
     )
     kernels = JupyterKernels(
         managers.kernels,

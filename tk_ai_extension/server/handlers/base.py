@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.utils import origin_matches_pat
 from tornado.web import HTTPError, authenticated, stream_request_body
 
@@ -223,18 +223,27 @@ class TkAIHandler(APIHandler):
         return self.request.method == "OPTIONS" and "Origin" in self.request.headers
 
     def _origin_allowed(self) -> bool:
-        """Whether the page that sent this, if one did, may: the server's own or one that is listed."""
-        origin = self.get_origin()
-        if origin is None:
-            return True
-        origin = origin.lower()
-        if urlsplit(origin).netloc == self.request.host.lower():
-            return True
-        if origin in self.services.settings.allowed_origins:
-            return True
-        if self.allow_origin:
-            return self.allow_origin == "*" or self.allow_origin.lower() == origin
-        return bool(self.allow_origin_pat) and origin_matches_pat(self.allow_origin_pat, origin)
+        return is_origin_allowed(self, self.services.settings.allowed_origins)
+
+
+def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
+    """Whether the page that sent a request, if one did, may: the server's own or one that is listed.
+
+    Args:
+        handler: The request's.
+        listed: What `TkAIExtensionApp.allowed_origins` lists.
+    """
+    origin = handler.get_origin()
+    if origin is None:
+        return True
+    origin = origin.lower()
+    if urlsplit(origin).netloc == handler.request.host.lower():
+        return True
+    if origin in listed:
+        return True
+    if handler.allow_origin:
+        return handler.allow_origin == "*" or handler.allow_origin.lower() == origin
+    return bool(handler.allow_origin_pat) and origin_matches_pat(handler.allow_origin_pat, origin)
 
 
 class NotFoundHandler(TkAIHandler):

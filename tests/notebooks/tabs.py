@@ -1,0 +1,100 @@
+"""A Jupyter Server with the extension and without collaboration, and notebooks open in a page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.serverapp import ServerApp
+from tornado.httpclient import HTTPClientError
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+from traitlets.config import Config
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.testing.document_bench import DocumentBench
+from tk_ai_extension.testing.tab_page import TabPage, TabPerson
+
+
+@asynccontextmanager
+async def listening_server(folder: Path) -> AsyncIterator[tuple[ServerApp, str]]:
+    """The server, in this process, and its address."""
+    root = folder / "root"
+    root.mkdir()
+    settings = Config()
+    settings.ServerApp.jpserver_extensions = {
+        "tk_ai_extension": True,
+        "jupyter_server_ydoc": False,
+        "jupyter_server_fileid": False,
+    }
+    settings.ServerApp.root_dir = str(root)
+    settings.ServerApp.allow_remote_access = True
+    settings.NotebookNotary.db_file = ":memory:"
+    settings.TkAIExtensionApp.data_dir = str(folder / "data")
+    app = ServerApp.instance(config=settings)
+    app.initialize(argv=[], find_extensions=False, new_httpserver=False)
+    socket, port = bind_unused_port()
+    server = HTTPServer(app.web_app)
+    server.add_sockets([socket])
+    try:
+        yield app, f"http://127.0.0.1:{port}/"
+    finally:
+        await app._cleanup()
+        server.stop()
+        await server.close_all_connections()
+        app.kernel_manager.context.destroy()
+        ServerApp.clear_instance()
+
+
+class OpenedInPage:
+    """A store whose notebooks a person opens in a page before an agent does."""
+
+    def __init__(self, store: NotebookStore, page: TabPage) -> None:
+        self._store = store
+        self._page = page
+
+    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
+        # What JupyterLab cannot open, nobody has open.
+        with suppress(HTTPClientError):
+            await self._page.opened(path)
+        return await self._store.open(path, only_look=only_look)
+
+    async def create(self, path: str, notebook: Json) -> NotebookDocument:
+        await self._store.create(path, notebook)
+        return await self.open(path)
+
+    async def exists(self, path: str) -> bool:
+        return await self._store.exists(path)
+
+    def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._store.subscribe(path, changed)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+def store_of(app: ServerApp) -> NotebookStore:
+    """The store of the server's extension."""
+    (extension,) = app.extension_manager.extension_apps["tk_ai_extension"]
+    found: Any = extension
+    return found.services.workspace.store
+
+
+@asynccontextmanager
+async def tab_bench(folder: Path) -> AsyncIterator[DocumentBench]:
+    """Notebooks that a person has open in JupyterLab."""
+    async with listening_server(folder) as (app, address):
+        page = TabPage(address, app.identity_provider.token)
+        await page.connect()
+
+        async def settle(path: str) -> None:
+            if path in page.notebooks and page.notebooks[path].dirty:
+                await page.save(path)
+
+        store = OpenedInPage(store_of(app), page)
+        yield DocumentBench(store, "tab", Path(app.root_dir), TabPerson(page), settle)
+        await page.close()
+        assert page.dialogs == []

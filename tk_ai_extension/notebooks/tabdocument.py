@@ -1,0 +1,324 @@
+"""A notebook that somebody may have open in JupyterLab: in their tab, else where it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tk_ai_extension.model.cells import Json, Snapshot
+from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed, ToolError
+from tk_ai_extension.model.operations import Applied, Change, Operation
+from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.drafts import Draft
+from tk_ai_extension.notebooks.saved import cell_of, runnable, unbroken
+from tk_ai_extension.notebooks.tabholders import TabHolders, answered, refusal
+from tk_ai_extension.notebooks.taboutputs import TabOutputWriter
+from tk_ai_extension.notebooks.tabs import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabsteps import TabPlan
+
+GRACE = 5.0
+"""Seconds in which a tab that went away in the middle of a change may come back and say what it did."""
+
+_TRIES = 20
+_EXACT = 5
+"""In so many tries nothing at all may have changed in the cells concerned; then outputs may have."""
+
+_ASIDE = (
+    "a tab of JupyterLab with unsaved changes of it cannot be reached: this is what was last saved"
+)
+
+
+class TabDocument:
+    """A notebook in a tab of JupyterLab, without collaboration.
+
+    The tab is asked what it holds, and told what to change: it does all steps in one transaction, if
+    the cells concerned are as they were, and remembers that it did. Then it saves. Each operation
+    looks anew who holds the notebook: without a tab it is the document that keeps it.
+
+    Args:
+        kept: The document where the notebook is kept: its file.
+        tabs: What is known of tabs.
+        check: Raises where the file cannot be written, before anything is tried.
+        changed: Called with the path after each change.
+    """
+
+    def __init__(
+        self,
+        kept: NotebookDocument,
+        tabs: TabHolders,
+        check: Callable[[], None],
+        changed: Callable[[str], None],
+    ) -> None:
+        self._kept = kept
+        self._tabs = tabs
+        self._check = check
+        self._tell = changed
+
+    @property
+    def path(self) -> str:
+        """See `NotebookDocument.path`."""
+        return self._kept.path
+
+    @property
+    def backend(self) -> str:
+        """``tab`` while a tab can be reached, else where the notebook is kept."""
+        return "tab" if self._tabs.channel.present(self.path) else self._kept.backend
+
+    # --- reading
+
+    async def read(self) -> Snapshot:
+        """See `NotebookDocument.read`."""
+        try:
+            tab = await self._holder()
+        except TabOffline:
+            kept = await self._kept.read()
+            return replace(kept, warnings=(*kept.warnings, _ASIDE))
+        if tab is None:
+            return await self._kept.read()
+        return await answered(self._read(tab), self.path)
+
+    async def _read(self, tab: Tab) -> Snapshot:
+        async with self._tabs.locked(tab) as replica:
+            return replica.snapshot(self.path)
+
+    async def outputs(self, cell: str) -> tuple[Json, ...]:
+        """See `NotebookDocument.outputs`."""
+        tab = await self._holder_to_read()
+        if tab is None:
+            return await self._kept.outputs(cell)
+
+        async def look() -> tuple[Json, ...]:
+            async with self._tabs.locked(tab) as replica:
+                return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
+
+        return await answered(look(), self.path)
+
+    async def raw(self) -> Json:
+        """See `NotebookDocument.raw`."""
+        tab = await self._holder_to_read()
+        if tab is None:
+            return await self._kept.raw()
+
+        async def look() -> Json:
+            async with self._tabs.locked(tab) as replica:
+                return replica.raw()
+
+        return await answered(look(), self.path)
+
+    async def _holder_to_read(self) -> Tab | None:
+        try:
+            return await self._holder()
+        except TabOffline:
+            return None
+
+    async def _holder(self) -> Tab | None:
+        """The tab that holds the notebook; None where the kept document does.
+
+        A tab shows a notebook of an old format converted, and so would save it: such a one stays
+        where it is kept until its person has saved it.
+        """
+        tab = await self._tabs.channel.find(self.path)
+        if tab is None:
+            return None
+        await self._tabs.deliver(self.path)
+        replica = self._tabs.replica(tab)
+        if not replica.checked:
+            try:
+                replica.checked = (await self._kept.read()).nbformat[0] == 4
+            except InvalidNotebook:
+                replica.checked = True
+        return tab if replica.checked else None
+
+    # --- editing
+
+    async def apply(self, operations: Sequence[Operation]) -> Applied:
+        """See `NotebookDocument.apply`.
+
+        Raises:
+            OpenTwice, TabOffline: nothing was changed.
+            OutcomeUnknown: the tab was lost in the middle.
+        """
+        return await unbroken(self._apply(operations))
+
+    async def _apply(self, operations: Sequence[Operation]) -> Applied:
+        for attempt in range(_TRIES):
+            tab = await self._holder()
+            if tab is None:
+                applied = await self._kept.apply(operations)
+                # One may have opened it just before it was written.
+                await self._tabs.refresh(self.path)
+                return applied
+            self._check()
+            applied = await self._apply_in(tab, operations, exact=attempt < _EXACT)
+            if applied is not None:
+                return applied
+        raise SaveFailed(f"{self.path} changes all the time in its tab.")
+
+    async def _apply_in(
+        self, tab: Tab, operations: Sequence[Operation], *, exact: bool
+    ) -> Applied | None:
+        """Changes the notebook in its tab; None where it has to be worked out anew."""
+        try:
+            async with self._tabs.locked(tab) as replica:
+                before = replica.snapshot(self.path)
+                draft = Draft(before, replica.content)
+                draft.apply(operations)
+                if not draft.steps:
+                    return Applied(before, draft.changes(before))
+                plan = TabPlan.of(draft, replica.ids, before)
+                op, done_at = uuid.uuid4().hex, replica.version
+                message = {"op": op, "exact": exact, "since": done_at, **plan.message()}
+                answer = await self._told(tab, plan, message)
+                if answer is None:
+                    return None
+                await replica.take(answer, tab)
+                if not answer["applied"]:
+                    return None
+                after = replica.snapshot(self.path)
+                changes = plan.changes(after, replica.ids)
+                done_at = replica.version
+        except TabGone:
+            raise TabOffline(f"The tab with {self.path} does not answer.") from None
+        except TabRefused as error:
+            raise refusal(error, self.path) from error
+        self._follow(plan, after)
+        self._tell(self.path)
+        if not await self._saved(tab, plan, op, done_at):
+            return None
+        return Applied(after, changes)
+
+    def _follow(self, plan: TabPlan, after: Snapshot) -> None:
+        """Tells what runs where its cell is now."""
+        for run in self._tabs.runs(self.path):
+            if isinstance(run, TabOutputWriter):
+                run.follow(plan.before, plan.draft.order, after)
+
+    async def _told(self, tab: Tab, plan: TabPlan, message: Json) -> Json | None:
+        """The tab's answer to a change; None where it is lost and did not make it.
+
+        The message may be sent again: the tab knows by its ``op`` what it did already.
+        """
+        try:
+            return await tab.ask("apply", **message)
+        except TabGone:
+            back = await self._tabs.channel.returned(tab, GRACE)
+        if back:
+            try:
+                return await tab.ask("apply", **message)
+            except TabGone:
+                pass
+        await self._look_in_file(tab, plan, message["op"])
+        return None
+
+    async def _saved(self, tab: Tab, plan: TabPlan, op: str, done_at: int) -> bool:
+        """Has a change saved; False where it went with its tab before that."""
+        try:
+            await self._tabs.save(tab)
+            return True
+        except TabGone:
+            back = await self._tabs.channel.returned(tab, GRACE)
+        except TabRefused as error:
+            await self._take_back(tab, plan, done_at)
+            raise refusal(error, self.path) from error
+        if back:
+            try:
+                await self._tabs.save(tab)
+                return True
+            except TabGone:
+                pass
+            except TabRefused as error:
+                raise refusal(error, self.path) from error
+        return await self._look_in_file(tab, plan, op)
+
+    async def _take_back(self, tab: Tab, plan: TabPlan, done_at: int) -> None:
+        """Undoes what could not be saved, unless somebody has worked on it since."""
+        try:
+            async with self._tabs.locked(tab):
+                message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
+                await tab.ask("apply", **message, **plan.way_back())
+        except (TabGone, TabRefused) as error:
+            raise SaveFailed(
+                f"{self.path} cannot be saved, and the change is still in its tab.",
+                hint="Free some space or mend the permissions, then save it in JupyterLab.",
+            ) from error
+
+    # --- when the tab is lost
+
+    async def _look_in_file(self, tab: Tab, plan: TabPlan, op: str) -> bool:
+        """Whether a change is in the file, of a tab that is gone for good: unsaved work went with it.
+
+        Raises:
+            OutcomeUnknown: the tab may come back with the change, or it cannot be told.
+        """
+        if self._tabs.channel.is_known(tab.id):
+            error = self._unknown(op)
+            found = asyncio.get_running_loop().create_future()
+            self._tabs.spawn(self._find_out(tab, plan, op, found), f"outcome of {op}")
+            error.outcome = found
+            raise error
+        done = plan.was_done(await self._kept.read())
+        if done is None:
+            raise self._unknown(op)
+        return done
+
+    def _unknown(self, op: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"The tab with {self.path} was lost while it was changed: "
+            "whether the change was made is not known.",
+            op_id=op,
+        )
+
+    async def _find_out(
+        self, tab: Tab, plan: TabPlan, op: str, found: asyncio.Future[tuple[Change, ...] | None]
+    ) -> None:
+        """Waits for the tab, and asks it what it did."""
+        try:
+            done: bool | None = None
+            while done is None and await self._tabs.channel.returned(tab, None):
+                try:
+                    done = bool((await tab.ask("outcome", op=op))["applied"])
+                except TabGone:
+                    continue
+            if done is None:
+                done = plan.was_done(await self._kept.read())
+            changes = plan.as_planned() if done else None
+            if done is not None and not found.done():
+                found.set_result(changes)
+        except (ToolError, TabRefused):
+            # Nobody can tell any more: the journal leaves it open.
+            found.cancel()
+        finally:
+            if not found.done():
+                found.cancel()
+
+    # --- outputs
+
+    @asynccontextmanager
+    async def writing(self, cell: str) -> AsyncGenerator[TabOutputWriter]:
+        """See `NotebookDocument.writing`.
+
+        Raises:
+            OpenTwice, TabOffline: the cell must not run as the file has it.
+        """
+        await self._tabs.channel.find(self.path)
+        snapshot = await self.read()
+        found = runnable(snapshot, cell)
+        writer = TabOutputWriter(self._kept, self._tabs, found, len(snapshot.cells))
+        async with self._tabs.running(writer):
+            try:
+                yield writer
+            finally:
+                await writer.finish(None)
+                await writer.leave()
+
+    async def flush(self) -> None:
+        """See `NotebookDocument.flush`."""
+        tab = await self._tabs.channel.find(self.path)
+        if tab is None:
+            await self._kept.flush()
+        else:
+            await answered(self._tabs.save(tab), self.path)

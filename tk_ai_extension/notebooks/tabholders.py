@@ -1,0 +1,225 @@
+"""What one server knows of the notebooks in tabs: copies, saves that are due, cells that run in them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from tk_ai_extension.model.errors import LimitReached, ReadOnly, SaveFailed, ToolError
+from tk_ai_extension.model.tab_errors import TabOffline
+from tk_ai_extension.notebooks.saving import save_error
+from tk_ai_extension.notebooks.tabreplica import TabReplica
+from tk_ai_extension.notebooks.tabs import Tab, TabChannel, TabGone, TabRefused
+
+_log = logging.getLogger(__name__)
+
+SAVE_DELAY = 0.8
+"""Seconds from an output to its save; further outputs do not put it off."""
+
+
+class RunsInTab(Protocol):
+    """A cell that runs, whose outputs go to whatever holds its notebook."""
+
+    @property
+    def path(self) -> str:
+        """Where its notebook is now."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended and all its outputs have arrived."""
+        ...
+
+    def wake(self) -> None:
+        """The notebook may be held by something else now."""
+        ...
+
+    async def deliver(self) -> None:
+        """Writes what is pending; what cannot be written now is kept."""
+        ...
+
+
+class TabHolders:
+    """The notebooks in the tabs of one server.
+
+    Args:
+        channel: The way to the tabs.
+        changed: Called with a notebook's path when it changes in a tab.
+    """
+
+    def __init__(self, channel: TabChannel, changed: Callable[[str], None]) -> None:
+        self.channel = channel
+        self._changed = changed
+        self._replicas: dict[str, TabReplica] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._runs: list[RunsInTab] = []
+        self._due: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        channel.subscribe(self._on_opened, changed)
+
+    # --- copies
+
+    @asynccontextmanager
+    async def locked(self, tab: Tab) -> AsyncGenerator[TabReplica]:
+        """The copy of what a tab holds, up to date, and nobody else's meanwhile.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        lock = self._locks.setdefault(tab.id, asyncio.Lock())
+        async with lock:
+            replica = self.replica(tab)
+            await replica.update(tab)
+            yield replica
+
+    def replica(self, tab: Tab) -> TabReplica:
+        """The copy of what a tab holds, as it was last told."""
+        return self._replicas.setdefault(tab.id, TabReplica())
+
+    def forget_lost(self) -> None:
+        """Lets go of the copies of tabs that will not come back."""
+        for tab_id in list(self._replicas):
+            lock = self._locks.get(tab_id)
+            if not self.channel.is_known(tab_id) and not (lock and lock.locked()):
+                del self._replicas[tab_id]
+                self._locks.pop(tab_id, None)
+
+    # --- saves
+
+    async def save(self, tab: Tab) -> None:
+        """Has a tab save, and other tabs with the notebook show what is saved.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        if (due := self._due.pop(tab.id, None)) is not None:
+            due.cancel()
+        await tab.ask("save")
+        for other in self.channel.present(tab.path):
+            if other.id != tab.id:
+                self.spawn(self._refresh(other), f"refresh {tab.path}")
+
+    def save_soon(self, tab: Tab) -> None:
+        """Has a tab save within a second, whatever else changes until then."""
+        if tab.id not in self._due:
+            loop = asyncio.get_running_loop()
+            self._due[tab.id] = loop.call_later(SAVE_DELAY, self._start_save, tab)
+
+    def _start_save(self, tab: Tab) -> None:
+        self._due.pop(tab.id, None)
+        self.spawn(self._save_in_time(tab), f"save {tab.path}")
+
+    async def _save_in_time(self, tab: Tab) -> None:
+        try:
+            await self.save(tab)
+        except TabRefused as error:
+            _log.warning("Outputs of a running cell of %s: %s", tab.path, error.message)
+        except TabGone:
+            # What it holds is dealt with when it returns, or else by whoever writes outputs.
+            _log.debug("The tab of %s went away before it was saved", tab.path)
+
+    async def refresh(self, path: str) -> None:
+        """The file was written: tabs that opened the notebook meanwhile show what is in it now."""
+        for tab in self.channel.present(path):
+            await self._refresh(tab)
+
+    async def _refresh(self, tab: Tab) -> None:
+        with suppress(TabGone, TabRefused):
+            await tab.ask("refresh")
+
+    # --- cells that run
+
+    @asynccontextmanager
+    async def running(self, run: RunsInTab) -> AsyncGenerator[None]:
+        """A cell runs inside."""
+        self._runs.append(run)
+        try:
+            yield
+        finally:
+            if run in self._runs:
+                self._runs.remove(run)
+
+    def keep(self, run: RunsInTab) -> None:
+        """A cell has ended whose outputs wait for its tab."""
+        self._runs.append(run)
+
+    def runs(self, path: str) -> list[RunsInTab]:
+        """The cells of a notebook that run."""
+        return [run for run in self._runs if run.path == path]
+
+    async def deliver(self, path: str) -> None:
+        """Has everybody write the outputs that they have yet to write."""
+        for run in self.runs(path):
+            await run.deliver()
+
+    def _on_opened(self, path: str) -> None:
+        self._runs = [run for run in self._runs if not run.is_done]
+        for run in self.runs(path):
+            run.wake()
+        self.forget_lost()
+        self._changed(path)
+
+    # --- tasks
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Does something that nobody waits for; it ends with the server."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", task.get_name(), exc_info=error)
+
+    async def close(self) -> None:
+        """Ends what waits for tabs."""
+        for due in self._due.values():
+            due.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def answered(work: Awaitable[Any], path: str) -> Any:
+    """What a tab answers to a question that changes nothing.
+
+    Raises:
+        TabOffline: it does not answer.
+        LimitReached: the notebook is too large to be asked for.
+        SaveFailed: it says no.
+    """
+    try:
+        return await work
+    except TabGone:
+        raise TabOffline(f"The tab with {path} does not answer.") from None
+    except TabRefused as error:
+        raise refusal(error, path) from error
+
+
+def refusal(error: TabRefused, path: str) -> ToolError:
+    """The typed error for what a tab could not do."""
+    match error.code:
+        case "too_large":
+            return LimitReached(
+                f"{path} has a cell that is too large to be read from its tab.",
+                hint="Clear its outputs, or close the tab: the file can be read.",
+            )
+        case "file_changed":
+            return SaveFailed(
+                f"{path} was not saved: its file was changed by another program.",
+                hint="Save or revert the notebook in JupyterLab, which asks what to keep.",
+            )
+        case _:
+            if error.status == 403:
+                return ReadOnly(f"{path} cannot be written: {error.message}")
+            number = error.message.partition("[Errno ")[2].partition("]")[0]
+            if number.isdigit():
+                # The system's error, as the contents manager's answer to the tab quotes it.
+                return save_error(OSError(int(number), error.message), path)
+            return SaveFailed(f"{path} cannot be saved: {error.message}")

@@ -1,0 +1,132 @@
+"""What a tab holds, as it was last told: only what changed since is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot, cell_keys
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.reading import id_faults, read_cell, renamed
+from tk_ai_extension.notebooks.tabs import Tab
+
+
+@dataclass(slots=True)
+class _Known:
+    """A cell as the tab has it, and as we read it."""
+
+    stored: Json
+    cell: Cell | None = None
+
+
+@dataclass
+class TabReplica:
+    """A copy of the notebook in a tab.
+
+    The tab counts every change of its notebook; each cell, the order of the cells and the metadata
+    have the number of their last change. In the tab every cell has an id, whatever the format.
+
+    Attributes:
+        version: The number up to which changes are known; 0 before the first look.
+        ids: The cells' ids in the tab, in order.
+        checked: Whether the notebook was found to be of a format that can be written.
+    """
+
+    version: int = 0
+    ids: list[str] = field(default_factory=list[str])
+    checked: bool = False
+    _known: dict[str, _Known] = field(default_factory=dict[str, _Known])
+    _metadata: Json = field(default_factory=dict[str, Any])
+    _nbformat: tuple[int, int] = (4, 5)
+    _snapshot: Snapshot | None = None
+
+    async def update(self, tab: Tab) -> None:
+        """Asks for what is new.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        self.merge(await tab.ask("read", since=self.version))
+        while self._incomplete:
+            self.merge(await tab.ask("read", since=self.version))
+
+    async def take(self, answer: Json, tab: Tab) -> None:
+        """Takes in what an answer tells of the notebook, and asks for the rest of it."""
+        self.merge(answer)
+        if self._incomplete:
+            await self.update(tab)
+
+    def merge(self, delta: Json) -> None:
+        """Takes in what changed.
+
+        Args:
+            delta: ``version``, ``changed`` (cells by id), and where they changed ``order`` (ids),
+                ``metadata`` and ``nbformat``; ``more`` where it is not all.
+        """
+        self._incomplete = bool(delta.get("more"))
+        if delta["version"] == self.version and not self._incomplete:
+            return
+        self.version = int(delta["version"])
+        self._snapshot = None
+        for cell_id, stored in cast("dict[str, Json]", delta["changed"]).items():
+            self._known[cell_id] = _Known(_plain(stored))
+        if (order := delta.get("order")) is not None:
+            self.ids = list(order)
+            self._known = {each: self._known[each] for each in self.ids if each in self._known}
+        if delta.get("metadata") is not None:
+            self._metadata = delta["metadata"]
+        if delta.get("nbformat") is not None:
+            major, minor = delta["nbformat"]
+            if (major, minor) != self._nbformat:
+                self._nbformat = (int(major), int(minor))
+                for known in self._known.values():
+                    known.cell = None
+
+    _incomplete: bool = False
+
+    # --- reading
+
+    def snapshot(self, path: str) -> Snapshot:
+        """The notebook as it was last told."""
+        if self._snapshot is None or self._snapshot.path != path:
+            known = [self._known[cell_id] for cell_id in self.ids]
+            ids = [cellforms.id_of(each.stored, self._nbformat) for each in known]
+            for each, cell_id in zip(known, ids, strict=True):
+                if each.cell is None:
+                    each.cell = read_cell(each.stored, 0, "", cell_id)
+            cells = tuple(
+                renamed(cast("Cell", each.cell), index, key)
+                for index, (each, key) in enumerate(zip(known, cell_keys(ids), strict=True))
+            )
+            faults = tuple(id_faults(ids, self._nbformat))
+            self._snapshot = Snapshot(
+                path, cells, self._metadata, self._nbformat, faults, live=True
+            )
+        return self._snapshot
+
+    def content(self, index: int) -> CellContent:
+        """The whole content of a cell."""
+        return cellforms.content_of(self._known[self.ids[index]].stored, self._nbformat)
+
+    def raw(self) -> Json:
+        """The whole notebook as JSON."""
+        cells = [dict(self._known[cell_id].stored) for cell_id in self.ids]
+        for cell in cells:
+            cell["metadata"] = dict(cellforms.metadata_of(cell))
+            if not cellforms.has_ids(self._nbformat):
+                cell.pop("id", None)
+        major, minor = self._nbformat
+        return {
+            "cells": cells,
+            "metadata": self._metadata,
+            "nbformat": major,
+            "nbformat_minor": minor,
+        }
+
+
+def _plain(stored: Json) -> Json:
+    """A cell as it is stored: nothing of the moment."""
+    stored.pop("execution_state", None)
+    if stored.get("cell_type") != "code" and not stored.get("attachments"):
+        stored.pop("attachments", None)
+    return stored

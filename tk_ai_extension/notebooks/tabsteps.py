@@ -1,0 +1,163 @@
+"""A draft as a tab is told it: steps on cells named by their ids, the way back, and whether it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.operations import Change
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.drafts import Draft, Step
+from tk_ai_extension.notebooks.new import new_cell_id
+from tk_ai_extension.notebooks.streaming import encodable
+from tk_ai_extension.notebooks.textdiff import text_edits
+
+
+@dataclass(frozen=True)
+class TabPlan:
+    """What a draft does to the cells of a tab.
+
+    Attributes:
+        draft: The draft.
+        ids: For each cell that the draft knows, its id in the tab.
+        before: The notebook as the draft found it.
+    """
+
+    draft: Draft
+    ids: dict[int, str]
+    before: Snapshot
+
+    @classmethod
+    def of(cls, draft: Draft, ids: Sequence[str], before: Snapshot) -> TabPlan:
+        """The plan for a tab whose cells have these ids."""
+        known = dict(enumerate(ids))
+        for step in draft.steps:
+            if step.kind == "insert" and step.after is not None:
+                known[step.slot] = step.after.id or new_cell_id()
+        return cls(draft, known, before)
+
+    def message(self) -> Json:
+        """What has to be as it was (``needs``), and the ``steps``."""
+        return _message(self.draft.steps, self.ids)
+
+    def way_back(self) -> Json:
+        """The same for taking it back."""
+        return _message([_inverse(step) for step in reversed(self.draft.steps)], self.ids)
+
+    def changes(self, after: Snapshot, ids: Sequence[str]) -> tuple[Change, ...]:
+        """What each operation did, by the notebook of some moment afterwards.
+
+        Args:
+            after: The notebook.
+            ids: The ids of its cells in the tab.
+        """
+        found = dict(zip(ids, after.cells, strict=True))
+        cells = [
+            found.get(self.ids[slot]) or self._as_planned(slot, index)
+            for index, slot in enumerate(self.draft.order)
+        ]
+        return self.draft.changes(replace(after, cells=tuple(cells)))
+
+    def as_planned(self) -> tuple[Change, ...]:
+        """What each operation did, where nobody could look afterwards."""
+        return self.changes(replace(self.before, cells=()), ())
+
+    def _as_planned(self, slot: int, index: int) -> Cell:
+        """A cell that somebody deleted right afterwards."""
+        content = self.draft.contents.get(slot)
+        if content is None:
+            return self.before.cells[slot]
+        return Cell(index, content.id or f"cell-{index}", content.type, content.source, content.id)
+
+    def was_done(self, now: Snapshot) -> bool | None:
+        """Whether the notebook shows what the draft does; None where that cannot be told."""
+        by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
+        for step in self.draft.steps:
+            cell_id = (step.after or step.before or _NOTHING).id
+            if cell_id is None:
+                return None
+            cell = by_id.get(cell_id)
+            end = self.draft.contents.get(step.slot)
+            if step.slot not in self.draft.order:
+                if step.slot >= 0:
+                    return cell is None
+            elif step.kind == "insert":
+                return cell is not None
+            elif end is not None and end.source != self.before.cells[step.slot].source:
+                return cell is not None and cell.source == end.source
+        return None
+
+
+_NOTHING = CellContent("raw", "")
+
+
+def utf16(text: str) -> int:
+    """The length of a text as JavaScript counts it."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _message(steps: Sequence[Step], ids: dict[int, str]) -> Json:
+    touched = {ids[step.slot]: None for step in steps if step.kind != "insert"}
+    ordered = any(step.kind != "set" for step in steps)
+    return {
+        "needs": {"order": ordered, "cells": list(touched)},
+        "steps": [_step(step, ids[step.slot]) for step in steps],
+    }
+
+
+def _step(step: Step, cell_id: str) -> Json:
+    match step.kind:
+        case "insert":
+            assert step.after is not None
+            return {"do": "insert", "index": step.index, "cell": _stored(step.after, cell_id)}
+        case "delete":
+            return {"do": "delete", "id": cell_id}
+        case "move":
+            return {"do": "move", "id": cell_id, "to": step.to}
+        case "set":
+            assert step.before is not None
+            assert step.after is not None
+            return _set(step.before, step.after, cell_id)
+
+
+def _stored(content: CellContent, cell_id: str) -> Json:
+    stored = cellforms.stored_cell(content, as_lines=False)
+    return encodable({**stored, "id": cell_id})
+
+
+def _set(before: CellContent, after: CellContent, cell_id: str) -> Json:
+    if after.type != before.type:
+        # A cell's widget is made once, by the type that it has then.
+        return {"do": "replace", "id": cell_id, "cell": _stored(after, cell_id)}
+    step: Json = {"do": "set", "id": cell_id}
+    if after.source != before.source:
+        step["source"] = _edits(before.source, encodable(after.source))
+    if after.type == "code":
+        if after.outputs != before.outputs:
+            step["outputs"] = encodable(list(after.outputs))
+        if after.execution_count != before.execution_count:
+            step["execution_count"] = after.execution_count
+    return step
+
+
+def _edits(old: str, new: str) -> list[Json]:
+    """The smallest edits of a source, from its end on, with places as JavaScript counts them."""
+    found: list[Json] = []
+    for edit in reversed(text_edits(old, new)):
+        start = utf16(old[: edit.start])
+        end = start + utf16(old[edit.start : edit.end])
+        found.append({"start": start, "end": end, "text": edit.new})
+    return found
+
+
+def _inverse(step: Step) -> Step:
+    match step.kind:
+        case "insert":
+            return replace(step, kind="delete", before=step.after, after=None)
+        case "delete":
+            return replace(step, kind="insert", before=None, after=step.before)
+        case "move":
+            return replace(step, index=step.to, to=step.index)
+        case "set":
+            return replace(step, before=step.after, after=step.before)

@@ -1,0 +1,216 @@
+"""A notebook in a page of JupyterLab: its cells, what changed when, and what the server may ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import uuid
+from typing import Any, cast
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.notebooks import cellforms
+
+
+class TabNotebook:
+    """An open notebook.
+
+    Args:
+        path: Where it is.
+        content: As the contents API gives it.
+        hash: The hash of its file then.
+
+    Attributes:
+        name: What the page calls it; another one after a reload.
+        cells: Stored cells, each with an id whatever the format, and sources in one piece.
+        version: Rises with each change of anything.
+        saved_version: The version that is in the file.
+        operations: The operations of the server that were carried out.
+        saving: Held while it is saved.
+        focused: Whether its person works in it.
+    """
+
+    def __init__(self, path: str, content: Json, hash: str) -> None:  # noqa: A002
+        self.path = path
+        self.name = uuid.uuid4().hex
+        self.version = self.saved_version = 0
+        self.operations: dict[str, None] = {}
+        self.saving = asyncio.Lock()
+        self.focused = True
+        self.load(content, hash)
+
+    def load(self, content: Json, hash: str) -> None:  # noqa: A002
+        """Shows what is in the file."""
+        self.hash = hash
+        content = copy.deepcopy(content)
+        self.cells = cast("list[Json]", content.pop("cells"))
+        self.rest = content
+        self._cell_at: dict[str, int] = {}
+        self._source_at: dict[str, int] = {}
+        for cell in self.cells:
+            cell["source"] = cellforms.joined(cell["source"])
+            cell.setdefault("id", str(uuid.uuid4()))
+            self._touch(cell, source=True)
+        self._order_at = self._rest_at = self._next()
+        self.saved_version = self.version
+
+    def _next(self) -> int:
+        self.version += 1
+        return self.version
+
+    def _touch(self, cell: Json, *, source: bool) -> None:
+        self._cell_at[cell["id"]] = self._next()
+        if source:
+            self._source_at[cell["id"]] = self.version
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something is not saved."""
+        return self.version > self.saved_version
+
+    def told(self) -> Json:
+        """How the page tells of it."""
+        return {"id": self.name, "path": self.path, "dirty": self.dirty, "focused": self.focused}
+
+    def stored(self) -> Json:
+        """As it is saved."""
+        cells = [dict(cell) for cell in self.cells]
+        for cell in cells:
+            cell.pop("execution_state", None)
+            if not cellforms.has_ids((self.rest["nbformat"], self.rest["nbformat_minor"])):
+                del cell["id"]
+        return {**self.rest, "cells": cells}
+
+    # --- what a person does
+
+    def edit(self, cell: Json, **fields: Any) -> None:
+        """Changes fields of a cell."""
+        cell.update(fields)
+        self._touch(cell, source=bool(fields.keys() & {"source", "cell_type", "metadata"}))
+
+    def insert(self, index: int, cell: Json) -> None:
+        """A new cell."""
+        self.cells.insert(index, cell)
+        self._touch(cell, source=True)
+        self._order_at = self._next()
+
+    def delete(self, index: int) -> Json:
+        """Deletes a cell, and returns it."""
+        self._order_at = self._next()
+        return self.cells.pop(index)
+
+    def find(self, cell_id: str) -> int | None:
+        """The index of a cell."""
+        found = (n for n, cell in enumerate(self.cells) if cell["id"] == cell_id)
+        return next(found, None)
+
+    # --- what the server asks
+
+    def changes(self, since: int, limit: int) -> Json:
+        """What changed since a version, or the first part of it."""
+        news = [cell for cell in self.cells if self._cell_at[cell["id"]] > since]
+        news.sort(key=lambda cell: self._cell_at[cell["id"]])
+        changed: dict[str, Json] = {}
+        size, version, more = 0, self.version, False
+        for cell in news:
+            size += len(json.dumps(cell))
+            if changed and size > limit:
+                more = True
+                break
+            changed[cell["id"]] = copy.deepcopy(cell)
+            version = self._cell_at[cell["id"]]
+        answer: Json = {"version": version if more else self.version, "changed": changed}
+        if self._order_at > since:
+            answer["order"] = [cell["id"] for cell in self.cells]
+        if self._rest_at > since:
+            answer["metadata"] = copy.deepcopy(self.rest["metadata"])
+            answer["nbformat"] = [self.rest["nbformat"], self.rest["nbformat_minor"]]
+        return {**answer, "more": more}
+
+    def apply(self, question: Json, limit: int) -> Json:
+        """Carries out steps, if what they need is as the server saw it, and not twice."""
+        since, op = question["since"], question["op"]
+        applied = op in self.operations
+        if not applied and self._is_as_seen(question["needs"], since, question["exact"]):
+            for step in question["steps"]:
+                self._carry_out(step)
+            self.operations[op] = None
+            applied = True
+        return {"applied": applied, **self.changes(since, limit)}
+
+    def _is_as_seen(self, needs: Json, since: int, exact: bool) -> bool:
+        if needs["order"] and self._order_at > since:
+            return False
+        at = self._cell_at if exact else self._source_at
+        return all(
+            self.find(cell_id) is not None and at[cell_id] <= since for cell_id in needs["cells"]
+        )
+
+    def _carry_out(self, step: Json) -> None:
+        index = self.find(step["id"]) if "id" in step else None
+        match step["do"]:
+            case "insert":
+                self.insert(step["index"], copy.deepcopy(step["cell"]))
+            case "delete" if index is not None:
+                self.delete(index)
+            case "move" if index is not None:
+                self.insert(step["to"], self.delete(index))
+            case "replace" if index is not None:
+                self.delete(index)
+                self.insert(index, copy.deepcopy(step["cell"]))
+            case "set" if index is not None:
+                self._set(self.cells[index], step)
+            case _:
+                raise AssertionError(step)
+
+    def _set(self, cell: Json, step: Json) -> None:
+        fields: Json = {}
+        if "source" in step:
+            units = cell["source"].encode("utf-16-le", "surrogatepass")
+            for edit in step["source"]:
+                new = edit["text"].encode("utf-16-le", "surrogatepass")
+                units = units[: 2 * edit["start"]] + new + units[2 * edit["end"] :]
+            fields["source"] = units.decode("utf-16-le", "surrogatepass")
+        for field in ("outputs", "execution_count"):
+            if field in step:
+                fields[field] = copy.deepcopy(step[field])
+        self.edit(cell, **fields)
+
+    def set_outputs(self, question: Json) -> Json:
+        """Changes the outputs of a cell that runs, if there are as many as the server knows of."""
+        index = self.find(question["cell"])
+        cell = self.cells[index] if index is not None else None
+        if cell is None or cell["cell_type"] != "code":
+            return {"gone": True}
+        outputs = list(cell["outputs"])
+        expected = question["expected"]
+        if expected is not None and expected != len(outputs):
+            return {"applied": False, "count": len(outputs)}
+        fields: Json = {}
+        if question.get("start"):
+            outputs = []
+            fields = {"execution_count": None, "execution_state": "running"}
+        for change in question.get("changes", ()):
+            _change(outputs, change)
+        if "whole" in question:
+            outputs[question["first"] :] = question["whole"]
+        if question.get("finish"):
+            fields = {"execution_count": question["execution_count"], "execution_state": "idle"}
+        if fields or outputs != cell["outputs"]:
+            self.edit(cell, outputs=outputs, **fields)
+        return {"applied": True, "count": len(outputs)}
+
+
+def _change(outputs: list[Json], change: Json) -> None:
+    if "append" in change:
+        outputs.append(change["append"])
+    elif "stream" in change:
+        place: int = change["stream"]
+        text = stream_text(outputs[place]).encode("utf-16-le", "surrogatepass")
+        kept = text[: len(text) - 2 * change["cut"]].decode("utf-16-le", "surrogatepass")
+        outputs[place] = {**outputs[place], "text": kept + change["text"]}
+    elif "replace" in change:
+        outputs[change["replace"]] = change["output"]
+    else:
+        outputs.clear()

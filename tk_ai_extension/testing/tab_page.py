@@ -1,0 +1,289 @@
+"""A page of JupyterLab without its screen: notebooks open over the real WebSocket and contents API.
+
+It does what the extension's plug-in does in the browser (`src/tabs`), in Python, so that whatever
+depends on open tabs can be tested without a browser: it keeps what a person has not saved, carries
+out what the server asks, and saves as JupyterLab does, which asks the person where the file was
+changed by others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+from urllib.parse import quote
+
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+from tornado.websocket import (
+    WebSocketClientConnection,
+    WebSocketClosedError,
+    websocket_connect,
+)
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.testing.document_bench import DEADLINE, code
+from tk_ai_extension.testing.tab_notebook import TabNotebook
+
+MAX_ANSWER = 4_000_000
+"""Characters of cells that one answer holds, about; more is asked for again."""
+
+
+class SaveRefused(Exception):
+    """A save that JupyterLab shows a dialog for."""
+
+    def __init__(self, code: str, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.told = {"code": code, "message": message, "status": status}
+
+
+class TabPage:
+    """A page of JupyterLab, connected to a server.
+
+    Args:
+        url: The server's, ending in a slash.
+        token: What authenticates the page.
+
+    Attributes:
+        notebooks: What it has open, by path.
+        dialogs: What JupyterLab would have asked the person.
+        asked: The methods that the server asked for, in order.
+        before: Called with each question before it is answered; what it returns is awaited.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self.client = uuid.uuid4().hex
+        self.notebooks: dict[str, TabNotebook] = {}
+        self.dialogs: list[str] = []
+        self.asked: list[str] = []
+        self.before: Callable[[Json], Any] | None = None
+        self._url = url
+        self._headers = {"Authorization": f"token {token}"}
+        self._socket: WebSocketClientConnection | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._heard = 0
+        self._lists = 0
+        self._listed: dict[int, asyncio.Event] = {}
+        self._opening = asyncio.Lock()
+
+    # --- the line
+
+    async def connect(self) -> None:
+        """Opens the line, as at the page's start and after it was cut."""
+        request = HTTPRequest(
+            f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
+            headers=self._headers,
+        )
+        self._heard = 0
+        self._socket = await websocket_connect(request, max_message_size=1 << 30)
+        self._reading = asyncio.create_task(self._read(self._socket))
+        await self._known()
+        for notebook in self.notebooks.values():
+            await self._refresh(notebook)
+
+    async def _read(self, socket: WebSocketClientConnection) -> None:
+        while (message := await socket.read_message()) is not None:
+            told = json.loads(message)
+            if "listed" in told:
+                self._listed.pop(told["listed"]).set()
+                continue
+            task = asyncio.create_task(self._answer(socket, told))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def tell(self) -> asyncio.Event | None:
+        """Tells the server all that is open; what is returned is set once the server knows."""
+        if self._socket is not None:
+            tabs = [notebook.told() for notebook in self.notebooks.values()]
+            self._lists += 1
+            listed = self._listed[self._lists] = asyncio.Event()
+            told = {"tabs": tabs, "heard": self._heard, "list": self._lists}
+            await self._send(self._socket, told)
+            return listed
+        return None
+
+    async def _known(self) -> None:
+        """Tells the server what is open, and waits until it knows: from then on the page holds it."""
+        listed = await self.tell()
+        if listed is not None:
+            await asyncio.wait_for(listed.wait(), DEADLINE)
+
+    async def _send(self, socket: WebSocketClientConnection, message: Json) -> None:
+        with suppress(WebSocketClosedError):
+            await socket.write_message(json.dumps(message))
+
+    async def cut(self) -> None:
+        """The network fails: the line is gone without a word, and the page stays."""
+        assert self._socket is not None
+        self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
+        await self._gone()
+
+    async def leave(self) -> None:
+        """The person closes or reloads the page: what is unsaved is lost."""
+        assert self._socket is not None
+        self._socket.close(1001)
+        await self._gone()
+        self.notebooks.clear()
+
+    async def _gone(self) -> None:
+        assert self._reading is not None
+        await asyncio.wait_for(self._reading, DEADLINE)
+        self._socket = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Ends it, whatever its state."""
+        if self._socket is not None:
+            await self.leave()
+
+    # --- what the server asks
+
+    async def _answer(self, socket: WebSocketClientConnection, question: Json) -> None:
+        self._heard = max(self._heard, question["id"])
+        self.asked.append(question["method"])
+        if self.before is not None:
+            await self.before(question)
+        answer: Json = {"answer": question["id"]}
+        try:
+            answer["result"] = await self._carry_out(question)
+        except SaveRefused as error:
+            answer["error"] = error.told
+        await self._send(socket, answer)
+        if question["method"] in {"apply", "outputs", "save", "refresh"}:
+            await self.tell()
+
+    async def _carry_out(self, question: Json) -> Json:
+        found = (each for each in self.notebooks.values() if each.name == question["tab"])
+        notebook = next(found, None)
+        if notebook is None:
+            raise SaveRefused("not_open", "That notebook is not open here.")
+        match question["method"]:
+            case "read":
+                return notebook.changes(question["since"], MAX_ANSWER)
+            case "apply":
+                return notebook.apply(question, MAX_ANSWER)
+            case "outcome":
+                return {"applied": question["op"] in notebook.operations}
+            case "outputs":
+                return notebook.set_outputs(question)
+            case "save":
+                await self.save(notebook.path)
+                return {}
+            case "refresh":
+                await self._refresh(notebook)
+                return {}
+            case _:
+                raise SaveRefused("bad_request", f"There is no {question['method']}.")
+
+    # --- the contents API
+
+    async def _contents(
+        self, method: str, path: str, body: Json | None = None, **query: int
+    ) -> Json:
+        asked = "&".join(f"{key}={value}" for key, value in query.items())
+        response = await AsyncHTTPClient().fetch(
+            f"{self._url}api/contents/{quote(path)}?{asked}",
+            method=method,
+            headers={**self._headers, "Content-Type": "application/json"},
+            body=None if body is None else json.dumps(body),
+            request_timeout=DEADLINE,
+        )
+        return cast("Json", json.loads(response.body))
+
+    async def open(self, path: str) -> TabNotebook:
+        """The person opens a notebook.
+
+        Raises:
+            HTTPClientError: it cannot be opened.
+        """
+        model = await self._contents("GET", path, type="notebook", content=1, hash=1)  # pyright: ignore[reportArgumentType]
+        notebook = TabNotebook(path, model["content"], model["hash"])
+        self.notebooks[path] = notebook
+        await self._known()
+        await self._refresh(notebook)
+        return notebook
+
+    async def opened(self, path: str) -> TabNotebook:
+        """A notebook that the person has open, or opens now; see `open`."""
+        async with self._opening:
+            return self.notebooks.get(path) or await self.open(path)
+
+    async def shut(self, path: str) -> None:
+        """The person closes one notebook."""
+        del self.notebooks[path]
+        await self.tell()
+
+    async def save(self, path: str) -> None:
+        """Saves, one after the other; who comes while a save runs shares the next one.
+
+        Raises:
+            SaveRefused.
+        """
+        notebook = self.notebooks[path]
+        wanted = notebook.version
+        async with notebook.saving:
+            if notebook.saved_version >= wanted and not notebook.dirty:
+                return
+            version = notebook.version
+            present = await self._contents("GET", path, content=0, hash=1)
+            if present["hash"] != notebook.hash:
+                self.dialogs.append(f"File Changed: {path}")
+                raise SaveRefused("file_changed", "The file has changed on disk.")
+            body = {"type": "notebook", "format": "json", "content": notebook.stored()}
+            try:
+                await self._contents("PUT", path, body)
+            except HTTPClientError as error:
+                answer = error.response.body.decode() if error.response else "{}"
+                message = str(cast("Json", json.loads(answer)).get("message"))
+                raise SaveRefused("save_failed", message, error.code) from error
+            saved = await self._contents("GET", path, content=0, hash=1)
+            notebook.hash, notebook.saved_version = saved["hash"], version
+
+    async def _refresh(self, notebook: TabNotebook) -> None:
+        """Shows what is in the file, where it was written by others and nothing is unsaved."""
+        async with notebook.saving:
+            with suppress(HTTPClientError):
+                present = await self._contents("GET", notebook.path, content=0, hash=1)
+                if present["hash"] != notebook.hash and not notebook.dirty:
+                    model = await self._contents("GET", notebook.path, content=1, hash=1)
+                    notebook.load(model["content"], model["hash"])
+
+
+class TabPerson:
+    """Somebody at work in a page; see `document_bench.Person`."""
+
+    def __init__(self, page: TabPage) -> None:
+        self._page = page
+
+    async def sources(self, path: str) -> list[str]:
+        """See `Person.sources`."""
+        return [cell["source"] for cell in (await self._page.opened(path)).cells]
+
+    async def type(self, path: str, index: int, text: str) -> None:
+        """See `Person.type`."""
+        notebook = await self._page.opened(path)
+        cell = notebook.cells[index]
+        notebook.edit(cell, source=cell["source"] + text)
+        await self._page.tell()
+
+    async def insert(self, path: str, index: int, source: str) -> None:
+        """See `Person.insert`."""
+        cell = code(source, uuid.uuid4().hex[:8]) | {"source": source}
+        (await self._page.opened(path)).insert(index, cell)
+        await self._page.tell()
+
+    async def delete(self, path: str, index: int) -> None:
+        """See `Person.delete`."""
+        (await self._page.opened(path)).delete(index)
+        await self._page.tell()
+
+    async def move(self, path: str, index: int, to: int) -> None:
+        """See `Person.move`."""
+        notebook = await self._page.opened(path)
+        notebook.insert(to, notebook.delete(index))
+        await self._page.tell()
