@@ -114,8 +114,11 @@ def test_a_folder_of_somebody_else_is_not_spoken_to(nb: Nb, path: Path) -> None:
         pytest.skip("only root can give a folder away")
     (nb.root / ".nb").mkdir(mode=0o755)
     os.chown(nb.root / ".nb", 12345, 12345)
-    for words in (["open", "a.ipynb"], ["cells", "a.ipynb"], ["mcp"]):
+    for words in (["open", "a.ipynb"], ["serve"], ["mcp"]):
         assert "belongs to another user" in nb(*words, status=2).err
+    for words in (["cells", "a.ipynb"], ["insert", "0", "2", "-n", "a.ipynb"], ["shutdown"]):
+        assert "It is passed over" in nb(*words).err
+    assert list((nb.root / ".nb").iterdir()) == []
 
 
 def test_a_project_that_cannot_be_written_is_read_and_not_opened(nb: Nb, path: Path) -> None:

@@ -96,6 +96,26 @@ def test_a_project_stays_in_its_sandbox_until_it_is_told_otherwise(nb: Nb, conne
 
 
 @works
+@pytest.mark.proves("nb:sandbox")
+def test_a_folder_below_does_not_lead_out_of_it(nb: Nb, connect: str) -> None:
+    nb("open", "--sandbox", "a.ipynb")
+    # Code in the sandbox writes a project of its own, for whoever opens it.
+    nb("run", "import os; os.makedirs('deep/.nb', 0o700); open('deep/.nb/host.log', 'w').close()")
+    below = nb.root / "deep"
+    (below / ".nb" / "key").write_text("canary")
+    opened = nb("open", "b.ipynb", cwd=below)
+    assert f"the kernels of {nb.root} have a sandbox" in opened.err
+    assert (below / "b.ipynb").exists()
+    refused = nb("run", connect, "-n", "b.ipynb", cwd=below, status=1)
+    assert REFUSED in refused.out
+    assert (
+        nb("run", "import os; print(os.listdir('.nb'))", "-n", "b.ipynb", cwd=below).out == "[]\n"
+    )
+    assert "1 kernel" not in nb("shutdown", cwd=below).out
+    assert nb.processes() == []
+
+
+@works
 def test_kernels_that_run_outside_are_not_passed_over(nb: Nb) -> None:
     nb("open", "a.ipynb")
     refused = nb("open", "--sandbox", "a.ipynb", status=2)

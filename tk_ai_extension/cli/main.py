@@ -30,6 +30,8 @@ def main(argv: list[str] | None = None) -> int:
         folder, argv = _folder(argv)
         project = Project.find(folder)
         name = argv[0] if argv else ""
+        if project.notice and name != "complete":
+            sys.stderr.write(f"nb: {project.notice}\n")
         if name == "mcp" and not {"-h", "--help"} & set(argv):
             from tk_ai_extension.cli.stdio import relay
 

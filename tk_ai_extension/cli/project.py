@@ -5,9 +5,11 @@ Imports nothing that a thin command would have to wait for.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
+import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ BINDINGS = "notebooks.json"
 """The file beside them that says which kernel each notebook runs on."""
 NOTE = ".process"
 """How the name of what says that a kernel runs ends."""
+SETTINGS = "project.json"
+"""The file that says whether the project's kernels run in a sandbox."""
 OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
     HOST_LOCK,
@@ -31,6 +35,9 @@ OWN_FILES = (
     "host.log",
     ".gitignore",
 )
+WRITTEN = (*OWN_FILES, KERNELS, SETTINGS, "project.new", "shared", "external", "relay.log")
+"""What `nb` writes, or writes in, without making it anew: none of it may be a link."""
+PEER = struct.Struct("3i")  # pid, uid, gid (unix(7))
 
 
 class Refused(Exception):
@@ -43,19 +50,34 @@ class Project:
     Attributes:
         root: The folder; absolute. Paths of notebooks are relative to it.
         folder: Its ``.nb``: the host's sockets, kernels, log.
+        notice: What whoever works in it should know, in a sentence; empty where there is nothing.
     """
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.folder = os.path.join(root, FOLDER)
+        self.notice = ""
 
     @classmethod
     def find(cls, start: str) -> Project:
-        """The project that a folder is in: of the nearest ``.nb`` upwards, else the folder's own."""
-        for folder in _upwards(start):
-            if os.path.isdir(os.path.join(folder, FOLDER)):
-                return cls(folder)
-        return cls(start)
+        """The project that a folder is in: of the nearest ``.nb`` upwards, else the folder's own.
+
+        Somebody else's ``.nb`` is passed over. Where a project further up has a sandbox it is that
+        one, the outermost: what runs in a sandbox writes below, and must not be able to end it there.
+        """
+        found = [project for project in map(cls, _upwards(start)) if project.is_open()]
+        nearest = found[0] if found else cls(start)
+        for outer in reversed(found):
+            if outer is not nearest and outer.has_sandbox():
+                outer.notice = (
+                    f"the kernels of {outer.root} have a sandbox, and {nearest.root} is in it: this "
+                    f"is about {outer.root}. `nb open --no-sandbox` there ends that."
+                )
+                return outer
+        problem = cls(start).problem()
+        if problem:
+            nearest.notice = f"{problem} It is passed over."
+        return nearest
 
     @property
     def log(self) -> str:
@@ -63,28 +85,52 @@ class Project:
         return os.path.join(self.folder, "host.log")
 
     def is_open(self) -> bool:
-        """Whether there is an ``.nb``.
-
-        Raises:
-            Refused: it belongs to somebody else, who could read and answer what is said there.
-        """
+        """Whether there is an ``.nb``, of this user's own."""
         try:
             found = os.lstat(self.folder)
+        except OSError:
+            return False
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+    def has_sandbox(self) -> bool:
+        """Whether it is said in ``.nb`` that the kernels have a sandbox, or cannot be read there."""
+        try:
+            with open(os.path.join(self.folder, SETTINGS), "rb") as file:
+                known = json.load(file)
         except FileNotFoundError:
             return False
+        except (OSError, ValueError):
+            return True
+        match known:
+            case {"sandbox": False}:
+                return False
+            case _:
+                return True
+
+    def problem(self) -> str:
+        """Why nothing may be said or written in ``.nb``, in a sentence; empty where nothing is wrong."""
+        try:
+            found = os.lstat(self.folder)
+        except OSError:
+            return ""
+        if stat.S_ISLNK(found.st_mode):
+            return f"{self.folder} is a link, and nb makes none: what it writes would be elsewhere."
         if found.st_uid != os.geteuid():
-            raise Refused(
-                f"{self.folder} belongs to another user (uid {found.st_uid}): nothing is said to a "
-                "host of theirs. Work in a folder of your own."
+            return (
+                f"{self.folder} belongs to another user (uid {found.st_uid}), who could read and "
+                "answer what is said there."
             )
-        return stat.S_ISDIR(found.st_mode)
+        return ""
 
     def make(self) -> None:
         """Makes ``.nb``, for its owner alone, and kept out of version control.
 
         Raises:
-            Refused: it cannot be written, or belongs to somebody else.
+            Refused: it cannot be written, belongs to somebody else, or has links in it.
         """
+        problem = self.problem() or self._link()
+        if problem:
+            raise Refused(f"{problem} Remove it, or work in another folder.")
         if self.is_open() and os.path.exists(os.path.join(self.folder, ".gitignore")):
             os.chmod(self.folder, 0o700)
             return
@@ -99,8 +145,23 @@ class Project:
                 "there. Free or allow some space, or open the project in another folder."
             ) from None
 
+    def _link(self) -> str:
+        """What in ``.nb`` is a link, in a sentence: it may have come with what was downloaded."""
+        names = [os.path.join(self.folder, name) for name in WRITTEN]
+        try:
+            with os.scandir(os.path.join(self.folder, KERNELS)) as entries:
+                names += [entry.path for entry in entries]
+        except OSError:
+            pass
+        for name in names:
+            if os.path.islink(name):
+                return f"{name} is a link, and nb makes none: what it writes would be elsewhere."
+        return ""
+
     def has_kernels(self) -> bool:
         """Whether there are kernels that a host, which is gone, has left."""
+        if not self.is_open():
+            return False
         try:
             found = os.listdir(os.path.join(self.folder, KERNELS))
             return any(name.endswith(NOTE) for name in found)
@@ -109,6 +170,8 @@ class Project:
 
     def clean(self) -> None:
         """Removes what `nb` has made in ``.nb``, and ``.nb`` where nothing else is in it."""
+        if not self.is_open():
+            return
         for name in OWN_FILES:
             try:
                 os.unlink(os.path.join(self.folder, name))
@@ -121,17 +184,16 @@ class Project:
                 return
 
     def connect(self, name: str) -> socket.socket | None:
-        """A connection to the host's socket of this name; None where no host listens.
-
-        Raises:
-            Refused: ``.nb`` belongs to somebody else.
-        """
+        """A connection to the host's socket of this name; None where no host of this user listens."""
         if not self.is_open():
             return None
         connection = socket.socket(socket.AF_UNIX)
         try:
             at_socket(self.folder, connection.connect, name)
         except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            return None
+        if not _is_own(connection):
             connection.close()
             return None
         return connection
@@ -159,6 +221,15 @@ def at_socket(folder: str, act: object, name: str) -> None:
         act(name)  # type: ignore[operator]
     finally:
         os.chdir(here)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Whether this user listens at the other end, as far as the system says it."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    peer = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, option, PEER.size))
+    return peer[1] == os.geteuid()
 
 
 def _upwards(folder: str) -> Iterator[str]:
