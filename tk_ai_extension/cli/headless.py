@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from jupyter_core.paths import jupyter_runtime_dir
+
 from tk_ai_extension.cli.bindings import Bindings
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels
-from tk_ai_extension.cli.project import BINDINGS, KERNELS, Project, Refused
+from tk_ai_extension.cli.project import BINDINGS, FOLDER, KERNELS, Project, Refused
 from tk_ai_extension.cli.routing import RoutedRegistry, Router
-from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
+from tk_ai_extension.cli.servers import Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
+from tk_ai_extension.cli.writing import written
 from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
@@ -24,8 +28,9 @@ from tk_ai_extension.kernels.sandbox.finding import find_sandbox
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare
 from tk_ai_extension.kernels.sharing.serving import share_kernel, unshare_kernel
+from tk_ai_extension.kernels.sharing.share import NoConnection
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound
+from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolError
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -60,6 +65,7 @@ class Headless:
         kernels: Kernels,
         bindings: Bindings,
         settings: SettingsFile,
+        state: Path,
         *,
         host: int | None,
         leave: Callable[[], None] = lambda: None,
@@ -67,7 +73,6 @@ class Headless:
         self.root = project.root
         self.user = pwd.getpwuid(os.getuid()).pw_name
         root = Path(project.root)
-        state = _state(root)
         self.memory = Memory(state / MEMORY)
         self.workspace = _workspace(root, state, kernels, bindings)
         self.settings = settings
@@ -77,6 +82,8 @@ class Headless:
         self.host = host
         self.stopped = asyncio.Event()
         self.cleans = False
+        # What is decided about the project is decided by one command after the other.
+        self._deciding = asyncio.Lock()
         self._leave = leave
         self._registries: dict[str, Registry] = {}
         self.registry = self.registry_of(None)
@@ -102,29 +109,45 @@ class Headless:
 
         Args:
             clean: Whether it removes what it has made; kernels that still run would not be found.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed: not all of that could be removed.
         """
         self.cleans = clean
+        self.stopped.set()
         if clean:
             self.settings.forget()
-        self.stopped.set()
 
-    async def attach(self, server: Server | None) -> None:
+    async def attach(self, address: str | None, token: str = "") -> None:
         """Works in a Jupyter Server from now on, wherever it is; None: no more.
+
+        Args:
+            address: Of the server; with its token in it, or without.
+            token: What lets in where the address has none and the server does not run here.
 
         Raises:
             ServerUnreachable: it does not answer, or not to this token, or has no extension.
             InvalidArguments: the project's kernels run in a sandbox.
+            DiskFull, ReadOnly, SaveFailed: that cannot be kept.
         """
-        if server is not None and self.settings.now.sandbox:
+        async with self._deciding:
+            if address is None:
+                self.settings.change(server=None)
+            else:
+                await self._attach(address, token)
+
+    async def _attach(self, address: str, token: str) -> None:
+        if self.settings.now.sandbox:
             raise InvalidArguments(
                 "The kernels of this project run in a sandbox, and those of a server do not.",
                 hint="`nb open --no-sandbox` ends that for kernels that are started from then on.",
             )
-        if server is not None and not await self._servers.has_extension(server):
+        server = self._servers.at(address, token)
+        if not await self._servers.has_extension(server):
             raise ServerUnreachable(
                 f"{server.url} does not answer as a Jupyter Server with tk-ai-extension does."
             )
-        self.settings.change(server=None if server is None else (server.url, server.token))
+        self.settings.change(server=(server.url, server.token))
 
     async def confine(self, *, sandbox: bool) -> None:
         """Has kernels that are started from now on run in a sandbox, or no more.
@@ -132,53 +155,75 @@ class Headless:
         Raises:
             SandboxUnavailable: no sandbox works on this machine.
             InvalidArguments: the project works in a server, or has kernels outside of a sandbox.
+            DiskFull, ReadOnly, SaveFailed: that cannot be kept, or nothing be tried.
         """
-        if sandbox and not self.settings.now.sandbox:
-            if self.settings.now.server is not None or self.workspace.kernels.ids():
-                raise InvalidArguments(
-                    "This project has kernels that do not run in a sandbox.",
-                    hint="`nb shutdown` stops them; then `nb open --sandbox` starts anew.",
-                )
-            await asyncio.to_thread(find_sandbox)
-        self.settings.change(sandbox=sandbox)
+        async with self._deciding:
+            if sandbox and not self.settings.now.sandbox:
+                self._refuse_kernels_outside()
+                with written("a file for the sandbox's trial"):
+                    await asyncio.to_thread(find_sandbox)
+                # One that was started meanwhile; one that is still being started looks again.
+                self._refuse_kernels_outside()
+            self.settings.change(sandbox=sandbox)
+
+    def _refuse_kernels_outside(self) -> None:
+        if self.settings.now.server is not None or self.workspace.kernels.ids():
+            raise InvalidArguments(
+                "This project has kernels that do not run in a sandbox.",
+                hint="`nb shutdown` stops them; then `nb open --sandbox` starts anew.",
+            )
 
     async def share(self, path: str) -> InstalledShare:
         """Shares the kernel of a notebook with people's programs, and each that takes its place.
 
         Raises:
-            KernelNotFound: it has none.
-            NoConnection: it cannot be shared.
+            KernelNotFound: it has none, or one that cannot be shared.
+            DiskFull, ReadOnly, SaveFailed: what leads people to it cannot be written.
         """
+        async with self._deciding:
+            installed = await self._share_kernel_of(path)
+            try:
+                self.settings.change(shared=path)
+            except ToolError:
+                with contextlib.suppress(OSError):  # the first error is the one to tell
+                    await asyncio.to_thread(unshare_kernel, self._folder)
+                raise
+            return installed
+
+    async def _share_kernel_of(self, path: str) -> InstalledShare:
         kernel_id = await self.workspace.kernel_of(path)
         if kernel_id is None:
             raise KernelNotFound(f"{path} has no running kernel.", hint="`nb open` starts one.")
-        self.settings.change(shared=path)
         return await self._share(kernel_id)
 
     async def unshare(self) -> bool:
-        """Shares no kernel any more; whether one was shared."""
-        if self.settings.now.shared is None:
-            return False
-        self.settings.change(shared=None)
-        return await asyncio.to_thread(unshare_kernel, self._folder)
+        """Shares no kernel any more; whether one was shared.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed: not all of it could be removed.
+        """
+        async with self._deciding:
+            if self.settings.now.shared is None:
+                return False
+            with written("the kernelspec of the shared kernel"):
+                await asyncio.to_thread(unshare_kernel, self._folder)
+            self.settings.change(shared=None)
+            return True
 
     async def _share(self, kernel_id: str) -> InstalledShare:
         language = (await self.workspace.kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"
-        return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
+        try:
+            with written("the kernelspec of the shared kernel"):
+                return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
+        except NoConnection as problem:
+            raise KernelNotFound(f"It cannot be shared: {problem}") from problem
 
     async def _bound(self, path: str, kernel_id: str) -> None:
         """A notebook has got a kernel."""
-        if path == self.settings.now.shared:
-            await self._share(kernel_id)
-
-    def last_run(self, caller: Caller) -> str:
-        """The execution that a caller means who names none, here or in a server.
-
-        Raises:
-            ExecutionNotFound: there is none.
-        """
-        return self._router.last_run(caller, self.workspace)
+        async with self._deciding:
+            if path == self.settings.now.shared:
+                await self._share(kernel_id)
 
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
@@ -199,31 +244,37 @@ class Headless:
     async def with_kernels(cls, project: Project) -> Headless:
         """What the host works with."""
         root = Path(project.root)
+        state = _state(root)
         folder = Path(project.folder, KERNELS)
         await asyncio.to_thread(folder.mkdir, mode=0o700, exist_ok=True)
         environment = AllowedEnvironment()
         manager = LastingMultiKernelManager(connection_dir=str(folder))
         bindings = Bindings(folder / BINDINGS)
-        settings = SettingsFile(Path(project.folder))
+        settings = SettingsFile(Path(project.folder), state)
         manager.adopt(environment.environment("", None))
 
         async def confine(_path: str | None) -> Confinement | None:
             if not settings.now.sandbox:
                 return None
-            hidden = [Path(project.folder)]
-            return await asyncio.to_thread(Confinement.of, root, hidden=hidden)
+            hidden = [Path(project.folder), default_data_folder(), Path(jupyter_runtime_dir())]
+            return await asyncio.to_thread(Confinement.of, root, hidden=hidden, names=[FOLDER])
 
         kernels = JupyterKernels(
             manager, environment=environment, root=root, capture_stderr=False, confine=confine
         )
-        headless = cls(project, kernels, bindings, settings, host=os.getpid(), leave=manager.leave)
+        headless = cls(
+            project, kernels, bindings, settings, state, host=os.getpid(), leave=manager.leave
+        )
         bindings.bound = headless._bound
         return headless
 
     @classmethod
     async def without_kernels(cls, project: Project) -> Headless:
         """What a command works with where there is no host: notebooks, and no kernel."""
-        return cls(project, NoKernels(), Bindings(), SettingsFile(Path(project.folder)), host=None)
+        state = _state(Path(project.root))
+        # What is somebody else's says nothing here.
+        settings = SettingsFile(None if project.problem() else Path(project.folder), state)
+        return cls(project, NoKernels(), Bindings(), settings, state, host=None)
 
 
 def _state(root: Path) -> Path:

@@ -23,6 +23,7 @@ from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.launch import LISTENS
+from tk_ai_extension.cli.masking import MaskingFormatter, masked
 from tk_ai_extension.cli.project import HOST_LOCK, Project
 from tk_ai_extension.cli.terminal import NothingRead, Surroundings
 
@@ -206,9 +207,9 @@ async def host(project: Project, ready: int) -> None:
 def main() -> int:
     """Runs the host; the exit status."""
     project, ready = Project(sys.argv[1]), int(sys.argv[2])
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    said = logging.StreamHandler()
+    said.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[said])
     logger.setLevel(logging.INFO)
     lock = os.open(os.path.join(project.folder, HOST_LOCK), os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -220,7 +221,9 @@ def main() -> int:
         asyncio.run(host(project, ready))
     except Exception as problem:
         with contextlib.suppress(OSError):
-            os.write(ready, f"the host ended: {problem}; {project.log} has more.".encode())
+            os.write(
+                ready, f"the host ended: {masked(str(problem))}; {project.log} has more.".encode()
+            )
         logger.exception("The host ended")
         return wire.REFUSED
     return wire.OK

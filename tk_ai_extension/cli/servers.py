@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,11 +13,15 @@ import psutil
 from jupyter_core.paths import jupyter_runtime_dir
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
+from tk_ai_extension.cli.masking import masked
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.permissions import Effect
 
 PATIENCE = 5.0
 """Seconds in which a server must say whether it has the extension."""
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+"""This machine's names for itself."""
 
 
 class ServerUnreachable(ToolError):
@@ -56,19 +59,30 @@ class Server:
     """
 
     url: str
-    token: str
+    token: str = field(repr=False)
     root: Path | None = None
 
     @classmethod
-    def at(cls, address: str) -> Server:
-        """The server at an address as Jupyter prints it, token and all."""
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ServerUnreachable(f"`{address}` is no address of a Jupyter Server.")
+    def at(cls, address: str, token: str = "") -> Server:
+        """The server at an address as Jupyter prints it, token and all.
+
+        Args:
+            address: It.
+            token: What lets in where the address has none.
+
+        Raises:
+            ServerUnreachable: it is no such address.
+        """
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+            raise ServerUnreachable(f"`{masked(address)}` is no address of a Jupyter Server.")
         path = parts.path
         for page in ("/lab", "/tree", "/notebooks"):
             path = path.split(page)[0] if page in path else path
-        token = parse_qs(parts.query).get("token", [""])[0] or os.environ.get("JUPYTER_TOKEN", "")
+        token = parse_qs(parts.query).get("token", [""])[0] or token
         return cls(f"{parts.scheme}://{parts.netloc}{path.rstrip('/')}/", token)
 
     async def get(self, path: str) -> Any:
@@ -140,6 +154,15 @@ class Servers:
                 await _leave_alone(server, path, error)
         return None
 
+    def at(self, address: str, token: str = "") -> Server:
+        """The server at an address, as `Server.at`; of one that runs here the token is known."""
+        named = Server.at(address, token)
+        if not named.token:
+            for server in self.running():
+                if _place(server.url) == _place(named.url):
+                    return replace(server, root=None)
+        return named
+
     def running(self) -> list[Server]:
         """The servers of this user that run on this machine."""
         try:
@@ -173,6 +196,13 @@ class Servers:
             return None
         pid = int(file.stem.rpartition("-")[2]) if file.stem[-1:].isdigit() else 0
         return known[1] if psutil.pid_exists(pid) else None
+
+
+def _place(url: str) -> tuple[str, str, int | None, str]:
+    """An address for comparison: this machine has several names for itself."""
+    parts = urlsplit(url)
+    host = "localhost" if parts.hostname in LOCAL else str(parts.hostname)
+    return parts.scheme, host, parts.port, parts.path
 
 
 def _server(entry: dict[str, Any]) -> Server:

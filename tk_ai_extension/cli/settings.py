@@ -1,16 +1,17 @@
-"""What was decided about a project, for the hosts that come after, in a file only its user reads."""
+"""What was decided about a project, for the hosts that come after, in files only its user reads."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.cli.project import Refused
+from tk_ai_extension.cli.project import SETTINGS, Refused
+from tk_ai_extension.cli.writing import written
 
-SETTINGS = "project.json"
-"""The file's name in ``.nb``."""
+SERVER = "server.json"
+"""The file, outside of the project, that says which server it works in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Settings:
         shared: The notebook whose kernel people share.
     """
 
-    server: tuple[str, str] | None = None
+    server: tuple[str, str] | None = field(default=None, repr=False)
     sandbox: bool = False
     shared: str | None = None
 
@@ -31,38 +32,99 @@ class Settings:
 class SettingsFile:
     """A project's settings, read once and written at each change.
 
+    Two files: ``.nb`` may have come with what was downloaded, or been written by code that ran in the
+    project, so the address to which notebooks and a token are sent is not taken from there.
+
     Args:
-        folder: The project's ``.nb``, which need not be there.
+        folder: The project's ``.nb``, which need not be there; None where it is somebody else's.
+        private: The folder of the project's history, where nothing of the project can write.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / SETTINGS
-        self.now = self._load()
+    def __init__(self, folder: Path | None, private: Path) -> None:
+        self._file = None if folder is None else folder / SETTINGS
+        self._server = private / SERVER
+        self.now = Settings() if self._file is None else self._load(self._file)
 
     def change(self, **changes: Any) -> None:
-        """Sets some of them."""
-        self.now = replace(self.now, **changes)
-        new = self._file.with_suffix(".new")
-        new.touch(mode=0o600)
-        new.write_text(json.dumps(asdict(self.now)), encoding="utf-8")
-        new.replace(self._file)
+        """Sets some of them; none where that cannot be written.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed.
+        """
+        after = replace(self.now, **changes)
+        if after == self.now or self._file is None:
+            return
+        here = {"sandbox": after.sandbox, "shared": after.shared}
+        if (
+            here != {"sandbox": self.now.sandbox, "shared": self.now.shared}
+            or not self._file.exists()
+        ):
+            _keep(self._file, here)
+            self.now = replace(self.now, **here)
+        if after.server != self.now.server:
+            _keep(self._server, None if after.server is None else list(after.server))
+        self.now = after
 
     def forget(self) -> None:
         """The project is closed: what was decided for its kernels ends, but for the sandbox.
 
         Who has asked for one once is not to get kernels without it by opening the project again.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed.
         """
         if self.now.sandbox:
             self.change(server=None, shared=None)
-        else:
-            self._file.unlink(missing_ok=True)
+        elif self._file is not None:
+            for file in (self._server, self._file):
+                _keep(file, None)
+            self.now = Settings()
 
-    def _load(self) -> Settings:
-        try:
-            known = json.loads(self._file.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+    def _load(self, file: Path) -> Settings:
+        known = _read(file)
+        if known is None:
             return Settings()
-        except ValueError as error:
-            raise Refused(f"{self._file} cannot be read ({error}): mend or remove it.") from None
-        server = known.pop("server")
-        return Settings(server=tuple(server) if server else None, **known)
+        match known:
+            case {"sandbox": bool(sandbox), "shared": str() | None as shared}:
+                pass
+            case _:
+                raise _unreadable(file, "it says something else")
+        match _read(self._server):
+            case None:
+                server = None
+            case [str(url), str(token)]:
+                server = (url, token)
+            case _:
+                raise _unreadable(self._server, "it says something else")
+        return Settings(server, sandbox, shared)
+
+
+def _read(file: Path) -> Any:
+    """What a file holds; None where there is none."""
+    try:
+        return json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, str(error)) from None
+
+
+def _unreadable(file: Path, why: str) -> Refused:
+    return Refused(f"{file} cannot be read ({why}): mend or remove it.")
+
+
+def _keep(file: Path, content: Any) -> None:
+    """Writes a file, whole or not at all, for its user alone; removes it where there is no content."""
+    new = file.with_suffix(".new")
+    with written(file.name):
+        if content is None:
+            file.unlink(missing_ok=True)
+            return
+        new.unlink(missing_ok=True)
+        try:
+            new.touch(mode=0o600, exist_ok=False)
+            new.write_text(json.dumps(content), encoding="utf-8")
+            new.replace(file)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise

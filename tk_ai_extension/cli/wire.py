@@ -20,6 +20,7 @@ MCP_SOCKET = "mcp.sock"
 
 ENVIRONMENT = (
     "COLORTERM",
+    "JUPYTER_TOKEN",
     "KITTY_WINDOW_ID",
     "LANG",
     "LC_ALL",
@@ -29,7 +30,8 @@ ENVIRONMENT = (
     "TERM_PROGRAM",
     "TMUX",
 )
-"""What the host hears of a command's environment: how to draw, and who calls."""
+"""What the host hears of a command's environment: how to draw, who calls, and what lets them in at
+the server that they name. It is kept nowhere."""
 
 OK, FAILED, REFUSED, UNREACHABLE = 0, 1, 2, 3
 """Exit statuses: done; the cell failed; refused (a wrong call, an unknown cell, a conflict); no

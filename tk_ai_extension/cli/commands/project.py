@@ -15,7 +15,6 @@ from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.project import FOLDER
-from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
@@ -35,8 +34,8 @@ def _configure_open(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server",
         metavar="URL",
-        help="work in this Jupyter Server from now on (its address, token and all); "
-        "'none' ends that",
+        help="work in this Jupyter Server from now on: its address, with its token unless that is in "
+        "JUPYTER_TOKEN or the server runs here; 'none' ends that",
     )
 
 
@@ -47,8 +46,8 @@ async def _open(session: Session, args: argparse.Namespace) -> int:
     if args.sandbox is not None:
         await session.headless.confine(sandbox=args.sandbox)
     if args.server:
-        server = None if args.server == "none" else Server.at(args.server)
-        await session.headless.attach(server)
+        token = session.terminal.surroundings.env.get("JUPYTER_TOKEN", "")
+        await session.headless.attach(None if args.server == "none" else args.server, token)
     path = session.located({"notebook": args.notebook})["notebook"]
     if session.headless.settings.now.server:
         named["mode"] = "create"
@@ -155,9 +154,12 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
 
 async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
     headless = session.headless
-    await headless.unshare()
     stopped: list[str] = []
     failed: list[str] = []
+    try:
+        await headless.unshare()
+    except ToolError as error:
+        failed.append(error.message)  # it keeps no kernel running
     for kernel_id in headless.workspace.kernels.ids():
         try:
             await headless.workspace.kernels.shutdown(kernel_id)
@@ -189,7 +191,7 @@ COMMANDS = (
             "nb open analysis.ipynb",
             "nb open new.ipynb --kernel ir   # a new notebook, for R",
             "nb open --sandbox work.ipynb    # no network, nothing but this folder",
-            "nb open a.ipynb --server 'http://localhost:8888/lab?token=...'",
+            "nb open a.ipynb --server http://localhost:8888/",
         ),
     ),
     Command("status", "Says what is open and what runs.", _nothing, _status, ("nb status --json",)),

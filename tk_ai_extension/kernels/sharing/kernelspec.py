@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jupyter_client.kernelspec import KernelSpecManager
+from traitlets import TraitError
 
 from tk_ai_extension.kernels.sharing.share import Share
+
+log = logging.getLogger(__name__)
 
 DISPLAY_NAME = "Python (nb shared kernel)"
 PROVISIONER = "nb-shared"
@@ -109,12 +113,18 @@ def shared_kernelspecs(*, prefix: str | None = None) -> list[InstalledShare]:
 def _installed(specs: KernelSpecManager) -> Iterator[InstalledShare]:
     found: dict[str, str] = specs.find_kernel_specs()
     for name in found:
-        if name.startswith(PREFIX):
+        if not name.startswith(PREFIX):
+            continue
+        try:
             spec = specs.get_kernel_spec(name)
             share: str = spec.metadata["kernel_provisioner"]["config"]["share"]
-            yield InstalledShare(
-                name, spec.display_name, Path(spec.resource_dir), Share.at(Path(share))
-            )
+        except (OSError, ValueError, KeyError, TypeError, TraitError) as problem:
+            # Cut off, or somebody else's: it leads to no kernel of ours.
+            log.warning("The kernelspec %s cannot be read: %r", name, problem)
+            continue
+        yield InstalledShare(
+            name, spec.display_name, Path(spec.resource_dir), Share.at(Path(share))
+        )
 
 
 def _name(share: Share) -> str:
