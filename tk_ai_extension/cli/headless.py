@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import pwd
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from jupyter_core.paths import jupyter_runtime_dir
 
@@ -38,8 +40,11 @@ from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.python_sessions import names_session
 from tk_ai_extension.workspace.state import default_data_folder, state_folder
 from tk_ai_extension.workspace.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 MEMORY = "nb.json"
 """What commands must know of those before them, beside the journal."""
@@ -251,7 +256,8 @@ class Headless:
         manager = LastingMultiKernelManager(connection_dir=str(folder))
         bindings = Bindings(folder / BINDINGS)
         settings = SettingsFile(Path(project.folder), state)
-        manager.adopt(environment.environment("", None))
+        adopted = manager.adopt(environment.environment("", None))
+        await _end_sessions(manager, bindings, adopted)
 
         async def confine(_path: str | None) -> Confinement | None:
             if not settings.now.sandbox:
@@ -275,6 +281,23 @@ class Headless:
         # What is somebody else's says nothing here.
         settings = SettingsFile(None if project.problem() else Path(project.folder), state)
         return cls(project, NoKernels(), Bindings(), settings, state, host=None)
+
+
+async def _end_sessions(
+    manager: LastingMultiKernelManager, bindings: Bindings, kernel_ids: list[str]
+) -> None:
+    """Ends the session kernels of a host that was killed: nobody would find their sessions again.
+
+    One that somebody has bound to a notebook is that notebook's.
+    """
+    for kernel_id in kernel_ids:
+        path = manager.started_for(kernel_id)
+        if not names_session(path) or await bindings.paths_of(kernel_id):
+            continue
+        try:
+            await cast("Any", manager).shutdown_kernel(kernel_id, now=True)
+        except (OSError, RuntimeError) as error:
+            logger.warning("The session kernel %s could not be ended: %s", kernel_id, error)
 
 
 def _state(root: Path) -> Path:

@@ -20,7 +20,7 @@ from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
 from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import TraitError
+from traitlets import TraitError, Unicode
 
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import (
@@ -52,8 +52,11 @@ class LastingProvisioner(LocalProvisioner):
 
     parent: Any  # the kernel manager
 
+    started_for = Unicode(help="The path that the kernel was started for; empty where for none.")
+
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Called by the kernel manager to start the process."""
+        self.started_for = kwargs["env"].get("JPY_SESSION_NAME", self.started_for)
         with self._file(".log").open("wb") as output:
             info = await super().launch_kernel(
                 cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
@@ -72,6 +75,7 @@ class LastingProvisioner(LocalProvisioner):
             "folder": _identity(self._file(NOTE).parent),
             "kernel_name": self.parent.kernel_name,
             "cwd": os.fspath(self.cwd or Path.cwd()),
+            "started_for": self.started_for,
         }
 
     def _write_note(self) -> None:
@@ -231,7 +235,14 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
         )[0]
         adopted = cast("LastingKernelManager", manager)
         adopted.adopt(kernel_id, process, known["cwd"], environment)
+        provisioner = cast("LastingProvisioner", adopted.provisioner)
+        provisioner.started_for = known.get("started_for", "")
         return adopted
+
+    def started_for(self, kernel_id: str) -> str:
+        """The path that a kernel was started for, by whichever host; empty where that is not known."""
+        provisioner = self.get_kernel(kernel_id).provisioner
+        return provisioner.started_for if isinstance(provisioner, LastingProvisioner) else ""
 
     def log_of(self, kernel_id: str) -> str:
         """The end of what a kernel has written beside its outputs: why it did not start, perhaps."""

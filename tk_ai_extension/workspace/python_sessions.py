@@ -40,6 +40,8 @@ MAX_RESTARTS = 1
 CLOSE_WITHIN = 3.0
 """Seconds in which session kernels are shut down when all ends."""
 
+HIDDEN = "."
+"""How the name begins that a session's kernel is started for; no notebook's begins so."""
 NO_FILES = "made room: too many files were open"
 TOO_OFTEN = "Python kernel restarted too many times in this session"
 
@@ -251,7 +253,7 @@ class PythonSessions:
     async def _start(self, session: PythonSession) -> str:
         """Starts a Python kernel in the session's folder."""
         # A name that nothing has: the kernel's folder is the one that it would be in.
-        path = f"{session.folder}/.{session.id}".lstrip("/")
+        path = f"{session.folder}/{HIDDEN}{session.id}".lstrip("/")
         kernel_id = await start_python(
             self._kernels, path, make_room=partial(self._let_go_of_idle, NO_FILES)
         )
@@ -364,6 +366,11 @@ class PythonSessions:
         for task in stopping:
             task.cancel()
         await asyncio.gather(*stopping, return_exceptions=True)
+
+
+def names_session(path: str) -> bool:
+    """Whether this is what a session's kernel was started for; not so where it was a notebook."""
+    return path.rpartition("/")[2].startswith(HIDDEN)
 
 
 def too_often() -> KernelDied:
