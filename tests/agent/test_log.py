@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.agent import log
-from tk_ai_extension.agent.events import Began, Discarded, Done, Event, TextDelta, ThinkingDelta
+from tk_ai_extension.agent.events import (
+    Began,
+    Discarded,
+    Done,
+    Event,
+    TextDelta,
+    ThinkingDelta,
+    ToolAnswered,
+)
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.log import ChatLog, joined
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
@@ -103,6 +111,31 @@ async def test_a_slow_follower_misses_nothing(
     assert "".join(event.data["text"] for event in rest if event.kind == "text") == "x" * 50
     assert [event.id for event in rest] == sorted({event.id for event in rest})
     assert rest[-1].kind == "done"
+
+
+async def test_heavy_events_are_not_kept_at_hand_and_come_from_the_transcript(
+    transcripts: Transcripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MAX_WEIGHT", 10_000)
+    chat = ChatLog("chat", transcripts, 0)
+    for number in range(20):
+        picture = {"data": "x" * 4_000, "mime": "image/png"}
+        chat.add("t", ToolAnswered(str(number), "read_cell", True, "", {}, [picture]))
+    assert len(chat._kept) == 2
+    chat.add("t", Done("done"))
+    events = await collected(chat.after(0, turn="t"))
+    assert [event.id for event in events] == list(range(1, 22))
+    await chat.close()
+
+
+async def test_what_could_not_be_kept_is_passed_over(transcripts: Transcripts) -> None:
+    chat = ChatLog("chat", transcripts, 0)
+    chat.catch_up(10)
+    following = asyncio.create_task(collected(chat.after(0)))
+    await transcripts.last("chat")
+    chat.add("t", Done("done"))
+    await chat.close()
+    assert [(event.id, event.kind) for event in await following] == [(11, "done")]
 
 
 def test_a_document_of_a_chat_has_no_void_text_and_no_fence_ends_early() -> None:

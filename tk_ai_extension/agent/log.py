@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any, cast
 
 from tk_ai_extension.agent.events import Event, What
 from tk_ai_extension.agent.transcripts import Transcripts
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 MAX_KEPT = 10_000
 """Events of a chat that are kept at hand; older ones come from the transcript."""
+MAX_WEIGHT = 20_000_000
+"""Characters of those events: pictures are heavy."""
 DELTAS = 100
 """Pieces of text that are written down together at the latest."""
 
@@ -40,7 +43,8 @@ class ChatLog:
         self._chat_id = chat_id
         self._transcripts = transcripts
         self.last = last
-        self._kept: deque[Event] = deque(maxlen=MAX_KEPT)
+        self._kept: deque[Event] = deque()
+        self._weight = 0
         self._unsaved: list[Event] = []
         self._saving: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -50,7 +54,7 @@ class ChatLog:
         """Notes what happened, and wakes those who follow."""
         self.last += 1
         event = Event.of(self.last, turn, time.time(), what)
-        self._kept.append(event)
+        self._keep(event)
         self._unsaved.append(event)
         if event.kind not in _PIECES or len(self._unsaved) >= DELTAS:
             self._save_soon()
@@ -84,6 +88,7 @@ class ChatLog:
         """Another server has added events to the transcript, up to this number."""
         if last > self.last:
             self._kept.clear()
+            self._weight = 0
             self.last = last
             self._wake()
 
@@ -109,6 +114,12 @@ class ChatLog:
         self._wake()
         await self.save()
 
+    def _keep(self, event: Event) -> None:
+        self._kept.append(event)
+        self._weight += _weight(event.data)
+        while len(self._kept) > MAX_KEPT or self._weight > MAX_WEIGHT:
+            self._weight -= _weight(self._kept.popleft().data)
+
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -127,6 +138,19 @@ class ChatLog:
             logger.warning("A chat's transcript was not kept: %s", error.message)
         finally:
             self._saving = None
+
+
+def _weight(value: Any) -> int:
+    """About how many characters a JSON value has."""
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            return sum(_weight(each) for each in cast("dict[str, Any]", value).values()) + 100
+        case list():
+            return sum(_weight(each) for each in cast("list[Any]", value))
+        case _:
+            return 8
 
 
 def joined(events: Sequence[Event]) -> list[Event]:
