@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.agent.conftest import Talk, of_kind
+from tests.agent.test_going_on import processes
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude import Surroundings
@@ -21,6 +24,7 @@ from tk_ai_extension.testing.scripted_model import (
     MODEL,
     Answer,
     Failure,
+    Held,
     ScriptedModel,
     ToolUse,
 )
@@ -92,6 +96,23 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
     assert "ServerApp" in places["log"]
     for name, text in places.items():
         assert (name, CANARY in text, KEY in text) == (name, False, False)
+
+
+async def test_claude_s_process_talks_to_the_model_s_server_alone_and_listens_nowhere(
+    talk: Talk,
+) -> None:
+    held = Held(Answer.of("One, two, three, four."), after=4)
+    talk.model.add(held)
+    begun = await talk.send("Count.")
+    async with asyncio.timeout(20):
+        await held.held.wait()
+    (process,) = processes()
+    connections = process.net_connections(kind="inet")
+    held.go_on.set()
+    assert [event.data["end"] async for event in begun.events if event.kind == "done"] == ["done"]
+    assert connections
+    assert {f"http://{each.raddr.ip}:{each.raddr.port}" for each in connections} == {talk.model.url}
+    assert [each for each in connections if each.status == psutil.CONN_LISTEN] == []
 
 
 @pytest.mark.proves("threat:secrets")

@@ -77,3 +77,29 @@ async def test_a_server_that_is_stopped_with_live_chats_exits_at_once_and_leaves
     assert time.monotonic() - began < 5
     _, alive = psutil.wait_procs(processes, timeout=5)
     assert alive == []
+
+
+@pytest.mark.proves("fault:server-stop")
+async def test_a_server_that_is_stopped_while_claude_starts_exits_at_once_and_leaves_nothing(
+    start_server: StartServer, model: ScriptedModel, tmp_path: Path
+) -> None:
+    server = await start_server(config=config(tmp_path / "data"), **model.environment)
+    model.add(*[Held(Answer.of("One, two, three, four, five."), after=4)] * 3)
+    async with http_of(server) as http:
+        for _ in range(3):
+            assert (await say(http, "began", message="Count."))[-1]["kind"] == "began"
+    processes = psutil.Process(server.process.pid).children(recursive=True)
+    began = time.monotonic()
+    await server.stop()
+    assert time.monotonic() - began < 5
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    assert alive == []
+    # Nor did one begin meanwhile.
+    left = [each for each in psutil.process_iter(["environ"]) if is_of(each, server)]
+    assert left == []
+
+
+def is_of(process: psutil.Process, server: ServerProcess) -> bool:
+    """Whether a process has a server's environment."""
+    environment = process.info["environ"] or {}
+    return environment.get("JUPYTER_RUNTIME_DIR") == str(server.home / "runtime")
