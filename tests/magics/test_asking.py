@@ -23,7 +23,7 @@ async def test_an_answer_is_shown_as_it_comes_and_stays_as_markdown(
     desk: Desk, model: ScriptedModel, notebook: str
 ) -> None:
     person = await desk.open(notebook)
-    held = Held(Answer.of(COUNTED), after=4)
+    held = Held(Answer.of(COUNTED), after=3)
     model.add(held)
     begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -42,7 +42,12 @@ def forward(connection: socket.socket, argv: list[str]) -> int:
             frame = json.loads(line)
             _print(frame)
             if "ask" in frame:
-                _say(connection, {"answer": _answer(frame, desk)})
+                if frame["ask"] == "line":
+                    _answer_line(connection, frame["prompt"])
+                else:
+                    _say(connection, {"answer": _answer(frame, desk)})
+                # Whoever was asked has seen what came of it.
+                interrupted = False
             if "exit" in frame:
                 if frame.get("ending"):
                     lines.readline()
@@ -69,7 +74,7 @@ def _greeting(argv: list[str]) -> dict[str, object]:
         "cwd": os.getcwd(),
         "columns": os.get_terminal_size().columns if tty else 0,
         "tty": tty,
-        "env": {name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
+        "env": {name: os.environ[name] for name in wire.heard(argv) if name in os.environ},
         "version": __version__,
     }
 
@@ -105,6 +110,28 @@ def read_stdin() -> str:
     if sys.stdin is None:  # closed by who called
         return ""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+def _answer_line(connection: socket.socket, prompt: str) -> None:
+    """Sends the line that a person types; Ctrl-C is said, too, and no line."""
+    line = None
+    try:
+        line = read_line(prompt)
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+        _say(connection, {"interrupt": True})
+    _say(connection, {"answer": line})
+
+
+def read_line(prompt: str) -> str | None:
+    """A line that a person types; None where they end it, or nobody is there."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return None
+    try:
+        return input(prompt)
+    except EOFError:
+        sys.stdout.write("\n")
+        return None
 
 
 class Editor:

@@ -19,8 +19,9 @@ from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.no_kernels import NoKernels
 from tk_ai_extension.cli.project import BINDINGS, FOLDER, KERNELS, Project, Refused
 from tk_ai_extension.cli.routing import RoutedRegistry, Router
-from tk_ai_extension.cli.servers import Servers, ServerUnreachable
+from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
+from tk_ai_extension.cli.talk import ProjectChats
 from tk_ai_extension.cli.writing import written
 from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
@@ -60,6 +61,7 @@ class Headless:
         memory: What commands must know of those before them.
         settings: What was decided about the project.
         registry: The default tools.
+        chats: The project's own.
         host: The process that owns the kernels: this one; None for a command without a host.
         stopped: Set when the host is to end.
     """
@@ -92,6 +94,7 @@ class Headless:
         self._leave = leave
         self._registries: dict[str, Registry] = {}
         self.registry = self.registry_of(None)
+        self.chats = ProjectChats(root, state, self.workspace, self.registry)
 
     def registry_of(self, toolsets: str | None) -> Registry:
         """The tools of these toolsets, such as ``default,omp``.
@@ -230,6 +233,14 @@ class Headless:
             if path == self.settings.now.shared:
                 await self._share(kernel_id)
 
+    async def owner_of(self, path: str) -> Server | None:
+        """The Jupyter Server that a notebook belongs to now; None where there is none.
+
+        Raises:
+            OpenElsewhere: a server without the extension has it open.
+        """
+        return await self._router.owner_of(path)
+
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
 
@@ -241,6 +252,7 @@ class Headless:
 
     async def close(self) -> None:
         """Lets go of everything; kernels live on."""
+        await self.chats.close()
         await self._router.close()
         await self.workspace.close()
         self._leave()

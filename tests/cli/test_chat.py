@@ -1,0 +1,323 @@
+"""`nb chat`: Claude in a terminal, by the real SDK and CLI, in a project's host and in a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import DEADLINE, NB, Ended, Nb
+from tests.servers import StartServer, start_server
+from tk_ai_extension.testing.scripted_model import (
+    MODEL,
+    UNAUTHORIZED,
+    Answer,
+    Held,
+    ScriptedModel,
+    ToolUse,
+)
+
+__all__ = ["start_server"]
+
+COUNTED = "One, two, three, four, five, six, seven, eight."
+INSERT = ToolUse("insert_cell", {"source": "x = 1"})
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        yield model
+
+
+@pytest.fixture
+def chatting(nb: Nb, model: ScriptedModel) -> Nb:
+    """`nb` in a project with a notebook, with the scripted model as every command's."""
+    nb.environment |= model.environment
+    nb.environment["ANTHROPIC_MODEL"] = MODEL
+    nb.notebook("a.ipynb", "6 * 7")
+    return nb
+
+
+async def run(nb: Nb, *words: str, **options: Any) -> Ended:
+    """Runs a command, while the model answers."""
+    return await asyncio.to_thread(nb, *words, **options)
+
+
+async def chats(nb: Nb) -> list[dict[str, Any]]:
+    return (await run(nb, "chat", "--list", "--json")).json["chats"]
+
+
+def events_of(ended: Ended) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+async def test_a_message_is_answered_and_what_was_done_stands_in_the_notebook(
+    chatting: Nb, model: ScriptedModel
+) -> None:
+    model.add(
+        Answer.of("Let me see.", ToolUse("insert_and_execute_cell", {"source": "print(6 * 7)"})),
+        Answer.of("It is 42."),
+    )
+    words = ("chat", "-n", "a.ipynb", "--mode", "auto", "What is", "six by seven?")
+    ended = await run(chatting, *words)
+    assert ended.out == "Let me see.\nIt is 42.\n"
+    assert "● insert_and_execute_cell(source=" in ended.err
+    assert "✔ insert_and_execute_cell" in ended.err
+    assert "+print(6 * 7)" in ended.err
+    assert chatting.read("a.ipynb").cells[-1].outputs[0].text == "42\n"
+    assert "What is six by seven?" in str(model.requests[0].body["messages"])
+
+    model.add(Answer.of("Six by seven."), Answer.of("No idea."))
+    assert (await run(chatting, "chat", "-n", "a.ipynb", "And I asked?")).out == "Six by seven.\n"
+    assert "It is 42." in str(model.requests[-1].body["messages"])
+    await run(chatting, "chat", "-n", "a.ipynb", "--new", "And I asked?")
+    assert "It is 42." not in str(model.requests[-1].body["messages"])
+    found = await chats(chatting)
+    assert [chat["title"] for chat in found] == ["And I asked?", "What is six by seven?"]
+    assert {chat["notebook"] for chat in found} == {"a.ipynb"}
+
+    shown = await run(chatting, "chat", "--show", found[1]["id"][:6])
+    assert shown.out.startswith("# What is six by seven?\n")
+    model.add(Answer.of("Six by seven, again."))
+    again = await run(chatting, "chat", "--resume", found[1]["id"][:6], "-", stdin="Once more.\n")
+    assert again.out == "Six by seven, again.\n"
+    refused = await run(chatting, "chat", "--resume", "zzz", "x", status=2)
+    assert "chat_not_found" in refused.err
+
+
+async def test_events_are_lines_of_json_for_programs(chatting: Nb, model: ScriptedModel) -> None:
+    model.add(Answer.of(INSERT), Answer.of("Done."))
+    ended = await run(chatting, "chat", "-n", "a.ipynb", "--mode", "edit", "Set x.", "--json")
+    events = events_of(ended)
+    kinds = [event["kind"] for event in events]
+    assert kinds[:2] == ["message", "began"]
+    assert kinds[-2:] == ["usage", "done"]
+    assert {"tool_call", "tool_result", "cell_change", "text"} <= set(kinds)
+    assert (events[-1]["end"], events[-1]["text"]) == ("done", "Done.")
+    assert ended.err == ""
+
+
+async def test_where_nobody_can_be_asked_the_answer_is_no(
+    chatting: Nb, model: ScriptedModel
+) -> None:
+    model.add(Answer.of(INSERT), Answer.of("I may not."))
+    ended = await run(chatting, "chat", "-n", "a.ipynb", "Set x.")
+    assert ended.out == "I may not.\n"
+    assert "Nobody can be asked here" in ended.err
+    assert "+x = 1" in ended.err
+    assert len(chatting.read("a.ipynb").cells) == 1
+
+
+async def test_what_goes_wrong_is_said_with_a_status(chatting: Nb, model: ScriptedModel) -> None:
+    model.add(*[UNAUTHORIZED] * 6)
+    ended = await run(chatting, "chat", "Hello.", status=2)
+    assert "model_unauthorized" in ended.err
+    refused = await run(chatting, "chat", "--model", "another", "Hello.", "--json", status=2)
+    assert refused.json["error"]["code"] == "no_model"
+    assert "say something" in (await run(chatting, "chat", status=2)).err
+    missing = await run(chatting, "chat", "-n", "missing.ipynb", "Hello.", status=2)
+    assert "notebook_not_found" in missing.err
+
+
+async def test_a_command_brings_its_own_key_to_a_host_that_runs_already(
+    nb: Nb, model: ScriptedModel
+) -> None:
+    nb.notebook("a.ipynb", "1")
+    await run(nb, "open", "a.ipynb")
+    model.add(Answer.of("Hello."))
+    environment = {**model.environment, "ANTHROPIC_MODEL": MODEL}
+    assert (await run(nb, "chat", "Hello.", env=environment)).out == "Hello.\n"
+    ran = await run(nb, "run", "import os; print(dict(os.environ))")
+    assert model.environment["ANTHROPIC_API_KEY"] not in ran.out
+
+
+async def test_without_a_model_the_tour_answers(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "1")
+    ended = await run(nb, "chat", "Hello.")
+    assert "tour" in ended.out
+
+
+async def test_an_interrupt_stops_the_turn(chatting: Nb, model: ScriptedModel) -> None:
+    held = Held(Answer.of(COUNTED), after=3)
+    model.add(held)
+    process = await chatting.start("chat", "Count.")
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        assert (await process.stdout.read(1)) == b"O"
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+        await held.gone.wait()
+    assert process.returncode == 130
+    assert (b"eight" in out, b"Stopped." in err) == (False, True)
+
+
+async def test_the_same_chats_go_on_in_a_server_of_the_folder(
+    nb: Nb, model: ScriptedModel, start_server: StartServer
+) -> None:
+    """A notebook that belongs to a running server is talked about there, and the chat is the server's."""
+    data = nb.root / "data"
+    config = (
+        f"c.TkAIExtensionApp.chat_model = {MODEL!r}\nc.TkAIExtensionApp.data_dir = {str(data)!r}\n"
+    )
+    server = await start_server(config=config, **model.environment)
+    nb.root = server.root
+    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
+    below = nb.root / "deep"
+    nb.notebook("deep/a.ipynb", "1")
+    model.add(Answer.of(INSERT), Answer.of("I may not."), Answer.of("You asked for x."))
+    ended = await run(nb, "chat", "-n", "a.ipynb", "Set x.", cwd=below)
+    assert ended.out == "I may not.\n"
+    ended = await run(nb, "chat", "-n", "deep/a.ipynb", "What did I ask?")
+    assert ended.out == "You asked for x.\n"
+    (chat,) = await chats(nb)
+    assert chat["notebook"] == "deep/a.ipynb"
+    assert (data / "tk-ai-extension").exists() or any(data.rglob("chats.sqlite"))
+    shown = await run(nb, "chat", "--show", chat["id"])
+    assert "What did I ask?" in shown.out
+    refused = await run(nb, "chat", "--model", "another", "-n", "deep/a.ipynb", "x", status=2)
+    assert "no_model" in refused.err
+
+
+@dataclass
+class Screen:
+    """A terminal in which `nb chat` runs: what it shows, and what a person types."""
+
+    terminal: int
+    process: asyncio.subprocess.Process
+    shown: str = ""
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def arrived(self) -> None:
+        """Takes what the terminal shows."""
+        try:
+            self.shown += os.read(self.terminal, 1 << 16).decode()
+        except OSError:  # its other end is closed
+            asyncio.get_running_loop().remove_reader(self.terminal)
+        self._arrived.set()
+
+    async def until(self, text: str) -> str:
+        """Waits until this is shown; what was shown before it is gone then."""
+        async with asyncio.timeout(DEADLINE):
+            while text not in self.shown:
+                self._arrived.clear()
+                await self._arrived.wait()
+        before, _, self.shown = self.shown.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self.terminal, text.encode())
+
+
+@pytest.fixture
+async def screen(chatting: Nb) -> AsyncIterator[Screen]:
+    """A dialogue about the notebook."""
+    terminal, inside = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *NB,
+        *("chat", "-n", "a.ipynb"),
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        cwd=chatting.root,
+        env=chatting.environment,
+        start_new_session=True,
+    )
+    os.close(inside)
+    screen = Screen(terminal, process)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(terminal, screen.arrived)
+    yield screen
+    loop.remove_reader(terminal)
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+    os.close(terminal)
+
+
+async def test_a_dialogue_goes_on_in_one_chat_until_it_is_ended(
+    screen: Screen, chatting: Nb, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("Hello."), Answer.of("You said hello."))
+    await screen.until("ask> ")
+    screen.type("Hello?\n")
+    await screen.until("Hello.")
+    await screen.until("ask> ")
+    screen.type("/mode edit\n")
+    await screen.until("edit> ")
+    screen.type("/nonsense\n")
+    await screen.until("/quit")
+    await screen.until("edit> ")
+    screen.type("What did I say?\n")
+    await screen.until("You said hello.")
+    assert "Permission mode: edit" in str(model.requests[-1].body["messages"])
+    await screen.until("edit> ")
+    screen.type("/quit\n")
+    async with asyncio.timeout(DEADLINE):
+        assert await screen.process.wait() == 0
+    assert len(await chats(chatting)) == 1
+
+
+async def test_a_question_is_answered_by_a_key(
+    screen: Screen, chatting: Nb, model: ScriptedModel
+) -> None:
+    model.add(Answer.of(INSERT), Answer.of("Added."), Answer.of(INSERT), Answer.of("Not added."))
+    await screen.until("ask> ")
+    screen.type("Set x.\n")
+    assert "+x = 1" in await screen.until("insert_cell: yes, chat, always, no? ")
+    screen.type("maybe\n")
+    await screen.until("insert_cell: yes, chat, always, no? ")
+    screen.type("y\n")
+    await screen.until("Added.")
+    await screen.until("ask> ")
+    screen.type("Once more.\n")
+    await screen.until("insert_cell: yes, chat, always, no? ")
+    screen.type("n\n")
+    await screen.until("Not added.")
+    assert [cell.source for cell in chatting.read("a.ipynb").cells] == ["6 * 7", "x = 1"]
+
+
+async def test_ctrl_c_stops_the_turn_and_at_the_prompt_the_dialogue(
+    screen: Screen, model: ScriptedModel
+) -> None:
+    held = Held(Answer.of(COUNTED), after=3)
+    model.add(held)
+    await screen.until("ask> ")
+    screen.type("Count.\n")
+    await screen.until("One")
+    screen.process.send_signal(signal.SIGINT)
+    assert "eight" not in await screen.until("Stopped.")
+    await screen.until("ask> ")
+    screen.process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(DEADLINE):
+        assert await screen.process.wait() == 0
+
+
+async def test_a_plan_is_carried_out_when_the_person_says_so(
+    screen: Screen, chatting: Nb, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("I would set x."), Answer.of(INSERT), Answer.of("Set."))
+    await screen.until("ask> ")
+    screen.type("/mode plan\n")
+    await screen.until("plan> ")
+    screen.type("Set x.\n")
+    await screen.until("Carry it out")
+    await screen.until("no? ")
+    screen.type("yes\n")
+    await screen.until("Set.")
+    await screen.until("plan> ")
+    assert chatting.read("a.ipynb").cells[-1].source == "x = 1"
+
+
+def test_a_host_imports_the_chat_with_the_first_message_alone(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "1")
+    for words in (("cells", "-n", "a.ipynb"), ("--help",)):
+        imported = nb.imports(*words)
+        assert "tk_ai_extension.agent.chats" not in imported
+        assert "claude_agent_sdk" not in imported

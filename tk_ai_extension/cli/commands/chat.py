@@ -1,0 +1,313 @@
+"""`nb chat`: talking to Claude in a terminal, in the same chats as everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.parsing import STDIN, WrongCall
+from tk_ai_extension.cli.remote_talk import RemoteTalk
+from tk_ai_extension.cli.servers import Server
+from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
+from tk_ai_extension.cli.talk import Json, Talk
+from tk_ai_extension.cli.telling import Telling
+from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.model.errors import ChatNotFound, PathRefused, ToolError
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.permissions import MODES
+
+WORDS: Mapping[str, str] = {"yes": "once", "chat": "chat", "always": "notebook", "no": "deny"}
+"""What a person types to a question, or its first letter, and what it answers: `always` is in this
+notebook."""
+
+HELP = "/mode plan|ask|edit|auto   /new   /quit   Ctrl-C stops Claude\n"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("message", nargs="*", help="what to say; - reads it (default: a dialogue)")
+    parser.add_argument("-n", "--notebook", help="what it is about (default: the open notebook)")
+    parser.add_argument("--mode", choices=MODES, default="ask", help="what is done without asking")
+    parser.add_argument("--model", help="the model that answers")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--new", action="store_true", help="begin a new chat")
+    which.add_argument("--resume", metavar="CHAT", help="go on with this chat (its id's beginning)")
+    which.add_argument("--list", action="store_true", help="list the chats")
+    which.add_argument("--show", metavar="CHAT", help="show a chat")
+
+
+class ChatList(Result):
+    """The chats, the one used last first."""
+
+    chats: list[dict[str, Any]]
+
+    def as_text(self) -> str:
+        """A line for each."""
+        lines = [
+            f"{chat['id'][:8]}  {chat['title']}"
+            + (f"  ({chat['notebook']})" if chat["notebook"] else "")
+            + ("  busy" if chat["busy"] else "")
+            for chat in self.chats
+        ]
+        return "\n".join(lines) or "There is no chat."
+
+
+async def _chat(session: Session, args: argparse.Namespace) -> int:
+    talk, notebook = await _place(session, args.notebook)
+    if args.list:
+        return session.finish(ChatList(chats=await talk.list()))
+    if args.show:
+        return await _show(session, talk, args.show)
+    chat = (await _found(talk, args.resume))["id"] if args.resume else None
+    dialogue = Dialogue(session, talk, notebook, args.mode, args.model, chat, fresh=args.new)
+    message = " ".join(args.message)
+    if message == STDIN:
+        message = await session.terminal.read()
+    if message:
+        return await dialogue.say(message)
+    if session.options.json or not session.terminal.surroundings.tty:
+        raise WrongCall('nb chat: say something: nb chat "plot the prices", or - to read it\n')
+    return await dialogue.run()
+
+
+async def _place(session: Session, given: str | None) -> tuple[Talk, str | None]:
+    """Where a notebook's chats are, and how the notebook is called there."""
+    headless = session.headless
+    current = headless.workspace.notebooks.current(session.caller)
+    if given is not None:
+        given = session.located({"notebook": given})["notebook"]
+    named = given or (current.path if current else None)
+    attached = bool(headless.settings.now.server)
+    path = None
+    if named is not None:
+        path = named if attached else headless.workspace.path(session.caller, named, tool="nb chat")
+    server = await headless.owner_of(path or "")
+    if server is None:
+        environment = session.terminal.surroundings.env
+        models = {name: environment[name] for name in wire.MODELS if name in environment}
+        return await headless.chats.talk(headless.user, models), path
+    if path is not None and server.root is not None:
+        path = await asyncio.to_thread(_there, Path(headless.root, path), server, server.root)
+    return RemoteTalk(server), path
+
+
+def _there(path: Path, server: Server, root: Path) -> str:
+    """How a server names a path.
+
+    Raises:
+        PathRefused: it is not below the server's folder.
+    """
+    found = path.resolve()
+    if not found.is_relative_to(root):
+        raise PathRefused(f"{path} is not in the folder of {server.url}.")
+    return found.relative_to(root).as_posix()
+
+
+async def _found(talk: Talk, beginning: str) -> Json:
+    """The chat whose id begins so.
+
+    Raises:
+        ChatNotFound: there is none, or more than one.
+    """
+    found = [chat for chat in await talk.list() if chat["id"].startswith(beginning)]
+    if len(found) != 1:
+        raise ChatNotFound(
+            f"{len(found) or 'No'} chats begin with `{beginning[:80]}`.",
+            hint="`nb chat --list` lists them.",
+        )
+    return found[0]
+
+
+async def _show(session: Session, talk: Talk, beginning: str) -> int:
+    chat = (await _found(talk, beginning))["id"]
+    if session.options.json:
+        session.terminal.out(json.dumps(await talk.read(chat)) + "\n")
+    else:
+        session.terminal.out(await talk.export(chat))
+    return wire.OK
+
+
+@dataclass
+class Dialogue:
+    """What is said in a chat, by turns.
+
+    Attributes:
+        session: The command.
+        talk: Where the chat is.
+        notebook: What it is about.
+        mode: What is done without asking.
+        model: The model that answers; None for the usual one.
+        chat: The chat; None before the first message.
+        fresh: Whether that begins a new one, and does not go on with the notebook's.
+    """
+
+    session: Session
+    talk: Talk
+    notebook: str | None
+    mode: Mode
+    model: str | None = None
+    chat: str | None = None
+    fresh: bool = False
+    _telling: Telling = field(init=False)
+    _plan: Json | None = None
+
+    def __post_init__(self) -> None:
+        terminal = self.session.terminal
+        coloured = terminal.surroundings.tty and "NO_COLOR" not in terminal.surroundings.env
+        self._telling = Telling(terminal, coloured=coloured, as_json=self.session.options.json)
+
+    async def run(self) -> int:
+        """Reads messages and has them answered until the person has enough; the exit status."""
+        terminal = self.session.terminal
+        terminal.err(HELP)
+        while (said := await self._hear(f"{self.mode}> ")) is not None:
+            words = said.split()
+            match words:
+                case []:
+                    continue
+                case ["/quit" | "/exit"]:
+                    break
+                case ["/new"]:
+                    self.chat, self.fresh = None, True
+                case ["/mode", mode] if mode in MODES:
+                    self.mode = mode
+                case [command, *_] if command.startswith("/"):
+                    terminal.err(HELP)
+                case _:
+                    await self.say(said)
+        return wire.OK
+
+    async def say(self, message: str) -> int:
+        """Says something, and shows what comes of it; the exit status."""
+        body: Json = {"message": message, "mode": self.mode, "model": self.model}
+        if self.chat is not None:
+            body["chat"] = self.chat
+        else:
+            body["latest"] = not self.fresh
+        status = await self._turn(self.talk.send({**body, "notebook": self.notebook}))
+        while self._plan is not None and self.chat is not None:
+            answer = await self._about_plan(self._plan)
+            if answer is None:
+                break
+            status = await self._turn(self.talk.approve(self.chat, answer))
+        return status
+
+    async def _turn(self, events: AsyncIterator[Json]) -> int:
+        """Shows a turn to its end; the exit status."""
+        self._plan = None
+        status = wire.OK
+        try:
+            while (event := await self._unless_stopped(anext(events, None))) is not None:
+                match event["kind"]:
+                    case "message":
+                        self.chat = event["chat"]
+                    case "permission":
+                        self._telling.tell(event)
+                        await self._leave(event)
+                        continue
+                    case "plan":
+                        self._plan = event
+                    case "error":
+                        status = self._refuse(event["error"])
+                        continue
+                    case "done" if event["end"] == "stopped":
+                        status = wire.INTERRUPTED
+                        self._telling.note("Stopped.")
+                    case _:
+                        pass
+                self._telling.tell(event)
+        except ToolError as error:
+            return self.session.refuse(error)
+        return status
+
+    def _refuse(self, error: Mapping[str, Any]) -> int:
+        if self.session.options.json:
+            self.session.terminal.out(json.dumps({"error": error}) + "\n")
+        else:
+            self._telling.note(f"Error [{error['code']}]: {error['message']}\n{error['hint']}")
+        return wire.UNREACHABLE if error["code"] in UNREACHABLE_CODES else wire.REFUSED
+
+    async def _leave(self, event: Json) -> None:
+        """Asks the person whether a call may be made; where nobody can be asked it may not."""
+        self._telling.preview(event)
+        choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
+        answer = await self._chosen(f"{event['tool']}: {', '.join(choices)}? ", choices)
+        if answer is None:
+            answer = "deny"
+            self._telling.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
+        try:
+            await self.talk.answer(event["id"], answer)
+        except ToolError as error:
+            if error.code != "permission_not_found":
+                raise
+            self._telling.note("That was answered elsewhere.")
+
+    async def _about_plan(self, plan: Json) -> Json | None:
+        """What the person says to a plan; None where they say nothing."""
+        choices = {"yes": "edit", "ask": "ask", "auto": "auto", "no": ""}
+        mode = await self._chosen(
+            "Carry it out: yes (ask before code runs), ask (each time), auto, no? ", choices
+        )
+        if not mode:
+            return None
+        return {"plan": plan["turn"], "answer": "approve", "mode": mode}
+
+    async def _chosen(self, prompt: str, choices: Mapping[str, str]) -> str | None:
+        """What a person chooses; None where nobody does."""
+        while (said := await self._hear(prompt)) is not None:
+            for word, choice in choices.items():
+                if said.strip().lower() in (word, word[0]):
+                    return choice
+        return None
+
+    async def _hear(self, prompt: str) -> str | None:
+        """A line that a person types; None where they end it, or nobody is there."""
+        terminal = self.session.terminal
+        if self.session.options.json or not terminal.surroundings.tty:
+            return None
+        asking = asyncio.create_task(terminal.ask(prompt))
+        interrupted = asyncio.create_task(terminal.interrupted.wait())
+        try:
+            await asyncio.wait((asking, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            asking.cancel()
+            interrupted.cancel()
+            await asyncio.gather(asking, interrupted, return_exceptions=True)
+
+    async def _unless_stopped(self, event: Coroutine[Any, Any, Json | None]) -> Json | None:
+        """The next event; Ctrl-C meanwhile stops the turn, whose last events follow."""
+        terminal = self.session.terminal
+        hearing = asyncio.create_task(event)
+        interrupted = asyncio.create_task(terminal.interrupted.wait())
+        try:
+            await asyncio.wait((hearing, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            if terminal.interrupted.is_set() and self.chat is not None:
+                terminal.interrupted.clear()
+                await self.talk.stop(self.chat)
+            return await hearing
+        finally:
+            hearing.cancel()
+            interrupted.cancel()
+
+
+COMMANDS = (
+    Command(
+        "chat",
+        "Talks to Claude, who works in the notebook: one message, or a dialogue.",
+        _configure,
+        _chat,
+        (
+            'nb chat "why is the last cell slow?"',
+            'nb chat -n sales.ipynb --mode auto "plot the prices"',
+            "nb chat                             # a dialogue, in the open notebook's chat",
+            "nb chat --list; nb chat --resume 3f9a",
+        ),
+    ),
+)

@@ -1,0 +1,149 @@
+"""Talking to Claude in a Jupyter Server, by the chat's routes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
+
+from tk_ai_extension.cli.remote import RemoteError
+from tk_ai_extension.cli.servers import PATIENCE, Server, ServerUnreachable
+from tk_ai_extension.cli.talk import Json
+
+API = "api/tk-ai/"
+
+
+class RemoteTalk:
+    """The chats of a server: a `Talk`.
+
+    Args:
+        server: Which.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def send(self, message: Json) -> AsyncIterator[Json]:
+        """Sends a message, and gives what happens."""
+        return self._stream("mcp/chat", message)
+
+    def approve(self, chat: str, answer: Json) -> AsyncIterator[Json]:
+        """Answers a plan, and gives what happens."""
+        return self._stream(f"chats/{chat}/plan", answer)
+
+    async def answer(self, permission: str, answer: str) -> None:
+        """Answers a question of a turn."""
+        await self._ask("POST", f"permissions/{permission}", {"answer": answer})
+
+    async def stop(self, chat: str) -> None:
+        """Stops what goes on in a chat."""
+        await self._ask("POST", f"chats/{chat}/stop", {})
+
+    async def list(self) -> list[Json]:
+        """The chats."""
+        return json.loads(await self._ask("GET", "chats"))["chats"]
+
+    async def read(self, chat: str) -> Json:
+        """A chat and its events."""
+        return json.loads(await self._ask("GET", f"chats/{chat}"))
+
+    async def export(self, chat: str) -> str:
+        """A chat as Markdown."""
+        return (await self._ask("GET", f"chats/{chat}/export")).decode()
+
+    async def _ask(self, method: str, path: str, body: Json | None = None) -> bytes:
+        """Asks, and gives the answer.
+
+        Raises:
+            RemoteError, ServerUnreachable.
+        """
+        try:
+            answer = await AsyncHTTPClient().fetch(
+                self._request(method, path, body, request_timeout=60.0)
+            )
+        except HTTPClientError as error:
+            said = error.response.body if error.response is not None else b""
+            raise self._refused(error, said) from error
+        except OSError as error:
+            raise self._gone(error) from error
+        return answer.body
+
+    async def _stream(self, path: str, body: Json) -> AsyncIterator[Json]:
+        """Asks, and gives the events of the answer.
+
+        Raises:
+            RemoteError, ServerUnreachable: also where the line breaks; the turn goes on then.
+        """
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        request = self._request(
+            "POST",
+            path,
+            body,
+            # A turn takes as long as it takes.
+            request_timeout=0,
+            streaming_callback=pieces.put_nowait,
+            headers={"Accept": "text/event-stream"},
+        )
+        fetching: asyncio.Future[HTTPResponse] = asyncio.ensure_future(
+            AsyncHTTPClient().fetch(request)
+        )
+        fetching.add_done_callback(lambda _: pieces.put_nowait(None))
+        received, ended = b"", False
+        while (piece := await pieces.get()) is not None:
+            received += piece
+            *frames, received = received.split(b"\n\n")
+            for frame in frames:
+                if (event := _event(frame)) is not None:
+                    ended = event["kind"] == "done"
+                    yield event
+        try:
+            await fetching
+        except HTTPClientError as error:
+            raise self._refused(error, received) from error
+        except OSError as error:
+            raise self._gone(error) from error
+        if not ended:
+            raise ServerUnreachable(f"{self._server.url} broke off; the turn goes on there.")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Json | None,
+        *,
+        headers: dict[str, str] | None = None,
+        **more: Any,
+    ) -> HTTPRequest:
+        named = {"Content-Type": "application/json", **(headers or {})}
+        if self._server.token:
+            named["Authorization"] = f"token {self._server.token}"
+        return HTTPRequest(
+            f"{self._server.url}{API}{path}",
+            method=method,
+            headers=named,
+            body=None if body is None else json.dumps(body),
+            connect_timeout=PATIENCE,
+            follow_redirects=False,
+            **more,
+        )
+
+    def _refused(self, error: HTTPClientError, said: bytes) -> RemoteError | ServerUnreachable:
+        """The error that a server answered with."""
+        try:
+            return RemoteError(json.loads(said)["error"])
+        except (ValueError, KeyError, TypeError):
+            return ServerUnreachable(f"{self._server.url} answers {error.code} {error.message}.")
+
+    def _gone(self, error: OSError) -> ServerUnreachable:
+        return ServerUnreachable(f"{self._server.url} does not answer: {error}")
+
+
+def _event(frame: bytes) -> Json | None:
+    """The event of a frame; None of a comment, which only says that the line is alive."""
+    data = [
+        line.removeprefix(b"data: ") for line in frame.split(b"\n") if line.startswith(b"data: ")
+    ]
+    return json.loads(b"\n".join(data)) if data else None

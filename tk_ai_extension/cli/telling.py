@@ -1,0 +1,131 @@
+"""Showing a turn of a chat on a terminal, as it happens: text, calls, diffs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tk_ai_extension.cli.drawing import harmless
+from tk_ai_extension.cli.pictures import picture
+from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.tools.results import Image
+
+MAX_ARGUMENTS = 120
+"""Characters of a call's arguments that are shown."""
+
+GREEN, RED, YELLOW, DIM = "32", "31", "33", "2"
+"""Colours, as a terminal knows them."""
+
+
+class Telling:
+    """Tells of events: Claude's words on standard output, all else beside it.
+
+    Args:
+        terminal: Where.
+        coloured: Whether it shows colours.
+        as_json: Print each event as a line of JSON instead.
+    """
+
+    def __init__(self, terminal: Terminal, *, coloured: bool, as_json: bool) -> None:
+        self._terminal = terminal
+        self._coloured = coloured
+        self._json = as_json
+        self._block: int | None = None
+        self._in_line = False
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Shows an event."""
+        if self._json:
+            self._terminal.out(json.dumps(event) + "\n")
+            return
+        match event["kind"]:
+            case "text":
+                self._text(event)
+            case "tool_call":
+                self._beside(f"● {event['tool']}{_arguments(event['arguments'])}", DIM)
+            case "tool_result":
+                self._result(event)
+            case "cell_change":
+                self._change(event)
+            case "done":
+                self._end_line()
+            case _:
+                if said := _note(event):
+                    self.note(said)
+
+    def note(self, text: str) -> None:
+        """Says something besides."""
+        if not self._json:
+            self._beside(text, YELLOW)
+
+    def preview(self, event: Mapping[str, Any]) -> None:
+        """Shows what a call that waits for leave would do."""
+        if not self._json:
+            where = f" in {event['notebook']}" if event["notebook"] else ""
+            self._beside(f"Claude asks for leave: {event['tool']}{where}", YELLOW)
+            self._diff(event["preview"])
+
+    def _text(self, event: Mapping[str, Any]) -> None:
+        if event["block"] != self._block:
+            self._end_line()
+            self._block = event["block"]
+        text = harmless(event["text"])
+        self._terminal.out(text)
+        self._in_line = not text.endswith("\n")
+
+    def _result(self, event: Mapping[str, Any]) -> None:
+        took = f"{event['tool']}  {event['seconds']:.1f} s"
+        if event["ok"]:
+            self._beside(f"✔ {took}", GREEN)
+        else:
+            first = str(event["text"]).strip().partition("\n")[0]
+            self._beside(f"✘ {took}  {first}", RED)
+        for image in event["images"]:
+            shown = Image(image["data"], image["mime"])
+            self._terminal.err(picture(shown, self._terminal.surroundings))
+
+    def _change(self, event: Mapping[str, Any]) -> None:
+        self._beside(f"  {event['action']} @{event['cell'][:8]} in {event['notebook']}", DIM)
+        self._diff(event["diff"])
+
+    def _diff(self, diff: str) -> None:
+        colours = {"+": GREEN, "-": RED, "@": DIM}
+        for line in diff.splitlines():
+            self._beside(f"  {line}", colours.get(line[:1], ""))
+
+    def _beside(self, line: str, colour: str) -> None:
+        self._end_line()
+        text = harmless(line)
+        if self._coloured and colour:
+            text = f"\x1b[{colour}m{text}\x1b[0m"
+        self._terminal.err(f"{text}\n")
+
+    def _end_line(self) -> None:
+        if self._in_line:
+            self._terminal.out("\n")
+            self._in_line = False
+        self._block = None
+
+
+def _note(event: Mapping[str, Any]) -> str:
+    """What is said besides of an event that is no part of the answer; empty for nothing."""
+    match event["kind"]:
+        case "discarded":
+            return "The line to the model was cut: what was said last comes again."
+        case "message" if event["waits"]:
+            return f"{event['waits']} messages of this chat come first."
+        case "retry":
+            count = f"{event['attempt']} of {event['attempts']}"
+            return f"The model is asked again ({count}): {event['reason']}"
+        case "notice":
+            return str(event["text"])
+        case _:
+            return ""
+
+
+def _arguments(arguments: Mapping[str, Any]) -> str:
+    """A call's arguments in a few words."""
+    shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+    cut = shown if len(shown) <= MAX_ARGUMENTS else f"{shown[:MAX_ARGUMENTS]}…"
+    return f"({cut})"
