@@ -10,6 +10,7 @@ import pytest
 
 from tk_ai_extension.cli.pictures import picture
 from tk_ai_extension.cli.screen import Screen
+from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import Surroundings
 from tk_ai_extension.model.errors import CellNotFound
 from tk_ai_extension.tools.default.reading import CellLine, CellList, CellRead
@@ -34,9 +35,6 @@ class Recorded:
         raise AssertionError
 
     async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002
-        raise AssertionError
-
-    async def ask(self, prompt: str) -> str | None:  # noqa: ARG002
         raise AssertionError
 
     @property
@@ -128,6 +126,25 @@ def test_pictures_are_shown_where_the_terminal_can(terminal: Recorded) -> None:
     assert "\x1b_Gm=0;" in kitty
     assert picture(png, Recorded(TERM_PROGRAM="iTerm.app").surroundings).startswith("\x1b]1337;")
     assert picture(png, Recorded(KITTY_WINDOW_ID="1", TMUX="x").surroundings).startswith("[image")
+
+
+def test_what_is_no_picture_ends_no_escape_sequence() -> None:
+    evil = "\x1b\\\x07\x1b]0;abc\x07"
+    png = base64.b64encode(b"x" * 30).decode()
+    for env in ({"KITTY_WINDOW_ID": "1"}, {"TERM_PROGRAM": "iTerm.app"}):
+        shown = picture(
+            Image(png[:20] + evil + png[20:], "image/png"), Recorded(**env).surroundings
+        )
+        assert "\x1b]0;" not in shown
+        assert shown.count("\x07") + shown.count("\x1b\\") == 1
+    terminal = Recorded(KITTY_WINDOW_ID="1")
+    assert (
+        picture(Image("abc", "image/png"), terminal.surroundings) == "[image/png, not readable]\n"
+    )
+
+
+def test_json_for_programs_commands_no_terminal() -> None:
+    assert as_json({"text": "\x1b[2J\x9b2J\x7fé"}) == '{"text": "\\u001b[2J\\u009b2J\\u007fé"}\n'
 
 
 def test_colours_are_left_out_where_they_are_not_wanted() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tk_ai_extension.cli.writing import written
+
 
 class Bindings:
     """`kernels.base.Sessions` of a host, kept in a file for the host that comes after.
@@ -30,14 +32,22 @@ class Bindings:
         return self._kernels.get(path)
 
     async def bind(self, path: str, kernel_id: str) -> None:
-        """Binds a kernel to a notebook."""
+        """Binds a kernel to a notebook.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed: it is bound, and a host that comes after will not know.
+        """
         self._kernels[path] = kernel_id
         if self._file is not None:
-            new = self._file.with_suffix(".new")
-            new.write_text(json.dumps(self._kernels), encoding="utf-8")
-            new.replace(self._file)
+            self._write(self._file)
         if self.bound is not None:
             await self.bound(path, kernel_id)
+
+    def _write(self, file: Path) -> None:
+        new = file.with_suffix(".new")
+        with written("which kernel each notebook runs on"):
+            new.write_text(json.dumps(self._kernels), encoding="utf-8")
+            new.replace(file)
 
     async def paths_of(self, kernel_id: str) -> list[str]:
         """The notebooks that run on this kernel."""

@@ -31,23 +31,14 @@ def forward(connection: socket.socket, argv: list[str]) -> int:
     desk = Editor()
     while True:
         try:
-            try:
-                line = lines.readline()
-            except ConnectionError:
-                line = ""
-            if not line:
+            frame = _heard(lines)
+            if frame is None:
                 sys.stderr.write("The host ended before it had answered; see .nb/host.log.\n")
                 desk.clear(done=False)
                 return wire.UNREACHABLE
-            frame = json.loads(line)
             _print(frame)
-            if "ask" in frame:
-                if frame["ask"] == "line":
-                    _answer_line(connection, frame["prompt"])
-                else:
-                    _say(connection, {"answer": _answer(frame, desk)})
-                # Whoever was asked has seen what came of it.
-                interrupted = False
+            if "ask" in frame and not _answer(connection, frame, desk):
+                return wire.INTERRUPTED
             if "exit" in frame:
                 if frame.get("ending"):
                     lines.readline()
@@ -62,9 +53,13 @@ def forward(connection: socket.socket, argv: list[str]) -> int:
             interrupted = True
             _say(connection, {"interrupt": True})
         except BrokenPipeError:
-            # Whoever read our output has enough; nothing more can be printed, nor flushed at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return wire.OK
+            return nobody_reads()
+
+
+def nobody_reads() -> int:
+    """Whoever read our output has enough: nothing more is printed, nor flushed at exit; the status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return wire.OK
 
 
 def _greeting(argv: list[str]) -> dict[str, object]:
@@ -74,13 +69,28 @@ def _greeting(argv: list[str]) -> dict[str, object]:
         "cwd": os.getcwd(),
         "columns": os.get_terminal_size().columns if tty else 0,
         "tty": tty,
-        "env": {name: os.environ[name] for name in wire.heard(argv) if name in os.environ},
+        "env": {name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
         "version": __version__,
     }
 
 
+def _heard(lines: TextIO) -> dict[str, Any] | None:
+    """What the host says next; None where it ends, or says what is no part of the conversation."""
+    try:
+        frame = json.loads(lines.readline() or "null")
+    except (ConnectionError, ValueError):
+        return None
+    return frame if isinstance(frame, dict) else None  # type: ignore[return-value]
+
+
 def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
-    connection.sendall(json.dumps(message).encode() + b"\n")
+    line = json.dumps(message).encode() + b"\n"
+    if len(line) > wire.LONGEST_LINE:
+        line = b'{"too_long": true}\n'
+    try:
+        connection.sendall(line)
+    except (BrokenPipeError, ConnectionResetError):
+        return  # what the host has said before it went is still there to be heard
 
 
 def _print(frame: Mapping[str, Any]) -> None:
@@ -99,39 +109,25 @@ def write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _answer(question: Mapping[str, Any], desk: Editor) -> str | None:
-    if question["ask"] == "stdin":
-        return read_stdin()
-    return desk.edit(question["text"], question["name"])
+def _answer(connection: socket.socket, question: Mapping[str, Any], desk: Editor) -> bool:
+    """Answers what the host asks; False where Ctrl-C did: nothing is sent then, and nothing done."""
+    try:
+        reads = question["ask"] == "stdin"
+        answer = read_stdin() if reads else desk.edit(question["text"], question["name"])
+    except KeyboardInterrupt:
+        sys.stderr.write("Nothing was changed.\n")
+        return False
+    _say(connection, {"answer": answer})
+    return True
 
 
 def read_stdin() -> str:
     """All of standard input, as UTF-8; bytes that are none survive to be refused by name."""
     if sys.stdin is None:  # closed by who called
         return ""
+    if sys.stdin.isatty():
+        sys.stderr.write("Type the text; Ctrl-D at the start of a line ends it, Ctrl-C drops it.\n")
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
-
-
-def _answer_line(connection: socket.socket, prompt: str) -> None:
-    """Sends the line that a person types; Ctrl-C is said, too, and no line."""
-    line = None
-    try:
-        line = read_line(prompt)
-    except KeyboardInterrupt:
-        sys.stdout.write("\n")
-        _say(connection, {"interrupt": True})
-    _say(connection, {"answer": line})
-
-
-def read_line(prompt: str) -> str | None:
-    """A line that a person types; None where they end it, or nobody is there."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        return None
-    try:
-        return input(prompt)
-    except EOFError:
-        sys.stdout.write("\n")
-        return None
 
 
 class Editor:
@@ -144,6 +140,7 @@ class Editor:
     def edit(self, text: str, name: str) -> str | None:
         """The text after it was edited as a file of this name; None where that failed."""
         import shlex
+        import signal
         import subprocess
         import tempfile
 
@@ -152,11 +149,15 @@ class Editor:
         self._path = os.path.join(self._folder, name)
         with open(self._path, "w", encoding="utf-8", newline="") as file:
             file.write(text)
+        # Ctrl-C is the editor's meanwhile: a handler, unlike SIG_IGN, is not handed down to it.
+        before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             ended = subprocess.run([*shlex.split(editor), self._path], check=False)
         except OSError as error:
             sys.stderr.write(f"{editor}: {error.strerror}\n")
             return None
+        finally:
+            signal.signal(signal.SIGINT, before)
         if ended.returncode != 0:
             return None
         with open(self._path, encoding="utf-8", errors="surrogateescape", newline="") as file:

@@ -241,6 +241,14 @@ class Headless:
         """
         return await self._router.owner_of(path)
 
+    def last_run(self, caller: Caller) -> str:
+        """The execution that a caller means who names none, here or in a server.
+
+        Raises:
+            ExecutionNotFound: there is none.
+        """
+        return self._router.last_run(caller, self.workspace)
+
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
 

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
@@ -26,14 +26,14 @@ from tk_ai_extension.cli.launch import LISTENS
 from tk_ai_extension.cli.masking import MaskingFormatter, masked
 from tk_ai_extension.cli.project import HOST_LOCK, Project
 from tk_ai_extension.cli.terminal import NothingRead, Surroundings
+from tk_ai_extension.model.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.mcp import McpOverSocket
 
 logger = logging.getLogger(__name__)
 
-LONGEST_LINE = 1 << 28
-"""Bytes of one line: what a command read from standard input, or a message of MCP."""
+NO_COMMAND = {"err": "That is not how a command of nb speaks.\n", "exit": wire.REFUSED}
 
 
 class SocketTerminal:
@@ -49,6 +49,8 @@ class SocketTerminal:
         self.interrupted = asyncio.Event()
         self._writer = writer
         self._answer: asyncio.Future[str | None] | None = None
+        # Why nothing more is heard of the command: it is gone, or says what cannot be understood.
+        self._silent: Exception | None = None
 
     def out(self, text: str) -> None:
         """Prints what was asked for."""
@@ -69,10 +71,6 @@ class SocketTerminal:
         """The text after a person has edited it."""
         return await self._ask(ask="edit", text=text, name=name)
 
-    async def ask(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
-        return await self._ask(ask="line", prompt=prompt)
-
     def say(self, **frame: object) -> None:
         """Sends a frame; nothing happens where nobody is there any more."""
         if not self._writer.is_closing():
@@ -83,19 +81,31 @@ class SocketTerminal:
         os.dup(self._writer.get_extra_info("socket").fileno())
         self.say(**frame)
 
-    def heard(self, frame: Mapping[str, Any]) -> None:
-        """Takes what the command says."""
-        if "interrupt" in frame:
-            self.interrupted.set()
-        elif self._answer is not None and not self._answer.done():
-            self._answer.set_result(frame.get("answer"))
+    def heard(self, frame: object) -> None:
+        """Takes what the command says.
 
-    def gone(self) -> None:
-        """The command is gone: who waits for its answer hears that there is none."""
+        Raises:
+            TypeError: it is no message.
+        """
+        if not isinstance(frame, dict):
+            raise TypeError
+        said = cast("dict[str, Any]", frame)
+        if "interrupt" in said:
+            self.interrupted.set()
+        elif "too_long" in said:
+            self.unheard(_too_long())
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(said.get("answer"))
+
+    def unheard(self, why: Exception) -> None:
+        """No answer comes any more: who waits for one is told why."""
+        self._silent = why
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(None)
+            self._answer.set_exception(why)
 
     async def _ask(self, **frame: str) -> str | None:
+        if self._silent is not None:
+            raise self._silent
         self._answer = asyncio.get_running_loop().create_future()
         self.say(**frame)
         return await self._answer
@@ -123,10 +133,10 @@ class Host:
             loop.add_signal_handler(number, self._headless.stop)
         listeners = [self._project.bind(name) for name in (wire.SOCKET, wire.MCP_SOCKET)]
         commands = await asyncio.start_unix_server(
-            self._command, sock=listeners[0], limit=LONGEST_LINE
+            self._command, sock=listeners[0], limit=wire.LONGEST_LINE
         )
         mcp = await asyncio.start_unix_server(
-            self._speak_mcp, sock=listeners[1], limit=LONGEST_LINE
+            self._speak_mcp, sock=listeners[1], limit=wire.LONGEST_LINE
         )
         os.write(ready, LISTENS.encode())
         os.close(ready)
@@ -145,12 +155,14 @@ class Host:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _command(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = await reader.readline()
-        if not line:
+        try:
+            greeting = json.loads(await reader.readline())
+            terminal = SocketTerminal(greeting, writer)
+        except (ValueError, LookupError, TypeError, ConnectionError):
+            # Nobody of ours: a command says what it was called with.
+            writer.write(json.dumps(NO_COMMAND).encode() + b"\n")
             writer.close()
             return
-        greeting = json.loads(line)
-        terminal = SocketTerminal(greeting, writer)
         if greeting["version"] != __version__:
             terminal.err(
                 f"The host runs version {__version__}, and this is {greeting['version']}: "
@@ -192,9 +204,23 @@ class Host:
 
 
 async def _listen(reader: asyncio.StreamReader, terminal: SocketTerminal) -> None:
-    while line := await reader.readline():
-        terminal.heard(json.loads(line))
-    terminal.gone()
+    try:
+        while line := await reader.readline():
+            terminal.heard(json.loads(line))
+        terminal.unheard(NothingRead())
+    except ConnectionError:
+        terminal.unheard(NothingRead())
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError):
+        terminal.unheard(InvalidArguments("What the command said cannot be understood."))
+    except ValueError:  # StreamReader's, for a line beyond its limit
+        terminal.unheard(_too_long())
+
+
+def _too_long() -> InvalidArguments:
+    return InvalidArguments(
+        f"What was read is longer than {wire.LONGEST_LINE >> 20} MB as JSON.",
+        hint="Nothing was changed. Write less at once.",
+    )
 
 
 async def host(project: Project, ready: int) -> None:

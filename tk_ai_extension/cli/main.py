@@ -11,10 +11,10 @@ import os
 import sys
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.client import forward
+from tk_ai_extension.cli.client import forward, nobody_reads
 from tk_ai_extension.cli.project import Project, Refused
 
-STARTS_HOST = ("open", "chat", "mcp", "serve")
+STARTS_HOST = ("open", "mcp", "serve")
 """The commands that start a host where there is none."""
 
 
@@ -52,6 +52,10 @@ def main(argv: list[str] | None = None) -> int:
     except Refused as refusal:
         sys.stderr.write(f"nb: {refusal}\n")
         return wire.REFUSED
+    except KeyboardInterrupt:
+        return wire.INTERRUPTED
+    except BrokenPipeError:
+        return nobody_reads()
 
 
 def _folder(argv: list[str]) -> tuple[str, list[str]]:

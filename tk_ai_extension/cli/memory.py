@@ -13,6 +13,8 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 MAX_NOTEBOOKS = 50
 """How many notebooks one caller's memory holds."""
+MAX_CALLERS = 100
+"""How many callers are remembered; who has changed nothing for longest goes first."""
 
 
 class Memory:
@@ -58,9 +60,12 @@ class Memory:
             ],
             "seen": dict(list(seen.items())[-MAX_NOTEBOOKS:]),
         }
-        if known == self._callers.get(caller.identity):
+        if known == self._callers.get(caller.identity, {"notebooks": [], "seen": {}}):
             return
+        self._callers.pop(caller.identity, None)
         self._callers[caller.identity] = known
+        for gone in list(self._callers)[:-MAX_CALLERS]:
+            del self._callers[gone]
         new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
             new.write_text(json.dumps(self._callers), encoding="utf-8")

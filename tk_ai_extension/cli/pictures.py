@@ -14,12 +14,17 @@ CHUNK = 4096
 
 def picture(image: Image, surroundings: Surroundings) -> str:
     """What to print for a picture: kitty's or iTerm2's escape sequences, else a line of text."""
+    try:
+        picture = base64.b64decode(image.data)
+    except ValueError:
+        return f"[{image.mime}, not readable]\n"
+    # Encoded anew: what stands in a notebook could end the sequence, and give the terminal orders.
+    data = base64.b64encode(picture).decode()
     if surroundings.tty and image.mime == "image/png" and _is_kitty(surroundings.env):
-        return _kitty(image.data)
+        return _kitty(data)
     if surroundings.tty and _is_iterm(surroundings.env):
-        return f"\x1b]1337;File=inline=1;preserveAspectRatio=1:{image.data}\a\n"
-    size = len(base64.b64decode(image.data))
-    return f"[{image.mime}, {size:,} bytes]\n"
+        return f"\x1b]1337;File=inline=1;preserveAspectRatio=1:{data}\a\n"
+    return f"[{image.mime}, {len(picture):,} bytes]\n"
 
 
 def _is_kitty(env: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -129,7 +130,7 @@ class Session:
     def finish(self, result: Result) -> int:
         """Shows an answer; the exit status."""
         if self.options.json:
-            self.terminal.out(json.dumps(result.structured(), ensure_ascii=False) + "\n")
+            self.terminal.out(as_json(result.structured()))
         else:
             self.screen.show(result)
         if isinstance(result, ExecutionResult) and result.status == "connection_lost":
@@ -139,10 +140,16 @@ class Session:
     def refuse(self, error: ToolError) -> int:
         """Shows an error; the exit status."""
         if self.options.json:
-            self.terminal.out(json.dumps({"error": error.as_dict()}, ensure_ascii=False) + "\n")
+            self.terminal.out(as_json({"error": error.as_dict()}))
         else:
             self.screen.refuse(error)
         return wire.UNREACHABLE if error.code in UNREACHABLE_CODES else wire.REFUSED
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    """A value as a line of JSON, in which nothing commands a terminal."""
+    line = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f]", lambda m: f"\\u{ord(m[0]):04x}", line) + "\n"
 
 
 def joined(earlier: ExecutionResult, later: ExecutionResult) -> ExecutionResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from tk_ai_extension.cli import client, wire
 
 
 class NothingRead(Exception):
-    """Standard input was asked for, and the command went away: that is not an empty input."""
+    """The command went away before it had answered: that is not an empty input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,6 @@ class Terminal(Protocol):
         """The text after a person has edited it as a file of this name; None where they gave up."""
         ...
 
-    async def ask(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
-        ...
-
 
 class LocalTerminal:
     """This process's own terminal."""
@@ -89,12 +86,13 @@ class LocalTerminal:
 
     async def read(self) -> str:
         """All of standard input."""
-        return await asyncio.to_thread(client.read_stdin)
+        # In this thread, since nothing else goes on, and for Ctrl-C to end it at once.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return client.read_stdin()
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it."""
-        return await asyncio.to_thread(self.editor.edit, text, name)
-
-    async def ask(self, prompt: str) -> str | None:
-        """A line that a person types; None where they end it, or nobody is there."""
-        return await asyncio.to_thread(client.read_line, prompt)
+        return self.editor.edit(text, name)

@@ -8,6 +8,7 @@ import os
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import WHOLE, Command, given
+from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.parsing import STDIN, WrongCall
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.tools.results import Result
@@ -34,7 +35,9 @@ async def _read(session: Session, args: argparse.Namespace) -> int:
     # The text alone goes where it is read from; what is said of it is for a person.
     session.terminal.out(fields["text"])
     for warning in fields.get("warnings", ()):
-        session.terminal.err(f"Warning: {warning}\n")
+        session.terminal.err(f"Warning: {harmless(warning)}\n")
+    for notice in result.notices:
+        session.terminal.err(f"Note: {harmless(notice)}\n")
     if "next_range" in fields:
         session.terminal.err(f"There is more: --cells {fields['next_range']}\n")
     return wire.OK

@@ -9,13 +9,15 @@ from functools import partial
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
+from tk_ai_extension.cli.commands import approve, cells, completion, doctor, notebook, project
 from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
 from tk_ai_extension.cli.session import Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
+from tk_ai_extension.model.callers import MAX_KEY, checked_key
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.notebooks.saving import save_error
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
 
@@ -24,7 +26,6 @@ OWN = (
     *notebook.COMMANDS,
     *cells.COMMANDS,
     *approve.COMMANDS,
-    *chat.COMMANDS,
     *completion.COMMANDS,
     *doctor.COMMANDS,
 )
@@ -119,7 +120,11 @@ class Commands:
         if argv[0] == "--version":
             terminal.out(f"nb {__version__}\n")
             return wire.OK
-        caller = headless.caller(terminal.surroundings.env.get("NB_CALLER"))
+        try:
+            caller = headless.caller(_key(terminal))
+        except InvalidArguments as error:
+            options = Options(json="--json" in argv)
+            return Session(headless, terminal, headless.caller(), options).refuse(error)
         if argv[0] == "complete":
             return await self._complete(Session(headless, terminal, caller, Options()), argv[1:])
         try:
@@ -131,24 +136,47 @@ class Commands:
             return wire.OK
         except WrongCall as wrong:
             return refuse_call(terminal, wrong, json="--json" in argv)
-        session = Session(headless, terminal, caller, options)
         headless.memory.recall(headless.workspace, caller)
         try:
-            return await self._commands[argv[0]].run(session, args)
+            session = Session(headless, terminal, caller, options)
+            return await self._run(self._commands[argv[0]], session, args)
+        finally:
+            headless.memory.save(headless.workspace, caller)
+
+    async def _run(self, command: Command, session: Session, args: argparse.Namespace) -> int:
+        try:
+            return await command.run(session, args)
         except WrongCall as wrong:
-            return refuse_call(terminal, wrong, json=options.json)
+            return refuse_call(session.terminal, wrong, json=session.options.json)
         except NothingRead:
             return wire.REFUSED
         except ToolError as error:
             return session.refuse(self.in_words(error))
-        finally:
-            headless.memory.save(headless.workspace, caller)
+        except BrokenPipeError:
+            # Whoever read what is printed right here has enough.
+            raise
+        except OSError as error:
+            where = str(error.filename or session.headless.root)
+            return session.refuse(save_error(error, where))
 
     async def _complete(self, session: Session, words: list[str]) -> int:
         words = words[1:] if words[:1] == ["--"] else words
         known = words and words[0] in self._commands
         parser = self.parser(words[0]) if known else None
         return await completion.complete(session, words, self._commands, parser)
+
+
+def _key(terminal: Terminal) -> str | None:
+    """The caller's key, from the environment.
+
+    Raises:
+        InvalidArguments: it is none.
+    """
+    try:
+        return checked_key(terminal.surroundings.env.get("NB_CALLER"))
+    except InvalidArguments as error:
+        error.hint = f"Give NB_CALLER up to {MAX_KEY} printable characters."
+        raise
 
 
 def _first_sentence(text: str) -> str:
