@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server.base.websocket import WebSocketMixin
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
@@ -27,14 +26,14 @@ TABS_KEY = "tk_ai_extension_tabs"
 MAX_MESSAGE = 32_000_000
 """Bytes of one message of a page; a page gives a large notebook in pieces well below."""
 
-PING = 10_000
-"""Milliseconds between two pings; a page that answers none of three is taken for lost."""
+PING = 10.0
+"""Seconds between two pings, and in which one is answered: else the page is taken for lost."""
 
 GOING_AWAY = (1000, 1001)
 """Codes with which a page closes its line when it is closed, reloaded, or has no more to say."""
 
 
-class TabsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: ignore[reportIncompatibleMethodOverride]
+class TabsHandler(WebSocketHandler, JupyterHandler):
     """The line of one page; see `server.tabs`."""
 
     auth_resource = RESOURCE
@@ -51,19 +50,30 @@ class TabsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright:
         return cast("Tabs", self.settings[TABS_KEY])
 
     @property
-    def ping_interval(self) -> int:
+    def ping_interval(self) -> float:
         """See `PING`."""
         return PING
 
     @property
-    def ping_timeout(self) -> int:
+    def ping_timeout(self) -> float:
         """See `PING`."""
-        return 3 * PING
+        return PING
 
     @property
     def max_message_size(self) -> int:
         """See `MAX_MESSAGE`."""
         return MAX_MESSAGE
+
+    async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Looks who it is; a page to log in would be of no use here."""
+        await super().prepare(_redirect_to_login=False)
+
+    def check_origin(self, origin_to_satisfy_tornado: str = "") -> bool:  # noqa: ARG002
+        """Whether the page is of an origin that may; checked although the request brings a token."""
+        return is_origin_allowed(self, self.services.settings.allowed_origins)
+
+    def clear_cookie(self, *args: Any, **kwargs: Any) -> None:
+        """A line sets no cookies."""
 
     async def get(self, *args: Any, **kwargs: Any) -> None:
         """Opens the line, for whom it is meant.
@@ -83,9 +93,8 @@ class TabsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright:
             raise HTTPError(400, "A page needs a name of its own (`client`).")
         await super().get(*args, **kwargs)
 
-    def open(self, *args: Any, **kwargs: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def open(self, *_args: Any, **_kwargs: Any) -> None:
         """The line is there."""
-        super().open(*args, **kwargs)  # pyright: ignore[reportUnknownMemberType]
         self.set_nodelay(True)
         client = self.get_query_argument("client")
         try:
@@ -110,7 +119,6 @@ class TabsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright:
 
     def on_close(self) -> None:
         """The line is gone."""
-        super().on_close()
         if self._page is not None:
             left = self.close_code in GOING_AWAY
             self.tabs.disconnect(self._page, self, left=left)

@@ -1,0 +1,169 @@
+import type { YCodeCell } from '@jupyter/ydoc';
+import type * as nbformat from '@jupyterlab/nbformat';
+import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { Contents } from '@jupyterlab/services';
+import { UUID } from '@lumino/coreutils';
+
+import { Clock } from './clock';
+import { setOutputs } from './outputs';
+import type { IApply, IOutputs, Question } from './protocol';
+import { Refusal } from './protocol';
+import { Saving } from './saving';
+import { carryOut } from './steps';
+
+type Context = DocumentRegistry.IContext<INotebookModel>;
+
+/** Characters of cells that one answer holds, about. */
+const MAX_ANSWER = 4_000_000;
+/** Characters of a cell that can be told. */
+const MAX_CELL = 24_000_000;
+/** So many operations of the server are remembered. */
+const MAX_OPERATIONS = 500;
+
+/** A notebook that is open in this page, as the server may read and change it. */
+export class OpenNotebook {
+  /**
+   * @param panels - the views of the notebook in this page.
+   */
+  constructor(
+    readonly context: Context,
+    contents: Contents.IManager,
+    private readonly _panels: () => NotebookPanel[]
+  ) {
+    this.clock = new Clock(context.model.sharedModel);
+    this._saving = new Saving(context, contents, () => this.clock.now);
+  }
+
+  /** The page's name for what it holds. */
+  readonly id = UUID.uuid4();
+
+  readonly clock: Clock;
+
+  get dirty(): boolean {
+    return this.context.model.dirty;
+  }
+
+  /** Answers what the server asks. */
+  async answer(question: Question): Promise<object> {
+    switch (question.method) {
+      case 'read':
+        return this._changes(question.since);
+      case 'apply':
+        return this._apply(question);
+      case 'outcome':
+        return { applied: this._operations.has(question.op) };
+      case 'outputs':
+        return this._outputs(question);
+      case 'save':
+        await this._saving.save();
+        return {};
+      case 'refresh':
+        await this._saving.refresh();
+        return {};
+      default:
+        throw new Refusal('bad_request', 'That cannot be asked.');
+    }
+  }
+
+  /** Shows what is in the file, where others wrote it and nothing here is unsaved. */
+  async refresh(): Promise<void> {
+    await this._saving.refresh();
+  }
+
+  dispose(): void {
+    this.clock.dispose();
+  }
+
+  /** What changed since a number, or the first part of it. */
+  private _changes(since: number): object {
+    const { clock } = this;
+    const model = this.context.model.sharedModel;
+    const news = model.cells.filter(cell => clock.at(cell.getId()) > since);
+    news.sort((a, b) => clock.at(a.getId()) - clock.at(b.getId()));
+    const changed: Record<string, nbformat.ICell> = {};
+    let size = 0;
+    let version = clock.now;
+    let more = false;
+    for (const cell of news) {
+      const stored = cell.toJSON();
+      const length = JSON.stringify(stored).length;
+      if (length > MAX_CELL) {
+        throw new Refusal('too_large', `Cell ${cell.getId()} has ${length} characters.`);
+      }
+      if (size > 0 && size + length > MAX_ANSWER) {
+        more = true;
+        break;
+      }
+      size += length;
+      changed[cell.getId()] = stored;
+      version = clock.at(cell.getId());
+    }
+    return {
+      version: more ? version : clock.now,
+      changed,
+      more,
+      ...(clock.orderAt > since && { order: model.cells.map(cell => cell.getId()) }),
+      ...(clock.restAt > since && {
+        metadata: model.metadata,
+        nbformat: [model.nbformat, model.nbformat_minor]
+      })
+    };
+  }
+
+  private _apply(told: IApply): object {
+    let applied = this._operations.has(told.op);
+    if (!applied && this._isAsSeen(told)) {
+      const active = this._panels().map(panel => panel.content.activeCell?.model.id);
+      carryOut(this.context.model.sharedModel, told.steps);
+      this._remember(told.op);
+      this._keepActive(active);
+      applied = true;
+    }
+    return { applied, ...this._changes(told.since) };
+  }
+
+  private _isAsSeen({ needs, since, exact }: IApply): boolean {
+    if (needs.order && this.clock.orderAt > since) {
+      return false;
+    }
+    return needs.cells.every(id => this.clock.isSince(id, since, exact));
+  }
+
+  private _remember(op: string): void {
+    this._operations.add(op);
+    const [oldest] = this._operations;
+    if (this._operations.size > MAX_OPERATIONS && oldest !== undefined) {
+      this._operations.delete(oldest);
+    }
+  }
+
+  /** The cell that was active stays so, also where it was moved. */
+  private _keepActive(active: (string | undefined)[]): void {
+    this._panels().forEach((panel, number) => {
+      const index = panel.content.widgets.findIndex(cell => cell.model.id === active[number]);
+      if (index >= 0 && index !== panel.content.activeCellIndex) {
+        panel.content.activeCellIndex = index;
+      }
+    });
+  }
+
+  private _outputs(told: IOutputs): object {
+    const { cells, sharedModel } = this.context.model;
+    const shared = sharedModel.cells.find(each => each.getId() === told.cell);
+    if (shared?.cell_type !== 'code') {
+      return { gone: true };
+    }
+    if (told.start) {
+      for (const cell of cells) {
+        if (cell.sharedModel === shared) {
+          cell.trusted = false;
+        }
+      }
+    }
+    return setOutputs(shared as YCodeCell, told);
+  }
+
+  private readonly _saving: Saving;
+  private readonly _operations = new Set<string>();
+}
