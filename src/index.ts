@@ -1,8 +1,9 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import panel from './panel/plugin';
+import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
-const plugins: JupyterFrontEndPlugin<unknown>[] = [...panel];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [...panel, ...tabs];
 
 export default plugins;
