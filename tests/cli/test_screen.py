@@ -37,6 +37,9 @@ class Recorded:
     async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002
         raise AssertionError
 
+    async def ask(self, prompt: str) -> str | None:  # noqa: ARG002
+        raise AssertionError
+
     @property
     def text(self) -> str:
         """Without colours."""

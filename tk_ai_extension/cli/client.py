@@ -39,6 +39,9 @@ def forward(connection: socket.socket, argv: list[str]) -> int:
             _print(frame)
             if "ask" in frame and not _answer(connection, frame, desk):
                 return wire.INTERRUPTED
+            if "ask" in frame:
+                # Whoever was asked has seen what came of it.
+                interrupted = False
             if "exit" in frame:
                 if frame.get("ending"):
                     lines.readline()
@@ -69,7 +72,7 @@ def _greeting(argv: list[str]) -> dict[str, object]:
         "cwd": os.getcwd(),
         "columns": os.get_terminal_size().columns if tty else 0,
         "tty": tty,
-        "env": {name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
+        "env": {name: os.environ[name] for name in wire.heard(argv) if name in os.environ},
         "version": __version__,
     }
 
@@ -111,6 +114,9 @@ def write(stream: TextIO, text: str) -> None:
 
 def _answer(connection: socket.socket, question: Mapping[str, Any], desk: Editor) -> bool:
     """Answers what the host asks; False where Ctrl-C did: nothing is sent then, and nothing done."""
+    if question["ask"] == "line":
+        _answer_line(connection, question["prompt"])
+        return True
     try:
         reads = question["ask"] == "stdin"
         answer = read_stdin() if reads else desk.edit(question["text"], question["name"])
@@ -128,6 +134,28 @@ def read_stdin() -> str:
     if sys.stdin.isatty():
         sys.stderr.write("Type the text; Ctrl-D at the start of a line ends it, Ctrl-C drops it.\n")
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+def _answer_line(connection: socket.socket, prompt: str) -> None:
+    """Sends the line that a person types; Ctrl-C is said, too, and no line."""
+    line = None
+    try:
+        line = read_line(prompt)
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+        _say(connection, {"interrupt": True})
+    _say(connection, {"answer": line})
+
+
+def read_line(prompt: str) -> str | None:
+    """A line that a person types; None where they end it, or nobody is there."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return None
+    try:
+        return input(prompt)
+    except EOFError:
+        sys.stdout.write("\n")
+        return None
 
 
 class Editor:

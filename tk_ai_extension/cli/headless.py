@@ -233,14 +233,6 @@ class Headless:
             if path == self.settings.now.shared:
                 await self._share(kernel_id)
 
-    async def owner_of(self, path: str) -> Server | None:
-        """The Jupyter Server that a notebook belongs to now; None where there is none.
-
-        Raises:
-            OpenElsewhere: a server without the extension has it open.
-        """
-        return await self._router.owner_of(path)
-
     def last_run(self, caller: Caller) -> str:
         """The execution that a caller means who names none, here or in a server.
 
@@ -248,6 +240,14 @@ class Headless:
             ExecutionNotFound: there is none.
         """
         return self._router.last_run(caller, self.workspace)
+
+    async def owner_of(self, path: str) -> Server | None:
+        """The Jupyter Server that a notebook belongs to now; None where there is none.
+
+        Raises:
+            OpenElsewhere: a server without the extension has it open.
+        """
+        return await self._router.owner_of(path)
 
     async def server_of(self, path: str) -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.

@@ -71,6 +71,10 @@ class SocketTerminal:
         """The text after a person has edited it."""
         return await self._ask(ask="edit", text=text, name=name)
 
+    async def ask(self, prompt: str) -> str | None:
+        """A line that a person types; None where they end it, or nobody is there."""
+        return await self._ask(ask="line", prompt=prompt)
+
     def say(self, **frame: object) -> None:
         """Sends a frame; nothing happens where nobody is there any more."""
         if not self._writer.is_closing():

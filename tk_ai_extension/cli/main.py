@@ -14,7 +14,7 @@ from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.client import forward, nobody_reads
 from tk_ai_extension.cli.project import Project, Refused
 
-STARTS_HOST = ("open", "mcp", "serve")
+STARTS_HOST = ("open", "chat", "mcp", "serve")
 """The commands that start a host where there is none."""
 
 

@@ -61,6 +61,10 @@ class Terminal(Protocol):
         """The text after a person has edited it as a file of this name; None where they gave up."""
         ...
 
+    async def ask(self, prompt: str) -> str | None:
+        """A line that a person types; None where they end it, or nobody is there."""
+        ...
+
 
 class LocalTerminal:
     """This process's own terminal."""
@@ -96,3 +100,7 @@ class LocalTerminal:
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it."""
         return self.editor.edit(text, name)
+
+    async def ask(self, prompt: str) -> str | None:
+        """A line that a person types; None where they end it, or nobody is there."""
+        return client.read_line(prompt)

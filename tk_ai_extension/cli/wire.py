@@ -5,10 +5,10 @@ The command says once what it was called with::
     {"argv": [...], "cwd": "/...", "columns": 100, "tty": true, "env": {"TERM": ...}, "version": "..."}
 
 and ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` bytes. The host answers
-with any number of ``{"out": text}`` and ``{"err": text}``, asks with ``{"ask": "stdin"}`` or ``{"ask":
-"edit", "text": ..., "name": ...}`` (answered with ``{"answer": ...}``, or ``{"too_long": true}``), and
-ends with ``{"exit": status}``. Where ``"ending": true`` is with it the host ends, too, and the command
-waits for the end of the connection.
+with any number of ``{"out": text}`` and ``{"err": text}``, asks with ``{"ask": "stdin"}``, ``{"ask":
+"edit", "text": ..., "name": ...}`` or ``{"ask": "line", "prompt": ...}`` (answered with ``{"answer":
+...}``, or ``{"too_long": true}``), and ends with ``{"exit": status}``. Where ``"ending": true`` is with
+it the host ends, too, and the command waits for the end of the connection.
 """
 
 from __future__ import annotations
@@ -36,6 +36,21 @@ ENVIRONMENT = (
 )
 """What the host hears of a command's environment: how to draw, who calls, and what lets them in at
 the server that they name. It is kept nowhere."""
+
+MODELS = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_MODEL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+)
+"""What the host hears besides of one who chats: where the model is. Only Claude's process gets it."""
+
+
+def heard(argv: list[str]) -> tuple[str, ...]:
+    """The names of what the host hears of a command's environment."""
+    return ENVIRONMENT + MODELS if argv[:1] == ["chat"] else ENVIRONMENT
+
 
 OK, FAILED, REFUSED, UNREACHABLE = 0, 1, 2, 3
 """Exit statuses: done; the cell failed; refused (a wrong call, an unknown cell, a conflict); no

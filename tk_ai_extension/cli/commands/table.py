@@ -9,7 +9,7 @@ from functools import partial
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands import approve, cells, completion, doctor, notebook, project
+from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
 from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
@@ -26,6 +26,7 @@ OWN = (
     *notebook.COMMANDS,
     *cells.COMMANDS,
     *approve.COMMANDS,
+    *chat.COMMANDS,
     *completion.COMMANDS,
     *doctor.COMMANDS,
 )
