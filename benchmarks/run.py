@@ -36,11 +36,13 @@ FAMILIES = (
     "outputs",
     "runs",
     "notebooks",
+    "chat",
     "growth",
 )
 RESULTS = HERE / "results.json"
 PACKAGES = (
     "tk-ai-extension",
+    "claude-agent-sdk",
     "ipykernel",
     "jupyter_client",
     "jupyter-collaboration",

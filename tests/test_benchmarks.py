@@ -12,7 +12,9 @@ import pytest
 
 from tests.proofs import ROOT
 
-FAMILIES = {"sizes", "latency", "kernels", "start", "outputs", "runs", "notebooks", "growth"}
+FAMILIES = {
+    *("sizes", "latency", "kernels", "start", "outputs", "runs", "notebooks", "chat", "growth"),
+}
 
 
 def run(*arguments: object, seconds: float = 100) -> subprocess.CompletedProcess[str]:
