@@ -1,0 +1,115 @@
+import type { Cell } from '@jupyterlab/cells';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+import { Widget } from '@lumino/widgets';
+
+import type { NotebookActivity } from './activity';
+import { putInto } from './cells';
+import type { IMark } from './marks';
+import { Review } from './Review';
+import { described, signature } from './words';
+
+/** A bar at the left edge of a cell that an agent changed; a click shows what was changed. */
+export class CellMark implements IDisposable {
+  constructor(
+    private readonly _cell: Cell,
+    private readonly _activity: NotebookActivity,
+    private readonly _trans: TranslationBundle,
+    mark: IMark
+  ) {
+    this._mark = mark;
+    const button = document.createElement('button');
+    button.type = 'button';
+    this._label = document.createElement('span');
+    this._label.className = 'tk-Mark-label';
+    this._label.setAttribute('aria-hidden', 'true');
+    button.append(this._label);
+    button.addEventListener('click', () => this._toggle());
+    // How long ago it was is said when somebody asks.
+    _cell.node.addEventListener('pointerenter', this._say);
+    button.addEventListener('focus', this._say);
+    this._bar = new Widget({ node: button });
+    this._bar.addClass('tk-Mark');
+    button.setAttribute('aria-expanded', 'false');
+    this._say();
+    putInto(_cell, this._bar, 'end');
+    _cell.addClass('tk-mod-changed');
+  }
+
+  get isDisposed(): boolean {
+    return this._bar.isDisposed;
+  }
+
+  /** Something more was done to the cell. */
+  set mark(mark: IMark) {
+    const more = mark.steps.length !== this._mark.steps.length || mark.time !== this._mark.time;
+    this._mark = mark;
+    this._say();
+    if (more && this._review !== null) {
+      this._close();
+      this._open();
+    }
+  }
+
+  dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    const within = this._bar.node.contains(document.activeElement) || this._hasFocus;
+    this._cell.node.removeEventListener('pointerenter', this._say);
+    this._review?.dispose();
+    this._review = null;
+    this._bar.dispose();
+    if (!this._cell.isDisposed) {
+      this._cell.removeClass('tk-mod-changed');
+      // Who was in the mark is left in its cell, not at the top of the page.
+      if (within) {
+        this._cell.node.focus({ preventScroll: true });
+      }
+    }
+  }
+
+  private get _hasFocus(): boolean {
+    return this._review?.node.contains(document.activeElement) === true;
+  }
+
+  private _toggle(): void {
+    if (this._review === null) {
+      this._open();
+    } else {
+      this._close();
+    }
+  }
+
+  private _open(): void {
+    const mark = this._mark;
+    this._review = new Review({
+      mark,
+      trans: this._trans,
+      onKeep: () => void this._activity.keep([mark]),
+      onUndo: () => this._activity.undo([mark]),
+      onClose: () => {
+        this._close();
+        this._bar.node.focus({ preventScroll: true });
+      }
+    });
+    putInto(this._cell, this._review, 'below-input');
+    this._bar.node.setAttribute('aria-expanded', 'true');
+  }
+
+  private _close(): void {
+    this._review?.dispose();
+    this._review = null;
+    this._bar.node.setAttribute('aria-expanded', 'false');
+  }
+
+  private readonly _say = (): void => {
+    this._label.textContent = signature(this._mark);
+    this._bar.node.setAttribute('aria-label', described(this._mark, this._trans));
+  };
+
+  private _mark: IMark;
+  private _review: Review | null = null;
+  private readonly _bar: Widget;
+  private readonly _label: HTMLElement;
+}

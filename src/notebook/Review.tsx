@@ -1,0 +1,142 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { closeIcon, ReactWidget } from '@jupyterlab/ui-components';
+import { useState } from 'react';
+import type { JSX } from 'react';
+
+import { ApiError } from '../api/client';
+import { diffLines } from '../chat/diff';
+import type { IMark, IStep } from './marks';
+import { signature, stepOf } from './words';
+
+interface IProps {
+  mark: IMark;
+  trans: TranslationBundle;
+  onKeep: () => void;
+  /** Takes it back; sentences about what stays. */
+  onUndo: () => Promise<string[]>;
+  onClose: () => void;
+}
+
+/** What agents did to a cell, to keep or to take back. */
+export class Review extends ReactWidget {
+  constructor(private readonly _props: IProps) {
+    super();
+    this.addClass('tk-Review');
+  }
+
+  protected override render(): JSX.Element {
+    return <ReviewView {...this._props} />;
+  }
+}
+
+function ReviewView({ mark, trans, onKeep, onUndo, onClose }: IProps): JSX.Element {
+  const [said, setSaid] = useState('');
+  const [busy, setBusy] = useState(false);
+  const times = mark.steps.length;
+
+  const undo = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      setSaid((await onUndo()).join(' '));
+    } catch (error) {
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+      setSaid([error.problem.message, error.problem.hint].join(' ').trim());
+    }
+    setBusy(false);
+  };
+
+  return (
+    <div
+      className="tk-Review-box"
+      role="group"
+      aria-label={trans.__('What was changed')}
+      onKeyDown={event => {
+        if (event.key === 'Escape') {
+          event.stopPropagation();
+          onClose();
+        }
+      }}
+    >
+      <div className="tk-Review-bar">
+        <span className="tk-Review-title">
+          {times === 1 ? signature(mark) : trans.__('Changed %1 times', times)}
+        </span>
+        <button type="button" className="tk-Review-button" onClick={onKeep}>
+          {trans.__('Keep')}
+        </button>
+        {mark.yours && (
+          <button
+            type="button"
+            className="tk-Review-button"
+            disabled={busy}
+            onClick={() => void undo()}
+          >
+            {trans.__('Undo')}
+          </button>
+        )}
+        <button
+          type="button"
+          className="tk-Review-button tk-mod-close"
+          aria-label={trans.__('Close')}
+          title={trans.__('Close')}
+          onClick={onClose}
+        >
+          <closeIcon.react tag="span" width="14px" height="14px" />
+        </button>
+      </div>
+      {said !== '' && (
+        <div className="tk-Review-said" role="alert">
+          {said}
+        </div>
+      )}
+      <div className="tk-Review-steps">
+        {mark.steps.map((step, place) => (
+          <Step key={place} step={step} signed={times > 1} trans={trans} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface IStepProps {
+  step: IStep;
+  /** Whether it says who did it and when, as one of several. */
+  signed: boolean;
+  trans: TranslationBundle;
+}
+
+function Step({ step, signed, trans }: IStepProps): JSX.Element {
+  const words = stepOf(step, trans);
+  const lines = step.action === 'move' ? [] : diffLines(step.diff);
+  return (
+    <div className="tk-Review-step">
+      {(signed || words !== '') && (
+        <div className="tk-Review-words">
+          {[signed ? signature(step) : '', words].filter(Boolean).join(': ')}
+        </div>
+      )}
+      {lines.length > 0 && (
+        <div
+          className="tk-Review-lines"
+          role="group"
+          tabIndex={0}
+          aria-label={trans.__('Difference')}
+        >
+          {lines.map((line, place) => (
+            <div key={place} className={`tk-Review-line tk-mod-${line.kind}`}>
+              <span className="tk-Review-sign">
+                {line.kind === 'added' ? '+' : line.kind === 'removed' ? '−' : ' '}
+              </span>
+              <span>{line.text}</span>
+            </div>
+          ))}
+        </div>
+      )}
+      {step.truncated && (
+        <div className="tk-Review-words">{trans.__('The difference is longer than this.')}</div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,84 @@
+import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { Contents } from '@jupyterlab/services';
+import { Token } from '@lumino/coreutils';
+import { type Message, MessageLoop } from '@lumino/messaging';
+import type { Widget } from '@lumino/widgets';
+
+import { NotebookActivity } from './activity';
+import type { IKeeper } from './keeper';
+import type { ChangesApi } from './routes';
+
+/** What agents do in the notebooks that are open here. */
+export interface IActivities {
+  /** That of a notebook; two views of one notebook share it. */
+  of(panel: NotebookPanel): NotebookActivity;
+}
+
+export const IActivities = new Token<IActivities>(
+  'tk-ai-extension:IActivities',
+  'What agents changed in open notebooks, and what they run there.'
+);
+
+type Context = DocumentRegistry.IContext<INotebookModel>;
+
+/** The views of one notebook, and what happens in it. */
+interface IOpen {
+  activity: NotebookActivity;
+  views: Set<NotebookPanel>;
+}
+
+export class Activities implements IActivities {
+  constructor(
+    private readonly _routes: ChangesApi,
+    private readonly _keeper: IKeeper,
+    private readonly _contents: Contents.IManager
+  ) {
+    document.addEventListener('visibilitychange', () => this._open.forEach(look));
+  }
+
+  of(panel: NotebookPanel): NotebookActivity {
+    const open = this._open.get(panel.context) ?? this._begin(panel.context);
+    if (!open.views.has(panel)) {
+      open.views.add(panel);
+      watch(panel, () => look(open));
+      panel.disposed.connect(() => {
+        open.views.delete(panel);
+        look(open);
+      });
+      look(open);
+    }
+    return open.activity;
+  }
+
+  private _begin(context: Context): IOpen {
+    const path = (): string => this._contents.localPath(context.path);
+    const activity = new NotebookActivity(this._routes, this._keeper, path());
+    const open = { activity, views: new Set<NotebookPanel>() };
+    this._open.set(context, open);
+    context.pathChanged.connect(() => void activity.rename(path()));
+    context.disposed.connect(() => {
+      this._open.delete(context);
+      activity.dispose();
+    });
+    return open;
+  }
+
+  private readonly _open = new Map<Context, IOpen>();
+}
+
+/** Looks only where somebody sees it. */
+function look({ activity, views }: IOpen): void {
+  activity.look(!document.hidden && [...views].some(view => view.isVisible));
+}
+
+/** Calls back whenever a widget may have become visible or hidden. */
+function watch(widget: Widget, changed: () => void): void {
+  MessageLoop.installMessageHook(widget, (_: unknown, message: Message) => {
+    if (['after-show', 'after-hide', 'after-attach', 'after-detach'].includes(message.type)) {
+      // Once the widget has taken the message in.
+      queueMicrotask(changed);
+    }
+    return true;
+  });
+}

@@ -1,0 +1,145 @@
+import { StateDB } from '@jupyterlab/statedb';
+
+import { NotebookActivity, type Routes } from './activity';
+import { StateKeeper } from './keeper';
+import type { IActivityEvent, IChange } from './routes';
+
+type Told = IActivityEvent | null;
+
+/** A server of one notebook: what it tells, it tells to whoever follows at this moment. */
+class Server implements Routes {
+  list: IChange[] = [];
+  left: string[] = [];
+  followers = 0;
+
+  changes(): Promise<IChange[]> {
+    return Promise.resolve(this.list);
+  }
+
+  undo(notebook: string, entries: number[], cells: string[]): ReturnType<Routes['undo']> {
+    this.list = this.list.filter(({ entry }) => !entries.includes(entry));
+    return Promise.resolve([{ notebook, cells, left: this.left }]);
+  }
+
+  async *follow(_: string, signal: AbortSignal): AsyncGenerator<Told, void, undefined> {
+    const waiting: Told[] = [null];
+    let wake = (): void => undefined;
+    this._tell = told => {
+      waiting.push(told);
+      wake();
+    };
+    signal.addEventListener('abort', () => wake());
+    this.followers++;
+    while (!signal.aborted) {
+      const told = waiting.shift();
+      if (told !== undefined) {
+        yield told;
+      } else {
+        await new Promise<void>(resolve => (wake = resolve));
+      }
+    }
+    this.followers--;
+    this._hungUp();
+  }
+
+  tell(kind: IActivityEvent['kind'], ...cells: string[]): void {
+    const [newest] = this.list;
+    this._tell({
+      kind,
+      author: 'Claude',
+      cells,
+      turn: null,
+      entry: newest?.entry ?? 0,
+      status: ''
+    });
+  }
+
+  change(entry: number, ...cells: string[]): void {
+    const done = { action: 'replace', diff: '', truncated: false } as const;
+    const by = { author: 'Claude', tool: 'edit_cell', turn: null, yours: true, summary: '' };
+    const changed = cells.map(cell => ({ cell, ...done }));
+    this.list = [{ entry, time: entry, ...by, cells: changed }, ...this.list];
+    this.tell('changed', ...cells);
+  }
+
+  private _hungUp: () => void = () => undefined;
+  readonly hungUp = new Promise<void>(resolve => (this._hungUp = resolve));
+  private _tell: (told: Told) => void = () => undefined;
+}
+
+/** Waits until something is so, which each change of the activity may have brought about. */
+function until(activity: NotebookActivity, so: () => boolean): Promise<void> {
+  return new Promise(resolve => {
+    const look = (): void => {
+      if (so()) {
+        activity.changed.disconnect(look);
+        resolve();
+      }
+    };
+    activity.changed.connect(look);
+    look();
+  });
+}
+
+describe('NotebookActivity', () => {
+  const marked = (activity: NotebookActivity): string[] => [...activity.marks.keys()];
+  let server: Server;
+  let keeper: StateKeeper;
+  let activity: NotebookActivity;
+
+  beforeEach(() => {
+    server = new Server();
+    keeper = new StateKeeper(new StateDB());
+    activity = new NotebookActivity(server, keeper, 'a.ipynb');
+  });
+
+  afterEach(() => activity.dispose());
+
+  it('asks nothing while nobody looks, and then for what happened meanwhile', async () => {
+    server.change(1, 'x');
+    expect([server.followers, activity.marks.size]).toEqual([0, 0]);
+    activity.look(true);
+    await until(activity, () => activity.marks.has('x'));
+    server.change(2, 'y');
+    await until(activity, () => activity.marks.has('y'));
+    activity.look(false);
+    await server.hungUp;
+    expect(server.followers).toBe(0);
+  });
+
+  it('knows what runs from its beginning to its end', async () => {
+    activity.look(true);
+    server.tell('running', 'x');
+    await until(activity, () => activity.running.length === 1);
+    expect(activity.running).toEqual([{ cell: 'x', author: 'Claude' }]);
+    server.tell('ran', 'x');
+    await until(activity, () => activity.running.length === 0);
+  });
+
+  it('keeps what was kept, also under another path and for the next who opens it', async () => {
+    server.change(1, 'x', 'y');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 2);
+    const mark = activity.marks.get('x');
+    await activity.keep(mark && [mark]);
+    expect(marked(activity)).toEqual(['y']);
+    await activity.rename('b.ipynb');
+    const next = new NotebookActivity(server, keeper, 'b.ipynb');
+    next.look(true);
+    await until(next, () => next.marks.size > 0);
+    expect(marked(next)).toEqual(['y']);
+    await next.keep();
+    expect(marked(next)).toEqual([]);
+    next.dispose();
+  });
+
+  it('has no mark for what was taken back, and says what stays', async () => {
+    server.change(1, 'x', 'y');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 2);
+    server.left = ['Somebody has worked on it since.'];
+    const mark = activity.marks.get('y');
+    expect(await activity.undo(mark ? [mark] : [])).toEqual(server.left);
+    expect(marked(activity)).toEqual(['x']);
+  });
+});

@@ -1,0 +1,57 @@
+/** What a person asks of a cell, and how it is put to Claude. */
+
+import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+export type Wish = 'explain' | 'fix' | 'document' | 'optimise';
+
+/** The wishes, in the order of menus. */
+export const WISHES: readonly Wish[] = ['explain', 'fix', 'document', 'optimise'];
+
+/** The message to Claude. */
+export function messageFor(
+  wish: Wish,
+  { cells, error }: { cells: number; error: string | null },
+  trans: TranslationBundle
+): string {
+  const many = cells > 1;
+  switch (wish) {
+    case 'explain':
+      if (error !== null && !many) {
+        return trans.__('Explain the %1 in this cell.', error);
+      }
+      return many ? trans.__('Explain these cells.') : trans.__('Explain this cell.');
+    case 'fix':
+      if (error !== null && !many) {
+        return trans.__('Fix the %1 in this cell.', error);
+      }
+      return many ? trans.__('Fix these cells.') : trans.__('Fix this cell.');
+    case 'document':
+      return many
+        ? trans.__('Document these cells: docstrings, and comments where they say why.')
+        : trans.__('Document this cell: docstrings, and comments where they say why.');
+    case 'optimise':
+      return many
+        ? trans.__('Optimise these cells: faster or leaner, with the same results.')
+        : trans.__('Optimise this cell: faster or leaner, with the same results.');
+  }
+}
+
+/** The outputs of a cell; null where it cannot have any. */
+export function outputsOf(cell: Cell): ICodeCellModel['outputs'] | null {
+  return cell.model.type === 'code' ? (cell.model as ICodeCellModel).outputs : null;
+}
+
+/** The name of the error that a cell ended with; null where it did not. */
+export function errorOf(cell: Cell): string | null {
+  const outputs = outputsOf(cell);
+  for (let place = (outputs?.length ?? 0) - 1; place >= 0; place--) {
+    const output = outputs?.get(place).toJSON();
+    if (output?.output_type === 'error') {
+      return typeof output['ename'] === 'string' && output['ename'] !== ''
+        ? output['ename']
+        : 'error';
+    }
+  }
+  return null;
+}

@@ -1,0 +1,71 @@
+import type { Cell } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { PanelLayout, Widget } from '@lumino/widgets';
+
+import { placeOf } from './marks';
+
+/** The cell of a notebook with this key; undefined where it is gone. */
+export function cellOf(panel: NotebookPanel, key: string): Cell | undefined {
+  const cells = panel.content.widgets;
+  return cells[
+    placeOf(
+      key,
+      cells.map(cell => cell.model.id)
+    )
+  ];
+}
+
+/** Goes to a cell, which happens only where a person asked for it. */
+export async function goTo(panel: NotebookPanel, key: string): Promise<void> {
+  const cell = cellOf(panel, key);
+  if (cell !== undefined) {
+    const place = panel.content.widgets.indexOf(cell);
+    panel.content.activeCellIndex = place;
+    await panel.content.scrollToItem(place, 'smart');
+  }
+}
+
+/**
+ * Puts a widget into a cell.
+ *
+ * Keys that are pressed in it are its own, not the notebook's.
+ *
+ * @param place - Below the code, or at the cell's end.
+ */
+export function putInto(cell: Cell, widget: Widget, place: 'below-input' | 'end'): void {
+  widget.node.dataset['lmSuppressShortcuts'] = 'true';
+  void cell.ready.then(() => {
+    if (!cell.isDisposed && !widget.isDisposed) {
+      const layout = cell.layout as PanelLayout;
+      const input = layout.widgets.findIndex(each => each.hasClass('jp-Cell-inputWrapper'));
+      // The last one is the cell's footer.
+      layout.insertWidget(place === 'end' ? layout.widgets.length - 1 : input + 1, widget);
+    }
+  });
+}
+
+/**
+ * Calls back, once for all that happens in a moment, when a notebook has other cells.
+ *
+ * Moving a cell or changing its type makes a new widget for it.
+ */
+export function onCells(panel: NotebookPanel, changed: () => void): void {
+  let due = false;
+  const later = (): void => {
+    if (!due) {
+      due = true;
+      queueMicrotask(() => {
+        due = false;
+        if (!panel.isDisposed) {
+          changed();
+        }
+      });
+    }
+  };
+  const connect = (): void => {
+    panel.content.model?.cells.changed.connect(later);
+    later();
+  };
+  panel.content.modelChanged.connect(connect);
+  connect();
+}

@@ -1,0 +1,126 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ICommandPalette } from '@jupyterlab/apputils';
+import type { Cell } from '@jupyterlab/cells';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import {
+  bugIcon,
+  infoIcon,
+  type LabIcon,
+  textEditorIcon,
+  fastForwardIcon
+} from '@jupyterlab/ui-components';
+
+import { chatIcon } from '../panel/icon';
+import type { IChatOpener } from '../tokens';
+import { errorOf, messageFor, type Wish, WISHES } from './asking';
+
+/** The commands on cells. */
+export const CommandIDs = {
+  chat: 'tk-ai:chat-about-notebook',
+  explain: 'tk-ai:explain-cell',
+  fix: 'tk-ai:fix-cell',
+  document: 'tk-ai:document-cell',
+  optimise: 'tk-ai:optimise-cell'
+} as const;
+
+const ICONS: Record<Wish, LabIcon> = {
+  explain: infoIcon,
+  fix: bugIcon,
+  document: textEditorIcon,
+  optimise: fastForwardIcon
+};
+
+/** Asks Claude about cells of a notebook, in the chat. */
+export async function ask(
+  opener: IChatOpener,
+  wish: Wish,
+  panel: NotebookPanel,
+  cells: readonly Cell[],
+  trans: TranslationBundle
+): Promise<void> {
+  const [first] = cells;
+  const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
+  await opener.open({
+    notebook: panel.context.path,
+    message: messageFor(wish, about, trans),
+    cells: cells.map(cell => cell.model.id),
+    send: true
+  });
+}
+
+/** Adds the commands on the active cell, or those that are selected. */
+export function addCommands(
+  app: JupyterFrontEnd,
+  notebooks: INotebookTracker,
+  opener: IChatOpener,
+  palette: ICommandPalette | null,
+  trans: TranslationBundle
+): void {
+  const labels: Record<Wish, string> = {
+    explain: trans.__('Explain'),
+    fix: trans.__('Fix'),
+    document: trans.__('Document'),
+    optimise: trans.__('Optimise')
+  };
+  const captions: Record<Wish, string> = {
+    explain: trans.__('Let Claude explain the selected cells'),
+    fix: trans.__('Let Claude fix the selected cells'),
+    document: trans.__('Let Claude write docstrings and comments for the selected cells'),
+    optimise: trans.__('Let Claude make the selected cells faster or leaner')
+  };
+  const longs: Record<Wish, string> = {
+    explain: trans.__('Explain Cells with Claude'),
+    fix: trans.__('Fix Cells with Claude'),
+    document: trans.__('Document Cells with Claude'),
+    optimise: trans.__('Optimise Cells with Claude')
+  };
+  const category = trans.__('Claude');
+  const describedBy = {
+    args: {
+      type: 'object',
+      properties: {
+        isPalette: { type: 'boolean', description: trans.__('Whether the palette asks') }
+      }
+    }
+  };
+  for (const wish of WISHES) {
+    const command = CommandIDs[wish];
+    app.commands.addCommand(command, {
+      label: args => (args['isPalette'] === true ? longs[wish] : labels[wish]),
+      caption: captions[wish],
+      icon: ICONS[wish],
+      describedBy,
+      isEnabled: () => selected(notebooks, wish).length > 0,
+      execute: async () => {
+        const panel = notebooks.currentWidget;
+        const cells = selected(notebooks, wish);
+        if (panel !== null && cells.length > 0) {
+          await ask(opener, wish, panel, cells, trans);
+        }
+      }
+    });
+    palette?.addItem({ command, category, args: { isPalette: true } });
+  }
+  app.commands.addCommand(CommandIDs.chat, {
+    label: trans.__('Chat about This Notebook'),
+    caption: trans.__('Chat with Claude about this notebook'),
+    icon: chatIcon,
+    describedBy: { args: { type: 'object', properties: {} } },
+    isEnabled: () => notebooks.currentWidget !== null,
+    execute: async () => {
+      const panel = notebooks.currentWidget;
+      if (panel !== null) {
+        await opener.open({ notebook: panel.context.path });
+      }
+    }
+  });
+  palette?.addItem({ command: CommandIDs.chat, category });
+}
+
+/** The cells that the person means: text can be explained, but not be fixed. */
+function selected(notebooks: INotebookTracker, wish: Wish): Cell[] {
+  const content = notebooks.currentWidget?.content;
+  const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];
+  return wish === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
+}

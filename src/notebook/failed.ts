@@ -1,0 +1,87 @@
+import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+import { Widget } from '@lumino/widgets';
+
+import { errorOf, outputsOf, type Wish } from './asking';
+import { onCells, putInto } from './cells';
+
+/** Asks Claude about a cell. */
+export type Ask = (wish: Wish, panel: NotebookPanel, cell: Cell) => void;
+
+/** Puts "Fix" and "Explain" below the traceback of each cell that failed. */
+export function offerHelp(panel: NotebookPanel, ask: Ask, trans: TranslationBundle): void {
+  const offers = new Map<Cell, Offer>();
+  onCells(panel, () => {
+    const cells = new Set(panel.content.widgets);
+    for (const [cell, offer] of offers) {
+      if (!cells.has(cell)) {
+        offer.dispose();
+        offers.delete(cell);
+      }
+    }
+    for (const cell of cells) {
+      const outputs = outputsOf(cell);
+      if (outputs !== null && !offers.has(cell)) {
+        offers.set(cell, new Offer(cell, outputs, wish => ask(wish, panel, cell), trans));
+      }
+    }
+  });
+}
+
+/** The two buttons of one cell, there while it shows an error. */
+class Offer implements IDisposable {
+  constructor(
+    private readonly _cell: Cell,
+    private readonly _outputs: ICodeCellModel['outputs'],
+    private readonly _ask: (wish: Wish) => void,
+    private readonly _trans: TranslationBundle
+  ) {
+    _outputs.changed.connect(this._update);
+    this._update();
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._buttons?.dispose();
+    this._outputs.changed.disconnect(this._update);
+  }
+
+  private readonly _update = (): void => {
+    const wanted = errorOf(this._cell) !== null;
+    if (wanted && this._buttons === null) {
+      this._buttons = this._made();
+      putInto(this._cell, this._buttons, 'end');
+    } else if (!wanted) {
+      this._buttons?.dispose();
+      this._buttons = null;
+    }
+  };
+
+  private _made(): Widget {
+    const widget = new Widget();
+    widget.addClass('tk-Failed');
+    widget.node.setAttribute('role', 'group');
+    widget.node.setAttribute('aria-label', this._trans.__('Ask Claude about this error'));
+    const add = (wish: Wish, label: string, title: string): void => {
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.className = 'tk-Failed-button';
+      button.textContent = label;
+      button.title = title;
+      button.addEventListener('click', () => this._ask(wish));
+      widget.node.append(button);
+    };
+    add('fix', this._trans.__('Fix'), this._trans.__('Let Claude fix this cell'));
+    add('explain', this._trans.__('Explain'), this._trans.__('Let Claude explain this error'));
+    return widget;
+  }
+
+  private _buttons: Widget | null = null;
+  private _disposed = false;
+}

@@ -1,0 +1,87 @@
+import type { Cell } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { NotebookActivity } from './activity';
+import { CellMark } from './CellMark';
+import { cellOf, onCells } from './cells';
+import type { IMark } from './marks';
+
+/** Marks the cells of a notebook that agents changed, for as long as it is open. */
+export function markCells(
+  panel: NotebookPanel,
+  activity: NotebookActivity,
+  trans: TranslationBundle
+): void {
+  const shown = new Map<Cell, CellMark>();
+  const update = (): void => {
+    const wanted = new Map<Cell, IMark>();
+    for (const mark of activity.marks.values()) {
+      const cell = cellOf(panel, mark.cell);
+      if (cell !== undefined && !mark.deleted) {
+        wanted.set(cell, mark);
+      }
+    }
+    for (const [cell, mark] of shown) {
+      if (!wanted.has(cell)) {
+        mark.dispose();
+        shown.delete(cell);
+      }
+    }
+    for (const [cell, mark] of wanted) {
+      const known = shown.get(cell);
+      if (known === undefined) {
+        shown.set(cell, new CellMark(cell, activity, trans, mark));
+      } else {
+        known.mark = mark;
+      }
+    }
+  };
+  follow(panel, activity, update);
+}
+
+/** Shows in the prompts which cells agents run. The notebook itself is not touched. */
+export function showRunning(panel: NotebookPanel, activity: NotebookActivity): void {
+  let shown = new Set<Cell>();
+  const update = (): void => {
+    const cells = activity.running.map(({ cell }) => cellOf(panel, cell));
+    const runs = new Set(cells.filter(cell => cell !== undefined));
+    for (const cell of shown) {
+      if (!runs.has(cell) && !cell.isDisposed) {
+        cell.removeClass('tk-mod-running');
+        resetPrompt(cell);
+      }
+    }
+    for (const cell of runs) {
+      cell.addClass('tk-mod-running');
+      void cell.ready.then(() => {
+        if (!cell.isDisposed && cell.hasClass('tk-mod-running')) {
+          setPrompt(cell, '*');
+        }
+      });
+    }
+    shown = runs;
+  };
+  follow(panel, activity, update);
+}
+
+/** Gives a cell the prompt that its model says. */
+function resetPrompt(cell: Cell): void {
+  const { execution_count: count } = cell.model.sharedModel as { execution_count?: number | null };
+  const { executionState } = cell.model.sharedModel as { executionState?: string };
+  if (cell.model.type === 'code') {
+    setPrompt(cell, executionState === 'running' ? '*' : String(count ?? ''));
+  }
+}
+
+function setPrompt(cell: Cell, prompt: string): void {
+  // The state of the model, which is the other way, is part of the document: that would be changed.
+  // eslint-disable-next-line @typescript-eslint/no-deprecated
+  cell.setPrompt(prompt);
+}
+
+function follow(panel: NotebookPanel, activity: NotebookActivity, update: () => void): void {
+  onCells(panel, update);
+  activity.changed.connect(update);
+  panel.disposed.connect(() => activity.changed.disconnect(update));
+}

@@ -1,0 +1,98 @@
+import { keeping, keepingAll, marksOf, NOTHING_KEPT, placeOf, undoing } from './marks';
+import type { ICellChange, IChange } from './routes';
+
+type Done = [cell: string, action?: ICellChange['action'], diff?: string];
+
+function change(entry: number, cells: Done[], more: Partial<IChange> = {}): IChange {
+  return {
+    entry,
+    time: entry * 10,
+    author: 'Claude',
+    tool: 'edit_cell',
+    turn: null,
+    yours: true,
+    summary: '',
+    cells: cells.map(([cell, action = 'replace', diff = '']) => ({
+      cell,
+      action,
+      diff,
+      truncated: false
+    })),
+    ...more
+  };
+}
+
+describe('marksOf', () => {
+  it('puts the changes of each cell together, the newest first', () => {
+    const marks = marksOf([change(2, [['a'], ['b']], { author: 'ada' }), change(1, [['a']])], {
+      ...NOTHING_KEPT
+    });
+    expect([...marks.keys()]).toEqual(['a', 'b']);
+    expect(marks.get('a')?.steps.map(step => step.entry)).toEqual([2, 1]);
+    expect(marks.get('a')).toMatchObject({ author: 'ada', time: 20, deleted: false });
+  });
+
+  it('has the last of several changes by one call before those before it', () => {
+    const twice = change(3, [
+      ['a', 'insert', 'first'],
+      ['a', 'replace', 'second']
+    ]);
+    const steps = marksOf([twice, change(1, [['a']])], NOTHING_KEPT).get('a')?.steps;
+    expect(steps?.map(step => step.diff)).toEqual(['second', 'first', '']);
+  });
+
+  it('leaves out what was kept, of one cell and of all', () => {
+    const changes = [change(3, [['a'], ['b']]), change(2, [['a']]), change(1, [['c']])];
+    expect([...marksOf(changes, { all: 10, cells: { b: 30 } }).keys()]).toEqual(['a']);
+    expect(marksOf(changes, { all: 20, cells: {} }).get('a')?.steps).toHaveLength(1);
+  });
+
+  it('says whether all of it is of the person themselves', () => {
+    const changes = [change(2, [['a'], ['b']]), change(1, [['a']], { yours: false })];
+    const marks = marksOf(changes, NOTHING_KEPT);
+    expect([marks.get('a')?.yours, marks.get('b')?.yours]).toEqual([false, true]);
+  });
+
+  it('knows which cell is gone, and has none for a cell that came and went', () => {
+    const changes = [
+      change(3, [
+        ['new', 'delete'],
+        ['old', 'delete']
+      ]),
+      change(2, [['new', 'insert']])
+    ];
+    const marks = marksOf(changes, NOTHING_KEPT);
+    expect([...marks.keys()]).toEqual(['old']);
+    expect(marks.get('old')?.deleted).toBe(true);
+  });
+});
+
+describe('keeping', () => {
+  const changes = [change(2, [['a'], ['b']]), change(1, [['a'], ['c']])];
+
+  it('lets the marks of single cells go for good', () => {
+    const [mark] = marksOf(changes, NOTHING_KEPT).values();
+    const kept = keeping(NOTHING_KEPT, mark ? [mark] : []);
+    expect([...marksOf(changes, kept).keys()]).toEqual(['b', 'c']);
+    expect([...marksOf([change(3, [['a']]), ...changes], kept).keys()]).toEqual(['a', 'b', 'c']);
+  });
+
+  it('lets all go, but not what comes afterwards', () => {
+    const kept = keepingAll({ all: 0, cells: { a: 5 } }, changes);
+    expect(kept).toEqual({ all: 20, cells: {} });
+    expect(marksOf(changes, kept).size).toBe(0);
+    expect([...marksOf([change(3, [['c']]), ...changes], kept).keys()]).toEqual(['c']);
+  });
+});
+
+it('takes a change of several cells back once', () => {
+  const marks = marksOf([change(2, [['a'], ['b']]), change(1, [['a']])], NOTHING_KEPT);
+  expect(undoing(marks.values())).toEqual({ entries: [2, 1], cells: ['a', 'b'] });
+});
+
+it('finds a cell by its id, and by its number only where no cell has that id', () => {
+  const ids = ['x', 'cell-0', 'y'];
+  expect(['y', 'cell-0', 'cell-2', 'cell-9', 'gone'].map(key => placeOf(key, ids))).toEqual([
+    2, 1, 2, -1, -1
+  ]);
+});

@@ -1,0 +1,47 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { INotebookTracker } from '@jupyterlab/notebook';
+
+import type { IChatOpener, IChatRequest } from '../tokens';
+
+const ASK = 'tk-ai:ask';
+const SHOW = 'tk-ai:show-panel';
+
+/**
+ * Opens the panel's chat by its commands.
+ *
+ * A message goes with what the person looks at, so that is what is made of the request first.
+ */
+export class ChatOpener implements IChatOpener {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _notebooks: INotebookTracker
+  ) {}
+
+  async open({ notebook, message, cells, send }: IChatRequest): Promise<void> {
+    this._lookAt(notebook, cells ?? []);
+    const { commands } = this._app;
+    if (message === undefined || message === '') {
+      await commands.execute(SHOW);
+    } else {
+      await commands.execute(ASK, { message, send: send ?? false });
+    }
+  }
+
+  private _lookAt(notebook: string, wanted: readonly string[]): void {
+    const panel = this._notebooks.find(each => each.context.path === notebook);
+    if (panel === undefined) {
+      return;
+    }
+    if (panel !== this._notebooks.currentWidget) {
+      this._app.shell.activateById(panel.id);
+    }
+    const { content } = panel;
+    const places = wanted.map(id => content.widgets.findIndex(cell => cell.model.id === id));
+    const [first] = places;
+    if (first === undefined || first < 0 || places.includes(content.activeCellIndex)) {
+      return;
+    }
+    content.deselectAll();
+    content.activeCellIndex = first;
+  }
+}

@@ -1,0 +1,122 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import { IStateDB, StateDB } from '@jupyterlab/statedb';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { IChatOpener } from '../tokens';
+import { Activities, IActivities } from './activities';
+import { addCommands, ask } from './commands';
+import { offerHelp } from './failed';
+import { StateKeeper } from './keeper';
+import { markCells, showRunning } from './marking';
+import { ChatOpener } from './opener';
+import { ChangesApi } from './routes';
+import { ReviewItem, RunningItem } from './toolbar';
+
+const FACTORY = 'Notebook';
+
+/** What agents do in notebooks, for the plug-ins that show it. */
+const activities: JupyterFrontEndPlugin<IActivities> = {
+  id: 'tk-ai-extension:activities',
+  description: 'Knows what agents changed in open notebooks, and what they run there.',
+  autoStart: true,
+  provides: IActivities,
+  optional: [IStateDB],
+  activate: ({ serviceManager }: JupyterFrontEnd, state: IStateDB | null): IActivities =>
+    new Activities(
+      new ChangesApi(serviceManager.serverSettings),
+      new StateKeeper(state ?? new StateDB()),
+      serviceManager.contents
+    )
+};
+
+/** Marks at the cells that agents changed. */
+const marks: JupyterFrontEndPlugin<void> = {
+  id: 'tk-ai-extension:marks',
+  description: 'Marks the cells that agents changed, with what they changed, to keep or to undo.',
+  autoStart: true,
+  requires: [IActivities, INotebookTracker],
+  optional: [ITranslator, IToolbarWidgetRegistry],
+  activate: (
+    _: JupyterFrontEnd,
+    found: IActivities,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null,
+    toolbar: IToolbarWidgetRegistry | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('tk-ai-extension');
+    toolbar?.addFactory<NotebookPanel>(
+      FACTORY,
+      'tk-ai-review',
+      panel => new ReviewItem(panel, found.of(panel), trans)
+    );
+    eachNotebook(notebooks, panel => markCells(panel, found.of(panel), trans));
+  }
+};
+
+/** What agents run, in the prompts and in the toolbar. */
+const running: JupyterFrontEndPlugin<void> = {
+  id: 'tk-ai-extension:running',
+  description: 'Shows which cells agents run, in their prompts and in the toolbar.',
+  autoStart: true,
+  requires: [IActivities, INotebookTracker],
+  optional: [ITranslator, IToolbarWidgetRegistry],
+  activate: (
+    _: JupyterFrontEnd,
+    found: IActivities,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null,
+    toolbar: IToolbarWidgetRegistry | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('tk-ai-extension');
+    toolbar?.addFactory<NotebookPanel>(
+      FACTORY,
+      'tk-ai-running',
+      panel => new RunningItem(panel, found.of(panel), trans)
+    );
+    eachNotebook(notebooks, panel => showRunning(panel, found.of(panel)));
+  }
+};
+
+/** The way from a notebook to the chat. */
+const opener: JupyterFrontEndPlugin<IChatOpener> = {
+  id: 'tk-ai-extension:opener',
+  description: 'Opens the chat about a notebook and its cells.',
+  autoStart: true,
+  provides: IChatOpener,
+  requires: [INotebookTracker],
+  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker): IChatOpener =>
+    new ChatOpener(app, notebooks)
+};
+
+/** What a person can ask about a cell, where they see it. */
+const notebook: JupyterFrontEndPlugin<void> = {
+  id: 'tk-ai-extension:notebook',
+  description: 'Asks Claude about cells: in menus, in the toolbar, and below an error.',
+  autoStart: true,
+  requires: [IChatOpener, INotebookTracker],
+  optional: [ITranslator, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    chat: IChatOpener,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('tk-ai-extension');
+    addCommands(app, notebooks, chat, palette, trans);
+    eachNotebook(notebooks, panel =>
+      offerHelp(panel, (wish, of, cell) => void ask(chat, wish, of, [cell], trans), trans)
+    );
+  }
+};
+
+function eachNotebook(notebooks: INotebookTracker, done: (panel: NotebookPanel) => void): void {
+  notebooks.forEach(done);
+  notebooks.widgetAdded.connect((_, panel) => done(panel));
+}
+
+const plugins: JupyterFrontEndPlugin<unknown>[] = [activities, marks, running, opener, notebook];
+
+export default plugins;

@@ -1,0 +1,135 @@
+import { Notification } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import type { JSX } from 'react';
+
+import { ApiError } from '../api/client';
+import type { NotebookActivity } from './activity';
+import { goTo } from './cells';
+import type { IMark } from './marks';
+
+/** In a notebook's toolbar: who runs something there; a click goes to the cell. */
+export class RunningItem extends ReactWidget {
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _activity: NotebookActivity,
+    private readonly _trans: TranslationBundle
+  ) {
+    super();
+    this.addClass('tk-RunningItem');
+  }
+
+  protected override render(): JSX.Element {
+    return (
+      // It is there before it says something: else nothing is announced.
+      <span role="status">
+        <UseSignal signal={this._activity.changed}>{() => this._button()}</UseSignal>
+      </span>
+    );
+  }
+
+  private _button(): JSX.Element | null {
+    const [first] = this._activity.running;
+    if (first === undefined) {
+      return null;
+    }
+    return (
+      <button
+        type="button"
+        className="tk-RunningItem-button"
+        title={this._trans.__('Go to the cell that runs')}
+        onClick={() => void goTo(this._panel, first.cell)}
+      >
+        <span className="tk-Dot" aria-hidden="true" />
+        {this._trans.__('%1 runs…', first.author)}
+      </button>
+    );
+  }
+}
+
+/** In a notebook's toolbar: how many cells agents changed, to look at, to keep or to take back. */
+export class ReviewItem extends ReactWidget {
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _activity: NotebookActivity,
+    private readonly _trans: TranslationBundle
+  ) {
+    super();
+    this.addClass('tk-ReviewItem');
+  }
+
+  protected override render(): JSX.Element {
+    return (
+      <span role="status">
+        <UseSignal signal={this._activity.changed}>{() => this._bar()}</UseSignal>
+      </span>
+    );
+  }
+
+  private _bar(): JSX.Element | null {
+    const trans = this._trans;
+    const marks = [...this._activity.marks.values()];
+    const yours = marks.filter(mark => mark.yours);
+    if (marks.length === 0) {
+      return null;
+    }
+    return (
+      <span className="tk-ReviewItem-bar" role="group" aria-label={trans.__('Changes by agents')}>
+        <button
+          type="button"
+          className="tk-ReviewItem-count"
+          title={trans.__('Go to the next changed cell')}
+          onClick={() => void this._next(marks)}
+        >
+          {trans._n('%1 cell changed', '%1 cells changed', marks.length)}
+        </button>
+        <button
+          type="button"
+          className="tk-ReviewItem-button"
+          title={trans.__('Keep all changes')}
+          onClick={() => void this._activity.keep()}
+        >
+          {trans.__('Keep')}
+        </button>
+        {yours.length > 0 && (
+          <button
+            type="button"
+            className="tk-ReviewItem-button"
+            title={trans.__('Take back all changes by your agents')}
+            onClick={() => void this._undo(yours)}
+          >
+            {trans.__('Undo')}
+          </button>
+        )}
+      </span>
+    );
+  }
+
+  /** Goes to the first changed cell below the active one, or else to the first of all. */
+  private async _next(marks: readonly IMark[]): Promise<void> {
+    const { widgets, activeCellIndex } = this._panel.content;
+    const changed = new Set(marks.filter(mark => !mark.deleted).map(mark => mark.cell));
+    const cells = widgets.map(cell => cell.model.id).filter(id => changed.has(id));
+    const later = widgets.slice(activeCellIndex + 1).map(cell => cell.model.id);
+    const next = later.find(id => changed.has(id)) ?? cells[0];
+    if (next !== undefined) {
+      await goTo(this._panel, next);
+    }
+  }
+
+  private async _undo(marks: readonly IMark[]): Promise<void> {
+    try {
+      const left = await this._activity.undo(marks);
+      if (left.length > 0) {
+        Notification.warning(left.join(' '));
+      }
+    } catch (error) {
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+      const { message, hint } = error.problem;
+      Notification.error(`${message} ${hint}`.trim());
+    }
+  }
+}
