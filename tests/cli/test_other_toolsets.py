@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Nb
 from tests.cli.test_attached import ask_tool, beside, server, start_server
 from tests.cli.test_mcp import connected, text
+from tests.cli.test_sandbox import works
 from tests.servers import ServerProcess
 
 __all__ = ["beside", "server", "start_server"]
@@ -82,6 +83,29 @@ async def test_those_of_a_host_that_was_killed_are_ended_by_the_next(nb: Nb) -> 
     assert len(nb.processes()) == 3
     notes = list((nb.root / ".nb" / "kernels").glob("*.process"))
     assert len(notes) == 2
+
+
+@works
+@pytest.mark.proves("nb:sandbox", "kernel:python-session")
+async def test_code_in_a_sandbox_is_told_that_it_does_not_call_the_tools(nb: Nb) -> None:
+    nb.notebook("deep/a.ipynb", "x = 1")
+    nb("open", "--sandbox", "deep/a.ipynb")
+    code = (
+        "import os, tool_bridge\n"
+        "print(os.listdir(), [name for name in os.environ if 'ARTIFACTS' in name or 'PI_' in name])\n"
+        "try: tool_bridge.call('read_cell', notebook='deep/a.ipynb', cell=0)\n"
+        "except tool_bridge.ToolError as error: print(error.code, error, error.hint)"
+    )
+    async with connected(nb, "--toolsets", "omp") as client:
+        for session in (None, "s"):
+            call = {"cells": [{"code": code}], "cwd": "deep", "session": session}
+            ran = await client.call_tool("python", call)
+            assert not ran.is_error, text(ran)
+            assert "['a.ipynb'] []" in text(ran)
+            assert "permission_denied There is no bridge here" in text(ran)
+            assert "Code in a sandbox does not call the tools" in text(ran)
+    await asyncio.to_thread(nb, "shutdown")
+    assert nb.processes() == []
 
 
 @pytest.mark.proves("nb:collaborate", "edit:notebookedit")

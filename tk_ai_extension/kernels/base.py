@@ -54,6 +54,7 @@ class KernelInfo:
         memory: Resident bytes of the process and its children, None where it cannot be known.
         cpu: Per cent of one core since the last look, None on the first.
         uptime: Seconds since it was started or first seen.
+        sandboxed: Whether it runs in a sandbox, and sees no more than its project.
     """
 
     id: str
@@ -65,6 +66,7 @@ class KernelInfo:
     uptime: float | None = None
     pid: int | None = None
     restarts: int = 0
+    sandboxed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ class JupyterKernels:
             uptime=usage and usage.uptime,
             pid=process and process.pid,
             restarts=kernel.restarts,
+            sandboxed=getattr(manager.provisioner, "confinement", None) is not None,
         )
 
     async def _usage(self, kernel_id: str, pid: int) -> Usage | None:

@@ -30,7 +30,12 @@ def call(tool, **arguments):
     """
     url = os.environ.get("PI_TOOL_BRIDGE_URL", "")
     if not url.startswith("unix://"):
-        raise ToolError("There is no bridge: PI_TOOL_BRIDGE_URL is not set.")
+        raise ToolError(
+            "There is no bridge here: PI_TOOL_BRIDGE_URL is not set. Code in a sandbox does not call "
+            "the tools, which work outside of it.",
+            code="permission_denied",
+            hint="Have whoever runs this code call the tool.",
+        )
     asked = {
         "token": os.environ.get("PI_TOOL_BRIDGE_TOKEN", ""),
         "session": os.environ.get("PI_TOOL_BRIDGE_SESSION", ""),
