@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -38,6 +39,15 @@ def connect_command(server: Server) -> str:
     if server.token:
         command += ["--header", f"Authorization: Bearer {server.token}"]
     return shlex.join(command)
+
+
+def chat_command(server: Server) -> str:
+    """The command that sends Claude, or without a model the tour, a message about the example."""
+    command = ["curl", f"{server.mcp}/chat", "-H", "Content-Type: application/json"]
+    if server.token:
+        command += ["-H", f"Authorization: token {server.token}"]
+    message = {"message": "Show me", "notebook": NOTEBOOK, "mode": "auto"}
+    return shlex.join([*command, "-d", json.dumps(message)])
 
 
 def has_display() -> bool:
@@ -122,6 +132,7 @@ async def announced(process: asyncio.subprocess.Process) -> None:
         f"\n  JupyterLab    {lab_address(server)}"
         f"\n  MCP           {server.mcp}"
         f"\n  Claude Code   {connect_command(server)}"
+        f"\n  Chat          {chat_command(server)}"
         "\n\nCtrl-C stops JupyterLab and its kernels.",
         flush=True,
     )

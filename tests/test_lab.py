@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.proofs import ROOT
+from tk_ai_extension.agent.tour_texts import LABEL
 
 
 async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -25,7 +27,12 @@ async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path)
         "--root",
         root,
         env={
-            **{name: value for name, value in os.environ.items() if "DISPLAY" not in name},
+            # Nobody looks, and no model is connected.
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if "DISPLAY" not in name and not name.startswith(("ANTHROPIC_", "CLAUDE_"))
+            },
             "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
             "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
             "JUPYTER_DATA_DIR": str(tmp_path / "data"),
@@ -50,7 +57,9 @@ async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path)
             mcp[1].replace("/mcp", "/health"), headers={"Authorization": f"Bearer {address[1]}"}
         )
         assert json.loads(answer.body)["version"]
+        await check_chat(said)
 
+        children = psutil.Process(lab.pid).children(recursive=True)
         lab.send_signal(signal.SIGINT)
         async with asyncio.timeout(15):
             assert await lab.wait() == 0
@@ -59,6 +68,34 @@ async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path)
         if lab.returncode is None:
             lab.terminate()
             await lab.wait()
+
+
+async def check_chat(said: str) -> None:
+    """The command that is printed for the chat brings the tour, in the example."""
+    line = next(line for line in said.splitlines() if line.startswith("  Chat"))
+    _, curl, url, _, first, _, second, _, body = shlex.split(line)
+    assert curl == "curl"
+    headers = dict(header.split(": ", 1) for header in (first, second))
+    response = await AsyncHTTPClient().fetch(
+        url, method="POST", headers=headers, body=body, request_timeout=60
+    )
+    answer = json.loads(response.body)
+    assert answer["end"] == "done"
+    assert answer["text"].startswith(LABEL)
+    assert [(call["tool"], call["ok"]) for call in answer["calls"]] == [
+        *(("read_notebook", True), ("insert_cell", True)),
+        *(("insert_and_execute_cell", True),) * 2,
+        *(("insert_and_execute_cell", False), ("overwrite_cell", True), ("execute_cell", True)),
+    ]
+    # In the live document: the file follows a moment later.
+    read = await AsyncHTTPClient().fetch(
+        url.replace("mcp/chat", "tools/read_notebook"),
+        method="POST",
+        headers=headers,
+        body=json.dumps({"notebook": "coffee.ipynb", "view": "reading"}),
+    )
+    text = json.loads(read.body)["text"]
+    assert text.index("A cup of coffee cools") < text.rindex("°C in 30 minutes")
 
 
 @pytest.mark.parametrize("port", ["not-a-port", "70000"])
