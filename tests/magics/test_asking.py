@@ -96,6 +96,59 @@ async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answere
     assert cells_of(jp_root_dir, notebook)[-1].outputs[0].text == "42\n"
 
 
+async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits_for_it(
+    desk: Desk, model: ScriptedModel, notebook: str, extension: Any
+) -> None:
+    """The chat's answer to somebody else comes first: it waits for nothing in the kernel, either."""
+    person = await desk.open(notebook)
+    held = Held(
+        Answer.of("Well.", ToolUse("execute_cell", {"cell": 0, "wait": 3600})),
+        after=3,
+    )
+    model.add(held, Answer.of("It runs later."), Answer.of("Second."))
+    body = {"message": "Run it.", "notebook": notebook, "mode": "auto"}
+    before = asyncio.create_task(desk.request("POST", "api/tk-ai/mcp/chat", body))
+    async with asyncio.timeout(DEADLINE):
+        await held.held.wait()
+    waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def told(ran: Ran) -> None:
+        if "come first: 1" in ran.text and not waits.done():
+            waits.set_result(True)
+
+    asking = asyncio.create_task(person.run("%tk And now.", told=told))
+    async with asyncio.timeout(DEADLINE):
+        assert await waits
+        held.go_on.set()
+        first = await before
+    assert first["text"] == "It runs later."
+    assert "runs by itself when you have answered" in first["calls"][0]["text"]
+    assert (await asking).text.splitlines()[-1] == "Second."
+    for run in extension.workspace.executions.active(kernel_id=person.kernel_id):
+        assert await run.wait(DEADLINE)
+
+
+async def test_a_cell_that_an_agent_runs_may_ask_as_well(
+    desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
+) -> None:
+    """The turn is asked from a run in the server's own queue; what it queues comes after that."""
+    await desk.open(notebook)
+    model.add(
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": "print('later')"})),
+        Answer.of("It runs soon."),
+    )
+    source = "%load_ext tk_ai_extension.magics\n%tk --mode auto Print something."
+    arguments = {"notebook": notebook, "source": source, "index": 0, "wait": DEADLINE}
+    path = "api/tk-ai/tools/insert_and_execute_cell?caller=agent"
+    ran = await desk.request("POST", path, arguments)
+    assert ran["status"] == "ok"
+    for run in extension.workspace.executions.active():
+        assert await run.wait(DEADLINE)
+    cells = cells_of(jp_root_dir, notebook)
+    assert "It runs soon." in str(cells[0].outputs)
+    assert cells[-1].outputs[0].text == "later\n"
+
+
 async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
     desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:

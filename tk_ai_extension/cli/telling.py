@@ -114,7 +114,7 @@ def _note(event: Mapping[str, Any]) -> str:
         case "discarded":
             return "The line to the model was cut: what was said last comes again."
         case "message" if event["waits"]:
-            return f"{event['waits']} messages of this chat come first."
+            return f"Messages of this chat that come first: {event['waits']}."
         case "retry":
             count = f"{event['attempt']} of {event['attempts']}"
             return f"The model is asked again ({count}): {event['reason']}"

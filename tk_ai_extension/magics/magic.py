@@ -210,7 +210,7 @@ def _note(event: Mapping[str, Any]) -> str:
     """What a person is told of an event that is no part of the answer; empty for nothing."""
     match event["kind"]:
         case "message" if event["waits"]:
-            return f"{event['waits']} messages of this chat come first."
+            return f"Messages of this chat that come first: {event['waits']}."
         case "retry":
             return f"The model is asked again ({event['attempt']} of {event['attempts']}): {event['reason']}"
         case "notice":

@@ -96,10 +96,9 @@ async def follow(
     the caller it does not wait for the kernel.
     """
     workspace = context.workspace
-    asked = workspace.asking.waits_for(run.kernel_id, context.caller)
     with run.followed():
         try:
-            await _wait(context, run, 0 if asked else min(wait, workspace.limits.max_wait))
+            await _wait(context, run, min(wait, workspace.limits.max_wait))
         except asyncio.CancelledError:
             if not watch:
                 await asyncio.shield(workspace.executions.cancel(run))
@@ -107,7 +106,7 @@ async def follow(
         if run.error is not None:
             raise run.error
         answer = await _answer(context, run, total_cells)
-    if asked and answer.status in ("queued", "running"):
+    if answer.status in ("queued", "running") and _is_asked(context, run):
         answer.notices.append(LATER)
     return answer
 
@@ -116,14 +115,19 @@ async def _wait(context: ToolContext, run: Run, wait: float) -> None:
     began = time.monotonic()
 
     def left() -> float:
-        return max(wait - (time.monotonic() - began), 0)
+        # The kernel may begin to wait for this caller meanwhile.
+        return 0 if _is_asked(context, run) else max(wait - (time.monotonic() - began), 0)
 
-    await run.wait(min(wait, PROGRESS_AT_MOST))
+    await run.wait(min(left(), PROGRESS_AT_MOST))
     while not run.done and left() > 0:
         version = run.version
         await context.progress(_progress(run, time.monotonic() - began))
         if await run.changed(version, min(left(), PROGRESS_EVERY)):
             await run.wait(min(left(), PROGRESS_AT_MOST))
+
+
+def _is_asked(context: ToolContext, run: Run) -> bool:
+    return context.workspace.asking.waits_for(run.kernel_id, context.caller)
 
 
 def _progress(run: Run, elapsed: float) -> str:
