@@ -3,24 +3,130 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { Widget } from '@lumino/widgets';
+import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { IDocumentManager } from '@jupyterlab/docmanager';
+import { ILauncher } from '@jupyterlab/launcher';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { Token } from '@lumino/coreutils';
 
-/** The panel in the right sidebar. */
-const panel: JupyterFrontEndPlugin<void> = {
-  id: 'tk-ai-extension:panel',
-  description: 'The chat with Claude, in the right sidebar.',
+import { IChats } from '../chat/service';
+import { addCommands, CommandIDs, type IPlaces } from './commands';
+import type { IDesk } from './desk';
+import { Memory } from './memory';
+import { notify } from './notices';
+import { Preferences } from './preferences';
+import { LocalSanitizer } from './sanitizer';
+import { Surroundings } from './surroundings';
+import { ChatPanel } from './widget';
+
+/** What the panels have around them, for the plug-ins here. */
+const Desk = new Token<IDesk>('tk-ai-extension:Desk');
+
+const desk: JupyterFrontEndPlugin<IDesk> = {
+  id: 'tk-ai-extension:desk',
+  description: 'What the panel needs of JupyterLab: the notebooks, rendering, state.',
   autoStart: true,
-  optional: [ILayoutRestorer],
-  activate: (app: JupyterFrontEnd, restorer: ILayoutRestorer | null) => {
-    const widget = new Widget();
-    widget.id = 'tk-ai-chat';
-    widget.title.label = 'Claude';
-    widget.addClass('tk-Panel');
-    app.shell.add(widget, 'right', { rank: 900 });
-    restorer?.add(widget, widget.id);
+  provides: Desk,
+  requires: [IChats, IRenderMimeRegistry],
+  optional: [ITranslator, INotebookTracker, IDocumentManager, IStateDB],
+  activate: (
+    app: JupyterFrontEnd,
+    chats: IChats,
+    rendermime: IRenderMimeRegistry,
+    translator: ITranslator | null,
+    notebooks: INotebookTracker | null,
+    documents: IDocumentManager | null,
+    state: IStateDB | null
+  ): IDesk => {
+    const trans = (translator ?? nullTranslator).load('tk-ai-extension');
+    const memory = new Memory(state);
+    void chats.refresh();
+    const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
+      trans.__('[picture not loaded: %1]', address.slice(0, 200))
+    );
+    return {
+      chats,
+      commands: app.commands,
+      memory,
+      preferences: new Preferences(),
+      rendermime: rendermime.clone({ sanitizer }),
+      surroundings: new Surroundings(app, notebooks, documents),
+      trans
+    };
   }
 };
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [panel];
+const panel: JupyterFrontEndPlugin<void> = {
+  id: 'tk-ai-extension:panel',
+  description: 'The chat with Claude, in the right sidebar and as a tab.',
+  autoStart: true,
+  requires: [Desk],
+  optional: [ILayoutRestorer, ISettingRegistry, ICommandPalette, ILauncher],
+  activate: (
+    app: JupyterFrontEnd,
+    desk: IDesk,
+    restorer: ILayoutRestorer | null,
+    settings: ISettingRegistry | null,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null
+  ): void => {
+    const { memory, trans } = desk;
+    const side = new ChatPanel(desk, null);
+    side.id = 'tk-ai-chat';
+    app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
+    restorer?.add(side, side.id);
+    void memory.restored.then(() => side.model.restore(memory.chat));
+
+    const tabs = new WidgetTracker<MainAreaWidget<ChatPanel>>({ namespace: 'tk-ai-chat' });
+    let opened = 0;
+    const places: IPlaces = {
+      show: () => {
+        app.shell.activateById(side.id);
+        return side;
+      },
+      openInMain: chat => {
+        const widget = new MainAreaWidget({ content: new ChatPanel(desk, chat) });
+        widget.id = `tk-ai-chat-${++opened}`;
+        widget.title.closable = true;
+        app.shell.add(widget, 'main');
+        void tabs.add(widget);
+        app.shell.activateById(widget.id);
+        return widget.content;
+      },
+      current: () => {
+        const tab = tabs.currentWidget;
+        return tab !== null && (!side.isVisible || tab === app.shell.currentWidget)
+          ? tab.content
+          : side;
+      }
+    };
+    addCommands(app, desk, places);
+    if (restorer !== null) {
+      void restorer.restore(tabs, {
+        command: CommandIDs.main,
+        args: widget => ({ chat: widget.content.model.chat.id }),
+        name: widget => widget.id
+      });
+    }
+    notify(desk, () => side.isVisible || tabs.find(tab => tab.isVisible) !== undefined);
+
+    const category = trans.__('Claude');
+    for (const command of Object.values(CommandIDs)) {
+      if (command !== CommandIDs.ask) {
+        palette?.addItem({ command, category });
+      }
+    }
+    launcher?.add({ command: CommandIDs.main, args: { isLauncher: true }, rank: 10 });
+    if (settings !== null) {
+      void settings.load(panel.id).then(loaded => desk.preferences.follow(loaded));
+    }
+  }
+};
+
+const plugins: JupyterFrontEndPlugin<unknown>[] = [desk, panel];
 
 export default plugins;

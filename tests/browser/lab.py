@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ async () => {
   if (!app) return false;
   await app.started;
   await app.restored;
-  return true;
+  return app.commands.hasCommand('tk-ai:show-panel');
 }
 """
 
@@ -38,6 +39,8 @@ class Lab:
         tree = f"/tree/{path}" if path else ""
         await self.page.goto(f"{self.server.url}lab{tree}?token={self.server.token}{query}")
         await self.ready()
+        if path:
+            await self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
 
     async def ready(self) -> None:
         """Waits until JupyterLab has started with the extension."""
@@ -95,7 +98,15 @@ def write_notebook(path: Path, *sources: str, kernel: str = "python3") -> None:
                 "language": "python",
                 "name": kernel,
             },
-            "language_info": {"name": "python"},
+            "language_info": {
+                "codemirror_mode": {"name": "ipython", "version": 3},
+                "file_extension": ".py",
+                "mimetype": "text/x-python",
+                "name": "python",
+                "nbconvert_exporter": "python",
+                "pygments_lexer": "ipython3",
+                "version": platform.python_version(),
+            },
         },
     )
     nbformat.write(notebook, path)

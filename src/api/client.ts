@@ -1,0 +1,231 @@
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import type { ChatEvent, IProblem, Leave, Mode } from './events';
+import { frames } from './sse';
+
+/** A chat as it is listed. */
+export interface IChatInfo {
+  id: string;
+  title: string;
+  notebook: string | null;
+  /** Seconds since the epoch. */
+  created: number;
+  updated: number;
+  /** Whether a turn goes on or waits. */
+  busy: boolean;
+}
+
+/** What answers in chats. */
+export interface IModels {
+  provider: string;
+  label: string;
+  ready: boolean;
+  model: string;
+  models: string[];
+  missing: string[];
+  hint: string;
+}
+
+export type Attachment =
+  | { kind: 'cell'; cell: string }
+  | { kind: 'file'; path: string }
+  | { kind: 'image'; mime: string; data: string };
+
+/** A message as it is sent. */
+export interface IMessage {
+  message: string;
+  chat?: string;
+  notebook?: string;
+  active_cell?: string;
+  selected_cells?: string[];
+  attachments?: Attachment[];
+  mode?: Mode;
+  model?: string;
+}
+
+/** What came of taking a turn back, by notebook. */
+export interface IUndone {
+  notebook: string;
+  cells: string[];
+  /** Cells that somebody has worked on since. */
+  left: string[];
+}
+
+/** The server's answer to a request that it did not carry out. */
+export class ApiError extends Error {
+  constructor(readonly problem: IProblem) {
+    super(problem.message);
+  }
+}
+
+/** The server could not be reached. */
+export const UNREACHABLE = 'unreachable';
+
+/** The chat's routes. */
+export class ChatApi {
+  constructor(private readonly _settings: ServerConnection.ISettings) {}
+
+  async chats(): Promise<IChatInfo[]> {
+    return (await this._json<{ chats: IChatInfo[] }>('GET', 'chats')).chats;
+  }
+
+  async chat(id: string): Promise<{ chat: IChatInfo; events: ChatEvent[] }> {
+    const found = await this._json<{ chat: IChatInfo; events: unknown[] }>('GET', `chats/${id}`);
+    return { chat: found.chat, events: found.events.map(each => numbered(each)) };
+  }
+
+  async rename(id: string, title: string): Promise<IChatInfo> {
+    return this._json<IChatInfo>('PATCH', `chats/${id}`, { title });
+  }
+
+  async remove(id: string): Promise<void> {
+    await this._json('DELETE', `chats/${id}`);
+  }
+
+  async models(): Promise<IModels> {
+    return this._json<IModels>('GET', 'models');
+  }
+
+  async stop(id: string): Promise<void> {
+    await this._json('POST', `chats/${id}/stop`, {});
+  }
+
+  async answer(permission: string, answer: Leave): Promise<void> {
+    await this._json('POST', `permissions/${permission}`, { answer });
+  }
+
+  /** Takes back what a turn changed, in all cells or in these. */
+  async undo(id: string, turn: string, cells?: string[]): Promise<IUndone[]> {
+    const body = cells === undefined ? { turn } : { turn, cells };
+    return (await this._json<{ notebooks: IUndone[] }>('POST', `chats/${id}/undo`, body)).notebooks;
+  }
+
+  /** A chat as Markdown or as a notebook. */
+  async export(id: string, format: 'markdown' | 'notebook'): Promise<Blob> {
+    return (await this._request('GET', `chats/${id}/export?format=${format}`)).blob();
+  }
+
+  /**
+   * Sends a message, and gives the chat and the turn that it became once the server has it.
+   *
+   * The turn goes on by itself; `events` tells of it.
+   */
+  async send(message: IMessage): Promise<{ chat: string; turn: string }> {
+    const response = await this._request('POST', 'mcp/chat', message, {
+      Accept: 'text/event-stream'
+    });
+    for await (const frame of frames(response)) {
+      const event = numbered(JSON.parse(frame.data));
+      if (event.kind === 'message') {
+        return { chat: event.chat, turn: event.turn };
+      }
+    }
+    throw unreachable();
+  }
+
+  /**
+   * What happens in a chat after an event, until the line is cut or `signal` aborts.
+   *
+   * @throws ApiError - the server cannot be reached, or does not know the chat.
+   */
+  async *events(
+    id: string,
+    after: number,
+    signal: AbortSignal
+  ): AsyncGenerator<ChatEvent, void, undefined> {
+    const headers = { Accept: 'text/event-stream', 'Last-Event-ID': String(after) };
+    const response = await this._request('GET', `chats/${id}/events`, undefined, headers, signal);
+    try {
+      for await (const frame of frames(response)) {
+        yield numbered(JSON.parse(frame.data), Number(frame.id));
+      }
+    } catch (error) {
+      if (!signal.aborted) {
+        throw error instanceof ApiError ? error : unreachable();
+      }
+    }
+  }
+
+  private async _json<T>(method: string, path: string, body?: object): Promise<T> {
+    return (await (await this._request(method, path, body)).json()) as T;
+  }
+
+  private _request(
+    method: string,
+    path: string,
+    body?: object,
+    headers: Record<string, string> = {},
+    signal?: AbortSignal
+  ): Promise<Response> {
+    return request(this._settings, method, path, body, headers, signal);
+  }
+}
+
+/**
+ * Asks one of the extension's routes.
+ *
+ * @throws ApiError - the server cannot be reached, or did not carry it out.
+ */
+export async function request(
+  settings: ServerConnection.ISettings,
+  method: string,
+  path: string,
+  body?: object,
+  headers: Record<string, string> = {},
+  signal?: AbortSignal
+): Promise<Response> {
+  const url = URLExt.join(settings.baseUrl, 'api/tk-ai', path);
+  const init: RequestInit = { method, headers };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { ...headers, 'Content-Type': 'application/json' };
+  }
+  if (signal !== undefined) {
+    init.signal = signal;
+  }
+  let response: Response;
+  try {
+    response = await ServerConnection.makeRequest(url, init, settings);
+  } catch {
+    throw unreachable();
+  }
+  if (!response.ok) {
+    throw new ApiError(await problemOf(response));
+  }
+  return response;
+}
+
+/**
+ * An event under its number in the chat.
+ *
+ * What is said of a permission has the request's own id where others have their number.
+ */
+function numbered(value: unknown, number?: number): ChatEvent {
+  const event = value as { id: number | string };
+  if (typeof event.id === 'string') {
+    return { ...event, permission: event.id, id: number ?? 0 } as unknown as ChatEvent;
+  }
+  return event as unknown as ChatEvent;
+}
+
+/** The error of a line that is cut, or was never there. */
+export function unreachable(): ApiError {
+  return new ApiError({
+    code: UNREACHABLE,
+    message: 'The server cannot be reached.',
+    hint: '',
+    retryable: true
+  });
+}
+
+async function problemOf(response: Response): Promise<IProblem> {
+  const unknown = { code: `http_${response.status}`, hint: '', retryable: response.status >= 500 };
+  const said = `${response.status} ${response.statusText}`;
+  try {
+    const body = (await response.json()) as { error?: Partial<IProblem>; message?: string };
+    return { ...unknown, message: body.message ?? said, ...body.error };
+  } catch {
+    return { ...unknown, message: said };
+  }
+}

@@ -1,0 +1,180 @@
+/** Events become what a chat shows. Pure: a state is never changed, and what did not change is kept. */
+
+import type { ChatEvent } from '../api/events';
+import type { ICall, IChatState, IText, Item, ITurn } from './state';
+
+/**
+ * The state after some events.
+ *
+ * Events that are known already change nothing, so that a stream may begin anywhere before its end.
+ */
+export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatState {
+  let { last } = state;
+  const turns = [...state.turns];
+  const places = new Map(turns.map((turn, place) => [turn.id, place]));
+  for (const event of events) {
+    if (event.id !== 0 && event.id <= last) {
+      continue;
+    }
+    last = Math.max(last, event.id);
+    if (event.kind === 'message') {
+      if (!places.has(event.turn)) {
+        places.set(event.turn, turns.push(begun(event)) - 1);
+      }
+      continue;
+    }
+    const place = places.get(event.turn);
+    const turn = place === undefined ? undefined : turns[place];
+    if (place !== undefined && turn !== undefined) {
+      turns[place] = turnAfter(turn, event);
+    }
+  }
+  return { last, turns };
+}
+
+function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
+  return {
+    id: event.turn,
+    time: event.time,
+    text: event.text,
+    notebook: event.notebook,
+    mode: event.mode,
+    model: event.model,
+    attachments: event.attachments,
+    began: false,
+    items: [],
+    retry: null,
+    usage: null,
+    error: null,
+    end: null
+  };
+}
+
+function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>): ITurn {
+  switch (event.kind) {
+    case 'began':
+      return { ...turn, began: true };
+    case 'text':
+    case 'thinking':
+      return { ...turn, retry: null, items: written(turn.items, event.kind, event) };
+    case 'discarded':
+      return {
+        ...turn,
+        items: turn.items.filter(item => !isWritten(item) || item.block < event.block)
+      };
+    case 'tool_call': {
+      const call: ICall = {
+        kind: 'call',
+        id: event.call,
+        tool: event.tool,
+        arguments: event.arguments,
+        status: 'running',
+        progress: '',
+        question: null,
+        changes: [],
+        result: null
+      };
+      return { ...turn, retry: null, items: [...turn.items, call] };
+    }
+    case 'tool_progress':
+      return withCall(turn, event.call, call => ({ ...call, progress: event.message }));
+    case 'permission':
+      return withCall(turn, event.call, call => ({
+        ...call,
+        status: 'pending',
+        question: {
+          id: event.permission,
+          effect: event.effect,
+          notebook: event.notebook,
+          preview: event.preview,
+          answers: event.answers
+        }
+      }));
+    case 'permission_settled':
+      return withCall(turn, event.call, call => ({ ...call, status: 'running', question: null }));
+    case 'cell_change':
+      return withCall(turn, event.call, call => ({
+        ...call,
+        changes: call.changes.some(change => change.entry === event.entry)
+          ? call.changes
+          : [...call.changes, event]
+      }));
+    case 'tool_result':
+      return withCall(turn, event.call, call => ({
+        ...call,
+        status: event.ok ? 'complete' : 'error',
+        question: null,
+        result: {
+          ok: event.ok,
+          text: event.text,
+          structured: event.structured,
+          images: event.images,
+          seconds: event.seconds
+        }
+      }));
+    case 'retry':
+      return {
+        ...turn,
+        retry: {
+          attempt: event.attempt,
+          attempts: event.attempts,
+          seconds: event.seconds,
+          reason: event.reason
+        }
+      };
+    case 'notice':
+      return { ...turn, items: [...turn.items, { kind: 'notice', text: event.text }] };
+    case 'usage':
+      return { ...turn, usage: event };
+    case 'error':
+      return { ...turn, error: event.error };
+    case 'done':
+      return { ...turn, began: true, retry: null, end: event.end, items: turn.items.map(ended) };
+  }
+}
+
+function isWritten(item: Item): item is IText {
+  return item.kind === 'text' || item.kind === 'thinking';
+}
+
+/** A piece is put where it begins in its block: what came twice stands there once. */
+function written(
+  items: readonly Item[],
+  kind: IText['kind'],
+  piece: { block: number; start: number; text: string }
+): readonly Item[] {
+  const place = items.findLastIndex(item => isWritten(item) && item.block === piece.block);
+  const block = items[place];
+  if (block === undefined || !isWritten(block)) {
+    return [...items, { kind, block: piece.block, ...grown('', 0, piece) }];
+  }
+  return items.with(place, { ...block, ...grown(block.text, block.length, piece) });
+}
+
+/** The server counts characters, where a string here counts UTF-16 units. */
+function grown(
+  text: string,
+  length: number,
+  piece: { start: number; text: string }
+): { text: string; length: number } {
+  const added = Array.from(piece.text).length;
+  const kept = piece.start < length ? Array.from(text).slice(0, piece.start).join('') : text;
+  return { text: kept + piece.text, length: Math.min(piece.start, length) + added };
+}
+
+function withCall(turn: ITurn, id: string, change: (call: ICall) => ICall): ITurn {
+  const place = turn.items.findLastIndex(item => item.kind === 'call' && item.id === id);
+  const call = turn.items[place];
+  if (call?.kind !== 'call') {
+    return turn;
+  }
+  return { ...turn, items: turn.items.with(place, change(call)) };
+}
+
+/** Nothing goes on after the end of a turn, whatever was said last. */
+function ended(item: Item): Item {
+  if (item.kind !== 'call' || item.result !== null) {
+    return item;
+  }
+  return { ...item, status: 'error', question: null };
+}

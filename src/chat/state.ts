@@ -1,0 +1,150 @@
+/** What a chat shows: turns, made of what Claude wrote, thought and did. Plain values. */
+
+import type {
+  End,
+  IChange,
+  IPermissionEvent,
+  IPicture,
+  IProblem,
+  IUsage,
+  Json,
+  Mode
+} from '../api/events';
+
+/** What stands of a call now. */
+export type CallStatus = 'pending' | 'running' | 'complete' | 'error';
+
+export interface IText {
+  kind: 'text' | 'thinking';
+  block: number;
+  text: string;
+  /** Characters (code points) of it. */
+  length: number;
+}
+
+export interface INotice {
+  kind: 'notice';
+  text: string;
+}
+
+/** A question for the person's leave. */
+export interface IQuestion {
+  id: string;
+  effect: IPermissionEvent['effect'];
+  notebook: string | null;
+  preview: string;
+  answers: IPermissionEvent['answers'];
+}
+
+export interface IResult {
+  ok: boolean;
+  text: string;
+  structured: Json;
+  images: IPicture[];
+  seconds: number;
+}
+
+/** A call of a tool: `pending` while it waits for leave. */
+export interface ICall {
+  kind: 'call';
+  id: string;
+  tool: string;
+  arguments: Json;
+  status: CallStatus;
+  progress: string;
+  question: IQuestion | null;
+  changes: readonly IChange[];
+  result: IResult | null;
+}
+
+export type Item = IText | INotice | ICall;
+
+/** The model is asked again in a while. */
+export interface IRetry {
+  attempt: number;
+  attempts: number;
+  seconds: number;
+  reason: string;
+}
+
+/** A message and all that came of it. */
+export interface ITurn {
+  id: string;
+  /** Seconds since the epoch. */
+  time: number;
+  text: string;
+  notebook: string | null;
+  mode: Mode;
+  model: string;
+  attachments: readonly string[];
+  began: boolean;
+  items: readonly Item[];
+  retry: IRetry | null;
+  usage: IUsage | null;
+  error: IProblem | null;
+  end: End | null;
+}
+
+/** A chat as far as it is known. */
+export interface IChatState {
+  /** The number of the last event. */
+  last: number;
+  turns: readonly ITurn[];
+}
+
+export const EMPTY: IChatState = { last: 0, turns: [] };
+
+/** Whether a turn goes on or waits. */
+export function isBusy(state: IChatState): boolean {
+  return state.turns.some(turn => turn.end === null);
+}
+
+/** The turn that Claude works at. */
+export function runningTurn(state: IChatState): ITurn | undefined {
+  return state.turns.find(turn => turn.end === null && turn.began);
+}
+
+/** The first question that waits for an answer, with its call. */
+export function waitingQuestion(state: IChatState): { call: ICall; question: IQuestion } | null {
+  for (const turn of state.turns) {
+    if (turn.end === null) {
+      for (const item of turn.items) {
+        if (item.kind === 'call' && item.question !== null) {
+          return { call: item, question: item.question };
+        }
+      }
+    }
+  }
+  return null;
+}
+
+/** All changes of a turn, those of one cell together, in the order in which cells were touched. */
+export function changesByCell(turn: ITurn): Map<string, IChange[]> {
+  const found = new Map<string, IChange[]>();
+  for (const item of turn.items) {
+    if (item.kind === 'call') {
+      for (const change of item.changes) {
+        const key = `${change.notebook}\n${change.cell}`;
+        found.set(key, [...(found.get(key) ?? []), change]);
+      }
+    }
+  }
+  return found;
+}
+
+/** Tokens and dollars of all turns. */
+export function total(state: IChatState): { tokens: number; cost: number | null } {
+  let tokens = 0;
+  let cost: number | null = null;
+  for (const { usage } of state.turns) {
+    if (usage !== null) {
+      tokens +=
+        usage.input_tokens +
+        usage.output_tokens +
+        usage.cache_read_tokens +
+        usage.cache_write_tokens;
+      cost = usage.cost_usd === null ? cost : (cost ?? 0) + usage.cost_usd;
+    }
+  }
+  return { tokens, cost };
+}

@@ -1,0 +1,128 @@
+import { checkIcon, closeIcon, ellipsesIcon } from '@jupyterlab/ui-components';
+import { memo } from 'react';
+import type { JSX } from 'react';
+
+import type { IPicture } from '../api/events';
+import { codeOf, describe, duration, touchedCell } from '../chat/describe';
+import { diffLines, tally } from '../chat/diff';
+import type { ChatModel } from '../chat/model';
+import type { CallStatus, ICall } from '../chat/state';
+import { useDesk } from './desk';
+import { JsonTree } from './JsonTree';
+import { Lines, LongText } from './Lines';
+import { fenced } from './CodeBlock';
+import { Rendered } from './Markdown';
+import { Question } from './Question';
+
+const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+
+/** A call of a tool: one line, which opens to what it was given and what came of it. */
+export const CallCard = memo(function CallCard({
+  call,
+  chat
+}: {
+  call: ICall;
+  chat: ChatModel;
+}): JSX.Element {
+  const { trans } = useDesk();
+  const { added, removed } = tally(call.changes.map(change => change.diff));
+  return (
+    <div className={`tk-Call tk-mod-${call.status}`} data-call={call.id} data-tool={call.tool}>
+      <details open={call.status === 'error'}>
+        <summary>
+          <span className="tk-Call-title">{describe(call, trans)}</span>
+          {call.progress && call.status === 'running' ? (
+            <span className="tk-Call-progress">{call.progress}</span>
+          ) : null}
+          {call.changes.length > 0 && (
+            <span className="tk-Call-tally">
+              <span className="tk-mod-added">+{added}</span>{' '}
+              <span className="tk-mod-removed">−{removed}</span>
+            </span>
+          )}
+          {call.result !== null && call.result.seconds >= 0.1 && (
+            <span className="tk-Call-seconds">{duration(call.result.seconds)}</span>
+          )}
+          <Status status={call.status} />
+        </summary>
+        <Details call={call} />
+      </details>
+      {call.result?.images.map((picture, place) => (
+        <Picture key={place} picture={picture} />
+      ))}
+      {call.question !== null && <Question call={call} question={call.question} chat={chat} />}
+    </div>
+  );
+});
+
+function Details({ call }: { call: ICall }): JSX.Element {
+  const { surroundings, trans } = useDesk();
+  const code = codeOf(call);
+  const place = touchedCell(call);
+  const others = Object.entries(call.arguments).filter(([, value]) => value !== code);
+  return (
+    <div className="tk-Call-details">
+      {place !== null && (
+        <button
+          type="button"
+          className="tk-Link"
+          onClick={() => void surroundings.reveal(place.notebook, place.cell)}
+        >
+          {trans.__('Show the cell in %1', place.notebook)}
+        </button>
+      )}
+      {others.length > 0 && (
+        <JsonTree name={trans.__('Arguments')} value={Object.fromEntries(others)} />
+      )}
+      {call.changes.length > 0 ? (
+        call.changes.map(change => <Lines key={change.entry} lines={diffLines(change.diff)} />)
+      ) : code !== '' ? (
+        <Rendered
+          source={fenced(code, call.arguments['cell_type'] === 'markdown' ? 'md' : 'python')}
+        />
+      ) : null}
+      {call.result !== null && call.result.text !== '' && <LongText text={call.result.text} />}
+      {call.result !== null && Object.keys(call.result.structured).length > 0 && (
+        <JsonTree name={trans.__('Result')} value={call.result.structured} />
+      )}
+    </div>
+  );
+}
+
+function Picture({ picture }: { picture: IPicture }): JSX.Element | null {
+  const { trans } = useDesk();
+  if (!PICTURES.has(picture.mime)) {
+    return null;
+  }
+  return (
+    <img
+      className="tk-Picture"
+      src={`data:${picture.mime};base64,${picture.data}`}
+      alt={trans.__('Picture that the cell made')}
+    />
+  );
+}
+
+/** What stands of a call, as a sign and in words. */
+function Status({ status }: { status: CallStatus }): JSX.Element {
+  const { trans } = useDesk();
+  const words: Record<CallStatus, string> = {
+    pending: trans.__('Waits for your leave'),
+    running: trans.__('Running'),
+    complete: trans.__('Done'),
+    error: trans.__('Failed')
+  };
+  const icon = { pending: ellipsesIcon, complete: checkIcon, error: closeIcon, running: null }[
+    status
+  ];
+  return (
+    <span
+      className={`tk-Status tk-mod-${status}`}
+      role="img"
+      aria-label={words[status]}
+      title={words[status]}
+    >
+      {icon === null ? null : <icon.react tag="span" width="14px" height="14px" />}
+    </span>
+  );
+}

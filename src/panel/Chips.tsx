@@ -1,0 +1,90 @@
+import {
+  addIcon,
+  closeIcon,
+  LabIcon,
+  notebookIcon,
+  codeIcon,
+  fileIcon,
+  imageIcon
+} from '@jupyterlab/ui-components';
+import type { JSX } from 'react';
+
+import { useDesk } from './desk';
+import type { IDraft } from './draft';
+import type { ISeen } from './surroundings';
+import { ToolButton } from './ToolButton';
+
+interface IProps {
+  draft: IDraft;
+  seen: ISeen | null;
+  activeCell: boolean;
+  onChange: (change: Partial<IDraft>) => void;
+  onAttach: () => void;
+}
+
+/** What the next message will carry. */
+export function Chips({ draft, seen, activeCell, onChange, onAttach }: IProps): JSX.Element {
+  const { trans } = useDesk();
+  const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
+  const cell = notebook !== null && !draft.withoutCell ? notebook : null;
+  return (
+    <div className="tk-Chips" role="group" aria-label={trans.__('Goes with the message')}>
+      {notebook !== null && (
+        <Chip
+          icon={notebookIcon}
+          label={notebook.notebook}
+          onRemove={() => onChange({ withoutNotebook: true })}
+        />
+      )}
+      {cell !== null && cell.selected.length > 0 && (
+        <Chip
+          icon={codeIcon}
+          label={trans.__('%1 cells', cell.selected.length)}
+          onRemove={() => onChange({ withoutCell: true })}
+        />
+      )}
+      {cell?.cell != null && cell.selected.length === 0 && activeCell && (
+        <Chip
+          icon={codeIcon}
+          label={trans.__('Cell %1', cell.cell.index)}
+          onRemove={() => onChange({ withoutCell: true })}
+        />
+      )}
+      {draft.attached.map((each, place) => (
+        <Chip
+          key={place}
+          icon={{ cell: codeIcon, file: fileIcon, image: imageIcon }[each.attachment.kind]}
+          label={each.label}
+          onRemove={() =>
+            onChange({ attached: draft.attached.filter((_, other) => other !== place) })
+          }
+        />
+      ))}
+      <ToolButton icon={addIcon} label={trans.__('Attach a file')} onClick={onAttach} />
+    </div>
+  );
+}
+
+interface IChipProps {
+  icon: LabIcon;
+  label: string;
+  onRemove: () => void;
+}
+
+function Chip({ icon, label, onRemove }: IChipProps): JSX.Element {
+  const { trans } = useDesk();
+  return (
+    <span className="tk-Chip" title={label}>
+      <icon.react tag="span" width="12px" height="12px" />
+      <span className="tk-Chip-label">{label}</span>
+      <button
+        type="button"
+        className="tk-Chip-remove"
+        aria-label={trans.__('Remove %1', label)}
+        onClick={onRemove}
+      >
+        <closeIcon.react tag="span" width="10px" height="10px" />
+      </button>
+    </span>
+  );
+}

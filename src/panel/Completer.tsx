@@ -1,0 +1,108 @@
+import { useEffect, useState } from 'react';
+import type { JSX, KeyboardEvent } from 'react';
+
+import { type IOption, type IPartial, optionsFor, partialAt } from './completion';
+import { useDesk } from './desk';
+
+export interface ICompleter {
+  options: readonly IOption[];
+  active: number;
+  partial: IPartial | null;
+  /** Whether the key was its own. */
+  onKey(event: KeyboardEvent): boolean;
+}
+
+const NOTHING = { key: '', options: [] };
+
+/** Offers what a `@` or `/` at the cursor may become. */
+export function useCompleter(
+  text: string,
+  cursor: number,
+  choose: (option: IOption, partial: IPartial) => void
+): ICompleter {
+  const { surroundings, trans } = useDesk();
+  const [found, setFound] = useState<{ key: string; options: readonly IOption[] }>(NOTHING);
+  const [at, setAt] = useState({ key: '', place: 0 });
+  const [dismissed, setDismissed] = useState('');
+  const partial = partialAt(text, cursor);
+  const key = partial === null ? '' : `${partial.start} ${partial.sign}${partial.word}`;
+  useEffect(() => {
+    let wanted = true;
+    const completed = partialAt(text, cursor);
+    if (completed !== null) {
+      void optionsFor(completed, surroundings, trans).then(options => {
+        if (wanted) {
+          setFound({ key, options });
+        }
+      });
+    }
+    return () => {
+      wanted = false;
+    };
+    // The key says all that matters of text and cursor.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [key, surroundings, trans]);
+  const open = partial !== null && key === found.key && key !== dismissed ? found.options : [];
+  const active = at.key === key ? at.place : 0;
+  const setActive = (place: number): void => setAt({ key, place });
+
+  const onKey = (event: KeyboardEvent): boolean => {
+    const option = open[active];
+    if (option === undefined || partial === null) {
+      return false;
+    }
+    switch (event.key) {
+      case 'ArrowDown':
+        setActive((active + 1) % open.length);
+        return true;
+      case 'ArrowUp':
+        setActive((active + open.length - 1) % open.length);
+        return true;
+      case 'Enter':
+      case 'Tab':
+        choose(option, partial);
+        return true;
+      case 'Escape':
+        setDismissed(key);
+        return true;
+      default:
+        return false;
+    }
+  };
+  return { options: open, active, partial, onKey };
+}
+
+interface IProps {
+  id: string;
+  completer: ICompleter;
+  choose: (option: IOption, partial: IPartial) => void;
+}
+
+/** The list above the box. */
+export function Completions({ id, completer, choose }: IProps): JSX.Element | null {
+  const { trans } = useDesk();
+  const { options, active, partial } = completer;
+  if (options.length === 0 || partial === null) {
+    return null;
+  }
+  return (
+    <ul className="tk-Completions" id={id} role="listbox" aria-label={trans.__('Suggestions')}>
+      {options.map((option, place) => (
+        <li
+          key={`${option.label} ${place}`}
+          id={`${id}-${place}`}
+          role="option"
+          aria-selected={place === active}
+          className="tk-Completion"
+          onMouseDown={event => {
+            event.preventDefault();
+            choose(option, partial);
+          }}
+        >
+          <span>{option.label}</span>
+          <span className="tk-Completion-note">{option.note}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,85 @@
+import { addIcon, historyIcon } from '@jupyterlab/ui-components';
+import { useState } from 'react';
+import type { JSX } from 'react';
+
+import type { ChatModel } from '../chat/model';
+import { useDesk, useSignal } from './desk';
+import { ToolButton } from './ToolButton';
+
+interface IProps {
+  chat: ChatModel;
+  showsHistory: boolean;
+  onHistory: () => void;
+  onNew: () => void;
+}
+
+/** Which chat this is, and the way to the others. */
+export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.Element {
+  const { chats, trans } = useDesk();
+  useSignal(chats.changed);
+  useSignal(chat.changed);
+  const [renaming, setRenaming] = useState(false);
+  const { id } = chat;
+  const title = chats.list.find(each => each.id === id)?.title ?? trans.__('New chat');
+  return (
+    <div className="tk-Header">
+      {renaming && id !== null ? (
+        <TitleBox
+          title={title}
+          onDone={name => {
+            setRenaming(false);
+            if (name !== null) {
+              void chats.rename(id, name);
+            }
+          }}
+        />
+      ) : (
+        <button
+          type="button"
+          className="tk-Title"
+          title={id === null ? title : trans.__('Rename: %1', title)}
+          disabled={id === null}
+          onClick={() => setRenaming(true)}
+        >
+          {title}
+        </button>
+      )}
+      <ToolButton
+        icon={historyIcon}
+        label={trans.__('History')}
+        pressed={showsHistory}
+        onClick={onHistory}
+      />
+      <ToolButton icon={addIcon} label={trans.__('New chat')} onClick={onNew} />
+    </div>
+  );
+}
+
+/** A title that is being changed: Enter takes it, Escape does not. */
+export function TitleBox(props: {
+  title: string;
+  onDone: (title: string | null) => void;
+}): JSX.Element {
+  const { trans } = useDesk();
+  const [title, setTitle] = useState(props.title);
+  const take = (): void => props.onDone(title.trim() === '' ? null : title);
+  return (
+    <input
+      className="tk-TitleBox"
+      aria-label={trans.__('Title')}
+      value={title}
+      autoFocus
+      onFocus={event => event.target.select()}
+      onChange={event => setTitle(event.target.value)}
+      onBlur={take}
+      onKeyDown={event => {
+        if (event.key === 'Enter') {
+          take();
+        } else if (event.key === 'Escape') {
+          event.stopPropagation();
+          props.onDone(null);
+        }
+      }}
+    />
+  );
+}

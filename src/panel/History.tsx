@@ -1,0 +1,137 @@
+import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { Time } from '@jupyterlab/coreutils';
+import { closeIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-components';
+import { useState } from 'react';
+import type { JSX } from 'react';
+
+import type { IChatInfo } from '../api/client';
+import { useDesk, useSignal } from './desk';
+import { TitleBox } from './Header';
+import { ToolButton } from './ToolButton';
+
+interface IProps {
+  current: string | null;
+  onOpen: (id: string) => void;
+  onRemoved: (id: string) => void;
+}
+
+/** All chats: to find one again, and to rename, export or delete it. */
+export function History({ current, onOpen, onRemoved }: IProps): JSX.Element {
+  const { chats, trans } = useDesk();
+  useSignal(chats.changed);
+  const [query, setQuery] = useState('');
+  const words = query.toLowerCase().split(/\s+/);
+  const found = chats.list.filter(chat => {
+    const text = `${chat.title} ${chat.notebook ?? ''}`.toLowerCase();
+    return words.every(word => text.includes(word));
+  });
+  return (
+    <div className="tk-History" role="region" aria-label={trans.__('History')}>
+      <input
+        type="search"
+        className="tk-Search"
+        aria-label={trans.__('Search chats')}
+        placeholder={trans.__('Search chats')}
+        value={query}
+        autoFocus
+        onChange={event => setQuery(event.target.value)}
+      />
+      <ul className="tk-History-list" aria-label={trans.__('Chats')}>
+        {found.map(chat => (
+          <Entry
+            key={chat.id}
+            chat={chat}
+            isCurrent={chat.id === current}
+            onOpen={onOpen}
+            onRemoved={onRemoved}
+          />
+        ))}
+      </ul>
+      {found.length === 0 && <p className="tk-Empty">{trans.__('No chats.')}</p>}
+    </div>
+  );
+}
+
+interface IEntryProps {
+  chat: IChatInfo;
+  isCurrent: boolean;
+  onOpen: (id: string) => void;
+  onRemoved: (id: string) => void;
+}
+
+function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element {
+  const { chats, trans } = useDesk();
+  const [renaming, setRenaming] = useState(false);
+  const remove = async (): Promise<void> => {
+    const answer = await showDialog({
+      title: trans.__('Delete this chat?'),
+      body: trans.__('“%1” goes for good. What was done in notebooks stays.', chat.title),
+      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
+    });
+    if (answer.button.accept) {
+      await chats.remove(chat.id);
+      onRemoved(chat.id);
+    }
+  };
+  const save = async (format: 'markdown' | 'notebook'): Promise<void> => {
+    const url = URL.createObjectURL(await chats.api.export(chat.id, format));
+    const link = document.createElement('a');
+    link.href = url;
+    link.download = `${chat.title || 'chat'}.${format === 'markdown' ? 'md' : 'ipynb'}`;
+    link.click();
+    URL.revokeObjectURL(url);
+  };
+  if (renaming) {
+    return (
+      <li className="tk-Entry">
+        <TitleBox
+          title={chat.title}
+          onDone={title => {
+            setRenaming(false);
+            if (title !== null) {
+              void chats.rename(chat.id, title);
+            }
+          }}
+        />
+      </li>
+    );
+  }
+  return (
+    <li className="tk-Entry">
+      <button
+        type="button"
+        className="tk-Entry-open"
+        aria-current={isCurrent}
+        onClick={() => onOpen(chat.id)}
+      >
+        <span className="tk-Entry-title">
+          {chat.busy && <span className="tk-Dot" />}
+          {chat.title}
+        </span>
+        <span className="tk-Entry-note">
+          {[Time.formatHuman(new Date(chat.updated * 1000)), chat.notebook ?? ''].join('  ')}
+        </span>
+      </button>
+      <ToolButton
+        icon={editIcon}
+        label={trans.__('Rename %1', chat.title)}
+        onClick={() => setRenaming(true)}
+      />
+      <ToolButton
+        icon={downloadIcon}
+        label={trans.__('Export %1 as Markdown', chat.title)}
+        onClick={() => void save('markdown')}
+      />
+      <ToolButton
+        icon={notebookIcon}
+        label={trans.__('Export %1 as a notebook', chat.title)}
+        onClick={() => void save('notebook')}
+      />
+      <ToolButton
+        icon={closeIcon}
+        label={trans.__('Delete %1', chat.title)}
+        onClick={() => void remove()}
+      />
+    </li>
+  );
+}

@@ -1,0 +1,40 @@
+import type { JSX } from 'react';
+
+interface IProps {
+  name?: string;
+  value: unknown;
+  open?: boolean;
+}
+
+/** How many entries of an array or object are shown. */
+const SHOWN = 200;
+
+/** JSON as a tree that is opened where a person looks. */
+export function JsonTree({ name, value, open }: IProps): JSX.Element {
+  const label = name === undefined ? null : <span className="tk-Json-key">{name}: </span>;
+  if (typeof value !== 'object' || value === null) {
+    const kind = value === null ? 'null' : typeof value;
+    return (
+      <div className="tk-Json-leaf">
+        {label}
+        <span className={`tk-Json-value tk-mod-${kind}`}>{JSON.stringify(value)}</span>
+      </div>
+    );
+  }
+  const entries = Object.entries(value as Record<string, unknown>);
+  const [before, after] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
+  return (
+    <details className="tk-Json" open={open}>
+      <summary>
+        {label}
+        <span className="tk-Json-count">{`${before}${entries.length}${after}`}</span>
+      </summary>
+      {entries.slice(0, SHOWN).map(([key, each]) => (
+        <JsonTree key={key} name={key} value={each} />
+      ))}
+      {entries.length > SHOWN && (
+        <div className="tk-Json-leaf">{`… ${entries.length - SHOWN}`}</div>
+      )}
+    </details>
+  );
+}

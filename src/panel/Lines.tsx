@@ -1,0 +1,56 @@
+import { useState } from 'react';
+import type { JSX } from 'react';
+
+import type { ILine } from '../chat/diff';
+import { useDesk } from './desk';
+
+/** How many lines are shown before a person asks for all. */
+const SHOWN = 30;
+
+/** A diff, or what a call would do. Lines that went and came are told apart by more than colour. */
+export function Lines({ lines, all }: { lines: readonly ILine[]; all?: boolean }): JSX.Element {
+  const { trans } = useDesk();
+  const [whole, setWhole] = useState(all === true || lines.length <= SHOWN + 5);
+  const shown = whole ? lines : lines.slice(0, SHOWN);
+  return (
+    <>
+      <div className="tk-Lines" tabIndex={0} role="group" aria-label={trans.__('Lines')}>
+        {shown.map((line, place) => (
+          <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
+            <span className="tk-Line-sign">{signOf(line)}</span>
+            <span>{line.text}</span>
+          </div>
+        ))}
+      </div>
+      {whole || <ShowAll count={lines.length} onClick={() => setWhole(true)} />}
+    </>
+  );
+}
+
+/** A long text, of which the beginning is shown until a person asks for all. */
+export function LongText({ text }: { text: string }): JSX.Element {
+  const { trans } = useDesk();
+  const lines = text.split('\n');
+  const [whole, setWhole] = useState(lines.length <= SHOWN + 5);
+  return (
+    <>
+      <pre className="tk-Output" tabIndex={0} aria-label={trans.__('Output')} role="group">
+        {whole ? text : lines.slice(0, SHOWN).join('\n')}
+      </pre>
+      {whole || <ShowAll count={lines.length} onClick={() => setWhole(true)} />}
+    </>
+  );
+}
+
+function ShowAll({ count, onClick }: { count: number; onClick: () => void }): JSX.Element {
+  const { trans } = useDesk();
+  return (
+    <button type="button" className="tk-Link" onClick={onClick}>
+      {trans.__('Show all %1 lines', count.toLocaleString())}
+    </button>
+  );
+}
+
+function signOf(line: ILine): string {
+  return line.kind === 'added' ? '+' : line.kind === 'removed' ? '−' : ' ';
+}

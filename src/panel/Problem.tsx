@@ -1,0 +1,45 @@
+import type { JSX } from 'react';
+
+import type { IProblem } from '../api/events';
+import { UNREACHABLE } from '../api/client';
+import { useDesk } from './desk';
+
+interface IProps {
+  problem: IProblem;
+  onRetry?: () => void;
+  onDismiss?: () => void;
+}
+
+const MODELS = new Set(['no_model', 'model_unauthorized']);
+
+/** What went wrong, what was kept, and the next step as a button. */
+export function Problem({ problem, onRetry, onDismiss }: IProps): JSX.Element {
+  const { commands, trans } = useDesk();
+  return (
+    <div className="tk-Problem" role="alert">
+      <div className="tk-Problem-message">{problem.message}</div>
+      {problem.hint !== '' && <div className="tk-Problem-hint">{problem.hint}</div>}
+      <div className="tk-Problem-actions">
+        {MODELS.has(problem.code) && (
+          <button
+            type="button"
+            className="tk-Button"
+            onClick={() => void commands.execute('tk-ai:connect')}
+          >
+            {trans.__('Connect a model')}
+          </button>
+        )}
+        {onRetry !== undefined && (
+          <button type="button" className="tk-Button" onClick={onRetry}>
+            {problem.code === UNREACHABLE ? trans.__('Reconnect') : trans.__('Retry')}
+          </button>
+        )}
+        {onDismiss !== undefined && (
+          <button type="button" className="tk-Button" onClick={onDismiss}>
+            {trans.__('Dismiss')}
+          </button>
+        )}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+import type { JSX } from 'react';
+
+import type { ISeen } from './surroundings';
+import { useDesk, useSignal } from './desk';
+
+/** An empty chat: what Claude can do here, and where to begin. */
+export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Element {
+  const { chats, commands, preferences, surroundings, trans } = useDesk();
+  useSignal(chats.changed);
+  useSignal(surroundings.changed);
+  const { seen } = surroundings;
+  const tour = chats.models?.provider === 'tour';
+  return (
+    <div className="tk-Start">
+      <p className="tk-Start-title">{trans.__('Claude works in your notebook')}</p>
+      <p>
+        {seen === null
+          ? trans.__('Open a notebook, and ask: Claude reads it, changes cells and runs them.')
+          : trans.__('Ask about %1: Claude reads it, changes cells and runs them.', seen.notebook)}
+      </p>
+      {tour && (
+        <>
+          <p>{trans.__('No model is connected yet. A short tour shows what one would do.')}</p>
+          <div className="tk-Start-buttons">
+            <button
+              type="button"
+              className="tk-Button tk-mod-accept"
+              onClick={() => onStart(trans.__('start'))}
+            >
+              {trans.__('Take the tour')}
+            </button>
+            <button
+              type="button"
+              className="tk-Button"
+              onClick={() => void commands.execute('tk-ai:connect')}
+            >
+              {trans.__('Connect a model')}
+            </button>
+          </div>
+        </>
+      )}
+      {!tour && seen !== null && preferences.now.starters && (
+        <div className="tk-Start-buttons">
+          {startersOf(seen, trans).map(text => (
+            <button key={text} type="button" className="tk-Button" onClick={() => onStart(text)}>
+              {text}
+            </button>
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Three things to ask of this notebook. */
+function startersOf(seen: ISeen, trans: ReturnType<typeof useDesk>['trans']): string[] {
+  return [
+    trans.__('Explain this notebook'),
+    seen.failed && seen.cell !== null
+      ? trans.__('Fix the failing cell %1', seen.cell.index)
+      : trans.__('Run all cells and say what they show'),
+    trans.__('Plot what is most interesting here')
+  ];
+}

@@ -1,0 +1,127 @@
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import type { JSX } from 'react';
+
+import type { ChatModel } from '../chat/model';
+import { useDesk, useSignal } from './desk';
+import { Problem } from './Problem';
+import { Start } from './Start';
+import { type ITurnActions, Turn } from './Turn';
+
+/** How many turns of a long chat are rendered before a person asks for earlier ones. */
+const SHOWN = 20;
+/** Pixels from the end within which somebody reads the end. */
+const NEAR = 40;
+
+interface IProps {
+  chat: ChatModel;
+  actions: ITurnActions;
+  onStart: (text: string) => void;
+}
+
+/** What was said. The view follows it only while the person is at its end. */
+export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
+  const { preferences, trans } = useDesk();
+  useSignal(chat.changed);
+  useSignal(preferences.changed);
+  const { turns } = chat.state;
+  const [shown, setShown] = useState(SHOWN);
+  const { view, content, atEnd, toEnd, onScroll } = useFollowing();
+  const earlier = turns.length - shown;
+  return (
+    <div className="tk-Transcript">
+      <div
+        ref={view}
+        className="tk-Log"
+        role="log"
+        aria-label={trans.__('Chat')}
+        aria-live="polite"
+        aria-relevant="additions"
+        tabIndex={0}
+        onScroll={onScroll}
+      >
+        <div ref={content}>
+          {earlier > 0 && (
+            <button type="button" className="tk-Link" onClick={() => setShown(shown + 5 * SHOWN)}>
+              {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
+            </button>
+          )}
+          {turns.length === 0 && chat.loaded && <Start onStart={onStart} />}
+          {turns.slice(-shown).map(turn => (
+            <Turn
+              key={turn.id}
+              turn={turn}
+              chat={chat}
+              actions={actions}
+              preferThinking={preferences.now.showThinking}
+              showCost={preferences.now.showCost}
+            />
+          ))}
+          {chat.line === 'lost' && (
+            <Problem
+              problem={{
+                code: 'unreachable',
+                message: trans.__('The line to the server is cut.'),
+                hint: trans.__('Claude goes on, and what it does is kept.'),
+                retryable: true
+              }}
+              onRetry={() => chat.reconnect()}
+            />
+          )}
+          {chat.problem !== null && (
+            <Problem problem={chat.problem} onDismiss={() => chat.dismiss()} />
+          )}
+        </div>
+      </div>
+      {!atEnd && (
+        <button type="button" className="tk-Button tk-ToEnd" onClick={toEnd}>
+          {trans.__('↓ New')}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Keeps the end in view for those who read it. */
+function useFollowing(): {
+  view: React.RefObject<HTMLDivElement>;
+  content: React.RefObject<HTMLDivElement>;
+  atEnd: boolean;
+  toEnd: () => void;
+  onScroll: () => void;
+} {
+  const view = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  const [atEnd, setAtEnd] = useState(true);
+  const toEnd = useCallback(() => {
+    follows.current = true;
+    if (view.current !== null) {
+      view.current.scrollTop = view.current.scrollHeight;
+    }
+  }, []);
+  const onScroll = useCallback(() => {
+    const node = view.current;
+    if (node !== null) {
+      follows.current = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+      setAtEnd(follows.current);
+    }
+  }, []);
+  useLayoutEffect(toEnd, [toEnd]);
+  useEffect(() => {
+    // Text is rendered, and pictures are measured, after React has put them there.
+    const observer = new ResizeObserver(() => {
+      if (follows.current) {
+        toEnd();
+      } else {
+        onScroll();
+      }
+    });
+    for (const node of [view.current, content.current]) {
+      if (node !== null) {
+        observer.observe(node);
+      }
+    }
+    return () => observer.disconnect();
+  }, [toEnd, onScroll]);
+  return { view, content, atEnd, toEnd, onScroll };
+}

@@ -1,0 +1,183 @@
+import { copyIcon, editIcon } from '@jupyterlab/ui-components';
+import { memo } from 'react';
+import type { JSX } from 'react';
+
+import type { Mode } from '../api/events';
+import { doing, dollars, duration, tokens } from '../chat/describe';
+import type { ChatModel } from '../chat/model';
+import type { Item, ITurn } from '../chat/state';
+import { CallCard } from './CallCard';
+import { Changes } from './Changes';
+import { copyText } from './clipboard';
+import { useDesk } from './desk';
+import { Markdown } from './Markdown';
+import { Problem } from './Problem';
+import { ToolButton } from './ToolButton';
+
+export interface ITurnActions {
+  /** Puts a message back into the box. */
+  edit(turn: ITurn): void;
+  /** Sends the same message again, or another one about the same notebook. */
+  resend(turn: ITurn, change?: { text?: string; mode?: Mode }): void;
+}
+
+interface IProps {
+  turn: ITurn;
+  chat: ChatModel;
+  actions: ITurnActions;
+  preferThinking: boolean;
+  showCost: boolean;
+}
+
+/** A message, and all that Claude said and did because of it. */
+export const Turn = memo(function Turn(props: IProps): JSX.Element {
+  const { turn, chat, actions } = props;
+  const { trans } = useDesk();
+  const last = lastWords(turn);
+  return (
+    <div
+      className="tk-Turn"
+      role="group"
+      aria-label={trans.__('Message')}
+      aria-busy={turn.end === null}
+    >
+      <div className="tk-Said">
+        <div className="tk-Who">
+          {trans.__('You')}
+          <ToolButton
+            icon={editIcon}
+            label={trans.__('Edit and send again')}
+            onClick={() => actions.edit(turn)}
+          />
+        </div>
+        <div className="tk-Said-text">{turn.text}</div>
+        <div className="tk-Chips">
+          {turn.notebook !== null && <span className="tk-Chip">{turn.notebook}</span>}
+          {turn.attachments.map((attachment, place) => (
+            <span key={place} className="tk-Chip">
+              {attachment}
+            </span>
+          ))}
+        </div>
+      </div>
+      <div className="tk-Answer">
+        <div className="tk-Who">
+          {trans.__('Claude')}
+          {last !== '' && turn.end !== null && (
+            <ToolButton
+              icon={copyIcon}
+              label={trans.__('Copy the answer')}
+              onClick={() => void copyText(last)}
+            />
+          )}
+        </div>
+        {turn.items.map((item, place) => (
+          <Part key={place} item={item} chat={chat} open={props.preferThinking} />
+        ))}
+        {turn.end === null && <Doing turn={turn} />}
+        {turn.error !== null && (
+          <Problem problem={turn.error} onRetry={() => actions.resend(turn)} />
+        )}
+        {turn.end === 'stopped' && <Stopped turn={turn} actions={actions} />}
+        {turn.end === 'done' && turn.mode === 'plan' && <Plan turn={turn} actions={actions} />}
+        {turn.end !== null && <Changes turn={turn} chat={chat} />}
+        {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
+      </div>
+    </div>
+  );
+});
+
+function Part({ item, chat, open }: { item: Item; chat: ChatModel; open: boolean }): JSX.Element {
+  const { trans } = useDesk();
+  switch (item.kind) {
+    case 'text':
+      return <Markdown text={item.text} />;
+    case 'thinking':
+      return (
+        <details className="tk-Thinking" open={open}>
+          <summary>{trans.__('Thought')}</summary>
+          <div className="tk-Thinking-text">{item.text}</div>
+        </details>
+      );
+    case 'notice':
+      return <div className="tk-Notice">{item.text}</div>;
+    case 'call':
+      return <CallCard call={item} chat={chat} />;
+  }
+}
+
+function Doing({ turn }: { turn: ITurn }): JSX.Element {
+  const { trans } = useDesk();
+  return (
+    <div className="tk-Doing">
+      <span className="tk-Dot" />
+      {doing(turn, trans)}
+    </div>
+  );
+}
+
+function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
+  const { trans } = useDesk();
+  return (
+    <div className="tk-Ending">
+      <span>{trans.__('Stopped. What was done stays.')}</span>
+      <button
+        type="button"
+        className="tk-Button"
+        onClick={() => actions.resend(turn, { text: trans.__('Go on.') })}
+      >
+        {trans.__('Continue')}
+      </button>
+      <button type="button" className="tk-Button" onClick={() => actions.resend(turn)}>
+        {trans.__('Retry')}
+      </button>
+    </div>
+  );
+}
+
+/** A plan is carried out when the person says so. */
+function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
+  const { trans } = useDesk();
+  const text = trans.__('Carry out the plan.');
+  return (
+    <div className="tk-Ending">
+      <span>{trans.__('A plan: nothing was changed.')}</span>
+      <button
+        type="button"
+        className="tk-Button tk-mod-accept"
+        onClick={() => actions.resend(turn, { text, mode: 'edit' })}
+      >
+        {trans.__('Approve')}
+      </button>
+      <button
+        type="button"
+        className="tk-Button"
+        onClick={() => actions.resend(turn, { text, mode: 'ask' })}
+      >
+        {trans.__('Approve, but ask each time')}
+      </button>
+    </div>
+  );
+}
+
+function Cost({ turn }: { turn: ITurn }): JSX.Element | null {
+  const { trans } = useDesk();
+  const { usage } = turn;
+  if (usage === null) {
+    return null;
+  }
+  const parts = [
+    trans.__(
+      '%1 in',
+      tokens(usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens)
+    ),
+    trans.__('%1 out', tokens(usage.output_tokens)),
+    ...(usage.cost_usd === null ? [] : [dollars(usage.cost_usd)]),
+    duration(usage.seconds)
+  ];
+  return <div className="tk-Cost">{parts.join(' · ')}</div>;
+}
+
+function lastWords(turn: ITurn): string {
+  return turn.items.flatMap(item => (item.kind === 'text' ? [item.text] : [])).join('\n\n');
+}

@@ -1,0 +1,100 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { IAttached } from './draft';
+import type { Surroundings } from './surroundings';
+
+/** What a `@` or a `/` may become. */
+export interface IOption {
+  label: string;
+  /** Said beside it. */
+  note: string;
+  /** What stands in the text in its place. */
+  text: string;
+  attached?: IAttached;
+  /** A command of the panel's that is carried out at once. */
+  command?: string;
+}
+
+/** What is being completed: a piece of the text before the cursor. */
+export interface IPartial {
+  sign: '@' | '/';
+  word: string;
+  start: number;
+}
+
+/** How many options are offered. */
+const OFFERED = 12;
+
+/** What is being completed at this place of a text; null for nothing. */
+export function partialAt(text: string, cursor: number): IPartial | null {
+  const before = text.slice(0, cursor);
+  const command = /^\/(\w*)$/.exec(before);
+  if (command !== null) {
+    return { sign: '/', word: command[1] ?? '', start: 0 };
+  }
+  const reference = /(?:^|\s)@([^\s@]*)$/.exec(before);
+  return reference === null
+    ? null
+    : { sign: '@', word: reference[1] ?? '', start: cursor - (reference[1] ?? '').length - 1 };
+}
+
+/** What it may become. */
+export async function optionsFor(
+  partial: IPartial,
+  surroundings: Surroundings,
+  trans: TranslationBundle
+): Promise<IOption[]> {
+  const { sign, word } = partial;
+  if (sign === '/') {
+    return commands(trans).filter(option => option.label.startsWith(`/${word}`));
+  }
+  const cells = surroundings.cells
+    .filter(cell => `cell ${cell.index} ${cell.line}`.toLowerCase().includes(word.toLowerCase()))
+    .map(cell => ({
+      label: trans.__('Cell %1', cell.index),
+      note: cell.line,
+      text: `@${cell.index} `,
+      attached: {
+        label: trans.__('Cell %1', cell.index),
+        attachment: { kind: 'cell' as const, cell: cell.id }
+      }
+    }));
+  const slash = word.lastIndexOf('/') + 1;
+  const paths = await surroundings.files(word.slice(0, slash), word.slice(slash));
+  const files = paths.map(path =>
+    path.endsWith('/')
+      ? { label: path, note: trans.__('Folder'), text: `@${path}` }
+      : {
+          label: path,
+          note: trans.__('File'),
+          text: `@${path} `,
+          attached: { label: path, attachment: { kind: 'file' as const, path } }
+        }
+  );
+  return [...cells.slice(0, OFFERED - Math.min(files.length, 6)), ...files].slice(0, OFFERED);
+}
+
+function commands(trans: TranslationBundle): IOption[] {
+  const ask = (name: string, note: string, text: string): IOption => ({
+    label: `/${name}`,
+    note,
+    text
+  });
+  const run = (name: string, note: string, command: string): IOption => ({
+    label: `/${name}`,
+    note,
+    text: '',
+    command
+  });
+  return [
+    ask('explain', trans.__('Explain the active cell'), trans.__('Explain this cell.')),
+    ask('fix', trans.__('Mend the active cell'), trans.__('This cell fails: fix it, and run it.')),
+    ask('document', trans.__('Document the active cell'), trans.__('Document this cell.')),
+    ask('optimise', trans.__('Make the active cell faster'), trans.__('Make this cell faster.')),
+    ask('plot', trans.__('Plot something'), trans.__('Plot ')),
+    run('new', trans.__('A new chat'), 'tk-ai:new-chat'),
+    run('history', trans.__('Your chats'), 'tk-ai:history'),
+    run('connect', trans.__('Connect a model'), 'tk-ai:connect'),
+    run('stop', trans.__('Stop Claude'), 'tk-ai:stop')
+  ];
+}

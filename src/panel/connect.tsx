@@ -1,0 +1,61 @@
+import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
+
+import type { IDesk } from './desk';
+
+/** Says what answers now, and how another model is connected. */
+export async function showConnect(desk: IDesk): Promise<void> {
+  const { chats, trans } = desk;
+  await chats.refresh();
+  const { models } = chats;
+  const ways: [string, string][] = [
+    ['ANTHROPIC_API_KEY', trans.__("a key of Anthropic's API")],
+    ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription, as `claude setup-token` prints it')],
+    [
+      'ANTHROPIC_BASE_URL, ANTHROPIC_MODEL',
+      trans.__('any server that speaks the Messages API: Ollama, LiteLLM, a gateway')
+    ],
+    ['CLAUDE_CODE_USE_BEDROCK=1, AWS_REGION', trans.__('Amazon Bedrock')],
+    [
+      'CLAUDE_CODE_USE_VERTEX=1, CLOUD_ML_REGION, ANTHROPIC_VERTEX_PROJECT_ID',
+      trans.__('Google Vertex AI')
+    ]
+  ];
+  const body = ReactWidget.create(
+    <div className="tk-Connect">
+      {models !== null && (
+        <p>
+          <strong>{trans.__('Now: %1.', models.label)}</strong> {models.hint}
+        </p>
+      )}
+      <p>
+        {trans.__(
+          'Put one of these into a file .secrets.env in the root folder, as lines of NAME=value, ' +
+            "or into the server's environment; then begin a new chat."
+        )}
+      </p>
+      <dl>
+        {ways.map(([names, what]) => (
+          <div key={names}>
+            <dt>{names}</dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p>
+        {trans.__("Keys go to Claude's own process alone: no kernel, notebook or log gets them.")}
+      </p>
+    </div>
+  );
+  const settings = trans.__('Open settings');
+  const answer = await showDialog({
+    title: trans.__('Connect a model'),
+    body,
+    buttons: [
+      Dialog.cancelButton({ label: settings }),
+      Dialog.okButton({ label: trans.__('Close') })
+    ]
+  });
+  if (answer.button.label === settings && desk.commands.hasCommand('settingeditor:open')) {
+    await desk.commands.execute('settingeditor:open', { query: 'Claude' });
+  }
+}

@@ -1,0 +1,175 @@
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import type { IMessage } from '../api/client';
+import type { Mode } from '../api/events';
+import type { ChatModel } from '../chat/model';
+import type { ITurn } from '../chat/state';
+import type { IDesk } from './desk';
+import { BLANK, type IDraft, messageOf } from './draft';
+
+/** What one panel shows: a chat or the list of chats, and the message that is being written. */
+export class PanelModel {
+  constructor(
+    private readonly _desk: Pick<IDesk, 'chats' | 'memory' | 'preferences' | 'surroundings'>,
+    id: string | null
+  ) {
+    this._chat = _desk.chats.open(id);
+    this._draft = BLANK;
+    void _desk.memory.restored.then(() => this.restore(id));
+  }
+
+  /** Shows the chat of before a reload with its draft, where nothing was begun since. */
+  restore(id: string | null): void {
+    if (id !== null && this._chat.id === null && this._chat.state.turns.length === 0) {
+      this._show(id);
+    }
+    if (this._draft.text === '') {
+      this._draft = { ...this._draft, text: this._desk.memory.draft(this._chat.id) };
+    }
+    this._changed.emit();
+  }
+
+  get chat(): ChatModel {
+    return this._chat;
+  }
+
+  get draft(): IDraft {
+    return this._draft;
+  }
+
+  get showsHistory(): boolean {
+    return this._showsHistory;
+  }
+
+  /** The permission mode of the next message. */
+  get mode(): Mode {
+    return this._mode ?? this._desk.preferences.now.mode;
+  }
+
+  /** The model that answers the next message; empty for the server's usual one. */
+  get answerer(): string {
+    const name = this._answerer ?? this._desk.preferences.now.model;
+    return this._desk.chats.models?.models.includes(name) === true ? name : '';
+  }
+
+  /** Takes the person's choice for the messages to come. */
+  choose({ mode, answerer }: { mode?: Mode; answerer?: string }): void {
+    this._mode = mode ?? this._mode;
+    this._answerer = answerer ?? this._answerer;
+    this._changed.emit();
+  }
+
+  /** Rises when another chat is shown. */
+  get generation(): number {
+    return this._generation;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Emitted when the person is to write on. */
+  get wantsFocus(): ISignal<this, void> {
+    return this._wantsFocus;
+  }
+
+  /** Shows a chat; a new one for null. */
+  open(id: string | null): void {
+    this._show(id);
+    this.showHistory(false);
+    this._wantsFocus.emit();
+  }
+
+  /** A chat was deleted: where it was the one that is shown, a new one takes its place. */
+  removed(id: string): void {
+    if (this._chat.id === id) {
+      this._show(null);
+      this._changed.emit();
+    }
+  }
+
+  showHistory(shows: boolean): void {
+    this._showsHistory = shows;
+    if (shows) {
+      void this._desk.chats.refresh();
+    }
+    this._changed.emit();
+  }
+
+  /** Changes the message that is being written. */
+  change(some: Partial<IDraft>, focus = false): void {
+    this._draft = { ...this._draft, ...some };
+    this._desk.memory.setDraft(this._chat.id, this._draft.text);
+    this._changed.emit();
+    if (focus) {
+      this._wantsFocus.emit();
+    }
+  }
+
+  /**
+   * Sends what is written, or another text, about what the person looks at now: whatever they look
+   * at when it is answered, the message stays bound to that.
+   */
+  async submit(text = this._draft.text): Promise<void> {
+    if (text.trim() !== '') {
+      const { preferences, surroundings } = this._desk;
+      const message = messageOf({ ...this._draft, text }, surroundings.seen, {
+        mode: this.mode,
+        model: this.answerer,
+        activeCell: preferences.now.activeCell
+      });
+      await this._send(message);
+    }
+  }
+
+  /** Sends a turn's message again, or another text about the same notebook. */
+  async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
+    this._mode = change.mode ?? this._mode;
+    const message: IMessage = {
+      message: change.text ?? turn.text,
+      mode: change.mode ?? turn.mode,
+      ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
+      ...(this.answerer === '' ? {} : { model: this.answerer })
+    };
+    await this._send(message);
+  }
+
+  private _show(id: string | null): void {
+    if (this._chat.id !== id || id === null) {
+      this._chat = this._desk.chats.open(id);
+      this._generation += 1;
+      this._draft = { ...BLANK, text: this._desk.memory.draft(id) };
+      this._desk.memory.chat = id;
+    }
+  }
+
+  /** What was written is there again where the server did not take it. */
+  private async _send(message: IMessage): Promise<void> {
+    const { chat, draft } = this;
+    const isDraft = message.message === draft.text;
+    if (isDraft) {
+      this.change(BLANK);
+    }
+    this.showHistory(false);
+    const isNew = chat.id === null;
+    const taken = await chat.send(message);
+    if (this._chat !== chat) {
+      return;
+    }
+    if (!taken && isDraft && this._draft.text === '') {
+      this.change(draft);
+    }
+    if (taken && isNew) {
+      this._desk.memory.chat = chat.id;
+    }
+  }
+
+  private _chat: ChatModel;
+  private _draft: IDraft;
+  private _mode: Mode | null = null;
+  private _answerer: string | null = null;
+  private _showsHistory = false;
+  private _generation = 0;
+  private _changed = new Signal<this, void>(this);
+  private _wantsFocus = new Signal<this, void>(this);
+}

@@ -1,0 +1,62 @@
+import type { IRenderMime } from '@jupyterlab/rendermime';
+
+/** Attributes by which an element loads something from an address. */
+const LOADING = ['src', 'srcset', 'poster', 'background', 'data', 'xlink:href'];
+const NAVIGATING = new Set(['a', 'area']);
+
+/**
+ * A sanitizer after which nothing is loaded from anywhere: what a model writes may carry data away
+ * in the address of a picture.
+ *
+ * Pictures that are part of the text (`data:`) stay; others become a note with their address.
+ *
+ * @param within - what takes scripts and handlers out.
+ * @param blocked - the words for a picture of this address.
+ */
+export class LocalSanitizer implements IRenderMime.ISanitizer {
+  constructor(
+    private readonly _within: IRenderMime.ISanitizer,
+    private readonly _blocked: (address: string) => string
+  ) {}
+
+  readonly allowNamedProperties = false;
+  readonly allowCommandLinker = false;
+
+  getAutolink(): boolean {
+    return this._within.getAutolink?.() ?? true;
+  }
+
+  sanitize(dirty: string, options?: IRenderMime.ISanitizerOptions): string {
+    const clean = this._within.sanitize(dirty, options);
+    // A document without a window: nothing in it is loaded or run.
+    const inert = new DOMParser().parseFromString(clean, 'text/html');
+    for (const element of inert.body.querySelectorAll('*')) {
+      this._localise(element, inert);
+    }
+    return inert.body.innerHTML;
+  }
+
+  private _localise(element: Element, inert: Document): void {
+    if (/url\(|image-set|@import/i.test(element.getAttribute('style') ?? '')) {
+      element.removeAttribute('style');
+    }
+    const loading = NAVIGATING.has(element.localName) ? LOADING : [...LOADING, 'href'];
+    for (const name of loading) {
+      const address = element.getAttribute(name);
+      if (address === null || isPicture(address) || address.startsWith('#')) {
+        continue;
+      }
+      if (element.localName === 'img') {
+        const note = inert.createElement('em');
+        note.textContent = this._blocked(address);
+        element.replaceWith(note);
+        return;
+      }
+      element.removeAttribute(name);
+    }
+  }
+}
+
+function isPicture(address: string): boolean {
+  return /^data:image\/(png|jpeg|gif|webp);base64,/i.test(address);
+}

@@ -1,0 +1,141 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { IDocumentManager } from '@jupyterlab/docmanager';
+import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+/** A cell as a person knows it. */
+export interface ICellName {
+  id: string;
+  index: number;
+  /** The first line of its source. */
+  line: string;
+}
+
+/** What the person looks at. */
+export interface ISeen {
+  /** The notebook's path. */
+  notebook: string;
+  cell: ICellName | null;
+  /** Ids of the selected cells, where more than one is. */
+  selected: readonly string[];
+  /** The active cell ended with an error, as far as its outputs say. */
+  failed: boolean;
+  cells: number;
+}
+
+/** The notebook beside the panel: what the person looks at, and what the panel does in it. */
+export class Surroundings {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _notebooks: INotebookTracker | null,
+    private readonly _documents: IDocumentManager | null
+  ) {
+    const changed = (): void => this._changed.emit();
+    _notebooks?.currentChanged.connect((_, panel) => {
+      changed();
+      void panel?.context.ready.then(changed);
+    });
+    _notebooks?.activeCellChanged.connect(changed);
+    _notebooks?.selectionChanged.connect(changed);
+  }
+
+  /** Emitted when what the person looks at is another thing. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get documents(): IDocumentManager | null {
+    return this._documents;
+  }
+
+  /** What the person looks at; null where no notebook is open. */
+  get seen(): ISeen | null {
+    const panel = this._current;
+    if (panel === null) {
+      return null;
+    }
+    const { content } = panel;
+    const active = content.activeCell;
+    const selected = content.widgets.filter(cell => content.isSelectedOrActive(cell));
+    return {
+      notebook: panel.context.path,
+      cell:
+        active && nameOf(content.activeCellIndex, active.model.id, active.model.sharedModel.source),
+      selected: selected.length > 1 ? selected.map(cell => cell.model.id) : [],
+      failed: hasError(active?.model.toJSON()['outputs']),
+      cells: content.widgets.length
+    };
+  }
+
+  /** The cells of the notebook that the person looks at. */
+  get cells(): ICellName[] {
+    const cells = this._current?.content.widgets ?? [];
+    return cells.map((cell, index) => nameOf(index, cell.model.id, cell.model.sharedModel.source));
+  }
+
+  /** Files and folders of a folder below the root whose names begin so; none where it is no folder. */
+  async files(folder: string, prefix: string): Promise<string[]> {
+    const { contents } = this._app.serviceManager;
+    try {
+      const found = await contents.get(folder, { content: true });
+      const items = (found.content ?? []) as { path: string; name: string; type: string }[];
+      return items
+        .filter(item => item.name.toLowerCase().startsWith(prefix.toLowerCase()))
+        .map(item => (item.type === 'directory' ? `${item.path}/` : item.path));
+    } catch (error) {
+      if (error instanceof Error && 'response' in error) {
+        return [];
+      }
+      throw error;
+    }
+  }
+
+  /** Puts code below the active cell, in a cell of its own; it is not run. */
+  insertCell(source: string): void {
+    const panel = this._current;
+    if (panel !== null) {
+      NotebookActions.insertBelow(panel.content);
+      panel.content.activeCell?.model.sharedModel.setSource(source);
+    }
+  }
+
+  /** Puts code in the place of the active cell's; one undo takes it back. */
+  replaceCell(source: string): void {
+    const cell = this._current?.content.activeCell?.model.sharedModel;
+    cell?.transact(() => cell.setSource(source));
+  }
+
+  /** Opens a notebook where it is not open, and scrolls to a cell. */
+  async reveal(path: string, cell: string): Promise<void> {
+    const widget = this._documents?.openOrReveal(path) as NotebookPanel | undefined;
+    if (widget === undefined) {
+      return;
+    }
+    await widget.context.ready;
+    const index = widget.content.widgets.findIndex(each => each.model.id === cell);
+    const found = widget.content.widgets[index];
+    if (found !== undefined) {
+      widget.content.activeCellIndex = index;
+      await widget.content.scrollToCell(found, 'center');
+    }
+  }
+
+  private get _current(): NotebookPanel | null {
+    const panel = this._notebooks?.currentWidget ?? null;
+    return panel?.isDisposed === false ? panel : null;
+  }
+
+  private _changed = new Signal<this, void>(this);
+}
+
+function nameOf(index: number, id: string, source: string): ICellName {
+  const line = source.split('\n').find(each => each.trim() !== '') ?? '';
+  return { id, index, line: line.slice(0, 80) };
+}
+
+function hasError(outputs: unknown): boolean {
+  return (
+    Array.isArray(outputs) &&
+    outputs.some((output: { output_type?: string }) => output.output_type === 'error')
+  );
+}

@@ -1,0 +1,49 @@
+import { ReactWidget } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
+import type { JSX } from 'react';
+
+import type { IDesk } from './desk';
+import { chatIcon } from './icon';
+import { PanelModel } from './model';
+import { Panel } from './Panel';
+
+/** The panel as a widget, for the sidebar or the main area. */
+export class ChatPanel extends ReactWidget {
+  constructor(
+    private readonly _desk: IDesk,
+    chat: string | null
+  ) {
+    super();
+    this.model = new PanelModel(_desk, chat);
+    this.addClass('tk-Panel');
+    this.title.label = _desk.trans.__('Claude');
+    this.title.caption = _desk.trans.__('Chat with Claude');
+    this.title.icon = chatIcon;
+    this.model.wantsFocus.connect(() => this.focusBox());
+  }
+
+  readonly model: PanelModel;
+
+  /** Lets the person write. */
+  focusBox(): void {
+    requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
+  }
+
+  /** Moves to the question that waits for leave; whether there is one. */
+  focusQuestion(): boolean {
+    const question = this.node.querySelector('.tk-Question');
+    if (question instanceof HTMLElement) {
+      question.focus();
+    }
+    return question !== null;
+  }
+
+  protected override render(): JSX.Element {
+    return <Panel desk={this._desk} model={this.model} />;
+  }
+
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    this.focusBox();
+  }
+}
