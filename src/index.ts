@@ -1,9 +1,10 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import chat from './chat/plugin';
 import panel from './panel/plugin';
 import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
-const plugins: JupyterFrontEndPlugin<unknown>[] = [...panel, ...tabs];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [...chat, ...panel, ...tabs];
 
 export default plugins;
