@@ -136,6 +136,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process"),
     Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel"),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab", PANEL),
+    Requirement("ext:magics", "project", "`%tk` asks Claude from a cell, in the chat of its notebook: the answer as it comes, an interrupt stops the turn, and what Claude runs in that kernel runs when it has answered: nothing waits for itself"),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without", TAB, partial=True),
@@ -206,6 +207,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound"),
     Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing", PANEL),
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
+    Requirement("threat:kernel-pass", "project", "a kernel's code asks by a pass of its kernel's own, good there alone and until it ends, in the chat of its own notebook: it holds no token and no key, and reaches no other chat"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),
@@ -222,6 +224,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:scratch", "S3", "`nb run` does not touch the notebook"),
     Requirement("nb:compact", "S3", "cells: one short line each; cell: the whole; outputs cut"),
     Requirement("nb:standard-file", "S3", "what it writes opens in VS Code and JupyterLab: valid nbformat"),
+    Requirement("nb:chat", "project", "`nb chat` talks to Claude in the chats of the project, or of the server that a notebook belongs to: one message or a dialogue, questions answered by keys, Ctrl-C stops the turn, `--json` gives events"),
     Requirement("nb:mcp", "S3", "`nb mcp`: the same tools over stdio"),
     Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`"),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state"),

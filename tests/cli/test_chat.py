@@ -26,6 +26,8 @@ from tk_ai_extension.testing.scripted_model import (
 
 __all__ = ["start_server"]
 
+pytestmark = pytest.mark.proves("nb:chat")
+
 COUNTED = "One, two, three, four, five, six, seven, eight."
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
 

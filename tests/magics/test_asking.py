@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.magics.conftest import DEADLINE, Desk, Ran, cells_of
 from tk_ai_extension.testing.scripted_model import (
     UNAUTHORIZED,
@@ -16,6 +18,8 @@ from tk_ai_extension.testing.scripted_model import (
 )
 
 CHATS = "api/tk-ai/chats"
+pytestmark = pytest.mark.proves("ext:magics")
+
 COUNTED = "**One**, two, three, four, five, six, seven, eight."
 
 

@@ -15,6 +15,8 @@ from tests.magics.conftest import DEADLINE, Desk, cells_of
 from tests.server.test_users import TOKENS, TwoUsers
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
+pytestmark = pytest.mark.proves("threat:kernel-pass")
+
 TOLD = "import os, json; print(json.dumps([os.environ['TK_AI_LINE'], os.environ['TK_AI_PASS']]))"
 
 FROM_A_CHILD = """\
@@ -86,6 +88,7 @@ async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     assert extension.services.line._passes == {}
 
 
+@pytest.mark.proves("threat:secrets")
 async def test_no_key_and_no_token_reaches_a_kernel(
     desk: Desk, model: ScriptedModel, notebook: str, jp_serverapp: Any
 ) -> None:
