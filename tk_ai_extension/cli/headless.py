@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import pwd
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -168,6 +169,7 @@ class Headless:
         async with self._deciding:
             if sandbox and not self.settings.now.sandbox:
                 self._refuse_kernels_outside()
+                await asyncio.to_thread(self._refuse_kernels_below)
                 with written("a file for the sandbox's trial"):
                     await asyncio.to_thread(find_sandbox)
                 # One that was started meanwhile; one that is still being started looks again.
@@ -180,6 +182,14 @@ class Headless:
                 "This project has kernels that do not run in a sandbox.",
                 hint="`nb shutdown` stops them; then `nb open --sandbox` starts anew.",
             )
+
+    def _refuse_kernels_below(self) -> None:
+        for below in Project(self.root).below():
+            if below.has_kernels():
+                raise InvalidArguments(
+                    f"The project {below.root} is in this one, and has kernels outside of a sandbox.",
+                    hint=f"`nb -C {shlex.quote(below.root)} shutdown` stops them.",
+                )
 
     async def share(self, path: str) -> InstalledShare:
         """Shares the kernel of a notebook with people's programs, and each that takes its place.

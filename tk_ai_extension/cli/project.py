@@ -79,6 +79,14 @@ class Project:
             nearest.notice = f"{problem} It is passed over."
         return nearest
 
+    def below(self) -> Iterator[Project]:
+        """The projects of this user in folders below this one; looks through all of them."""
+        for folder, names, _ in os.walk(self.root):
+            if FOLDER in names:
+                names.remove(FOLDER)
+                if folder != self.root:
+                    yield Project(folder)
+
     @property
     def log(self) -> str:
         """Where the host writes what happens to it."""
