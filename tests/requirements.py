@@ -37,7 +37,6 @@ class Requirement:
 
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
 PANEL = "The panel in JupyterLab, where a person sees and answers, is not there yet."
-TAB = "A notebook open in JupyterLab without collaboration cannot be reached yet: the tab's half is missing."
 
 # A row is a line.
 # fmt: off
@@ -139,7 +138,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:magics", "project", "`%tk` asks Claude from a cell, in the chat of its notebook: the answer as it comes, an interrupt stops the turn, and what Claude runs in that kernel runs when it has answered: nothing waits for itself"),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
-    Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without", TAB, partial=True),
+    Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without"),
     Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions"),
     # -- MCP --
     Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),
@@ -193,7 +192,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author was told; identical after sync"),
     Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
-    Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost", TAB),
+    Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),
     Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice", GATEWAY),
     Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),
     Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice"),

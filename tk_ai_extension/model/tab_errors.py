@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Change
@@ -40,5 +40,5 @@ class OutcomeUnknown(ToolError):
         "or read the notebook then."
     )
 
-    outcome: Awaitable[tuple[Change, ...] | None] | None = None
-    """What was changed once that is known, None where nothing was; set by who can find out."""
+    settle: Callable[[tuple[Change, ...] | None], Awaitable[None]] | None = None
+    """Told what was changed once that is known, None where nothing was; set by who keeps the journal."""

@@ -82,7 +82,7 @@ class ContentsNotebookStore:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
         from tk_ai_extension.notebooks.tabdocument import TabDocument
 
-        check = partial(self._kept.check_writable, document.path)
+        check = self._kept.check_writable
         return TabDocument(document, tabs, check, self._subscriptions.notify)
 
     def _live_rooms(self) -> Rooms | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from tk_ai_extension.model.cells import Json, Snapshot
-from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed, ToolError
-from tk_ai_extension.model.operations import Applied, Change, Operation
+from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed
+from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.drafts import Draft
@@ -19,6 +19,8 @@ from tk_ai_extension.notebooks.tabholders import TabHolders, answered, refusal
 from tk_ai_extension.notebooks.taboutputs import TabOutputWriter
 from tk_ai_extension.notebooks.tabs import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabsteps import TabPlan
+
+_log = logging.getLogger(__name__)
 
 GRACE = 5.0
 """Seconds in which a tab that went away in the middle of a change may come back and say what it did."""
@@ -42,7 +44,7 @@ class TabDocument:
     Args:
         kept: The document where the notebook is kept: its file.
         tabs: What is known of tabs.
-        check: Raises where the file cannot be written, before anything is tried.
+        check: Raises where the file at a path cannot be written, before anything is tried.
         changed: Called with the path after each change.
     """
 
@@ -50,7 +52,7 @@ class TabDocument:
         self,
         kept: NotebookDocument,
         tabs: TabHolders,
-        check: Callable[[], None],
+        check: Callable[[str], None],
         changed: Callable[[str], None],
     ) -> None:
         self._kept = kept
@@ -122,9 +124,9 @@ class TabDocument:
         where it is kept until its person has saved it.
         """
         tab = await self._tabs.channel.find(self.path)
+        await self._tabs.deliver(self.path)
         if tab is None:
             return None
-        await self._tabs.deliver(self.path)
         replica = self._tabs.replica(tab)
         if not replica.checked:
             try:
@@ -152,7 +154,7 @@ class TabDocument:
                 # One may have opened it just before it was written.
                 await self._tabs.refresh(self.path)
                 return applied
-            self._check()
+            self._check(self.path)
             applied = await self._apply_in(tab, operations, exact=attempt < _EXACT)
             if applied is not None:
                 return applied
@@ -256,9 +258,7 @@ class TabDocument:
         """
         if self._tabs.channel.is_known(tab.id):
             error = self._unknown(op)
-            found = asyncio.get_running_loop().create_future()
-            self._tabs.spawn(self._find_out(tab, plan, op, found), f"outcome of {op}")
-            error.outcome = found
+            self._tabs.spawn(self._find_out(tab, plan, op, error), f"outcome of {op}")
             raise error
         done = plan.was_done(await self._kept.read())
         if done is None:
@@ -272,28 +272,23 @@ class TabDocument:
             op_id=op,
         )
 
-    async def _find_out(
-        self, tab: Tab, plan: TabPlan, op: str, found: asyncio.Future[tuple[Change, ...] | None]
-    ) -> None:
-        """Waits for the tab, and asks it what it did."""
-        try:
-            done: bool | None = None
-            while done is None and await self._tabs.channel.returned(tab, None):
-                try:
-                    done = bool((await tab.ask("outcome", op=op))["applied"])
-                except TabGone:
-                    continue
-            if done is None:
-                done = plan.was_done(await self._kept.read())
-            changes = plan.as_planned() if done else None
-            if done is not None and not found.done():
-                found.set_result(changes)
-        except (ToolError, TabRefused):
-            # Nobody can tell any more: the journal leaves it open.
-            found.cancel()
-        finally:
-            if not found.done():
-                found.cancel()
+    async def _find_out(self, tab: Tab, plan: TabPlan, op: str, error: OutcomeUnknown) -> None:
+        """Waits for the tab, asks it what it did, and tells whoever wants to know."""
+        done: bool | None = None
+        while done is None and await self._tabs.channel.returned(tab, None):
+            try:
+                done = bool((await tab.ask("outcome", op=op))["applied"])
+                if done:
+                    await self._tabs.save(tab)
+            except TabGone:
+                continue
+            except TabRefused as refused:
+                # It is in the tab, and the person is told that it cannot be saved.
+                _log.warning("%s was not saved: %s", self.path, refused.message)
+        if done is None:
+            done = plan.was_done(await self._kept.read())
+        if done is not None and error.settle is not None:
+            await error.settle(plan.as_planned() if done else None)
 
     # --- outputs
 

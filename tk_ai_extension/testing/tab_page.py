@@ -80,7 +80,7 @@ class TabPage:
         self._heard = 0
         self._socket = await websocket_connect(request, max_message_size=1 << 30)
         self._reading = asyncio.create_task(self._read(self._socket))
-        await self._known()
+        await self.known()
         for notebook in self.notebooks.values():
             await self._refresh(notebook)
 
@@ -93,6 +93,7 @@ class TabPage:
             task = asyncio.create_task(self._answer(socket, told))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        socket.close()
 
     async def tell(self) -> asyncio.Event | None:
         """Tells the server all that is open; what is returned is set once the server knows."""
@@ -105,7 +106,7 @@ class TabPage:
             return listed
         return None
 
-    async def _known(self) -> None:
+    async def known(self) -> None:
         """Tells the server what is open, and waits until it knows: from then on the page holds it."""
         listed = await self.tell()
         if listed is not None:
@@ -132,9 +133,10 @@ class TabPage:
         assert self._reading is not None
         await asyncio.wait_for(self._reading, DEADLINE)
         self._socket = None
-        for task in list(self._tasks):
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Ends it, whatever its state."""
@@ -204,7 +206,7 @@ class TabPage:
         model = await self._contents("GET", path, type="notebook", content=1, hash=1)  # pyright: ignore[reportArgumentType]
         notebook = TabNotebook(path, model["content"], model["hash"])
         self.notebooks[path] = notebook
-        await self._known()
+        await self.known()
         await self._refresh(notebook)
         return notebook
 
@@ -217,6 +219,13 @@ class TabPage:
         """The person closes one notebook."""
         del self.notebooks[path]
         await self.tell()
+
+    async def rename(self, path: str, new: str) -> None:
+        """The person renames a notebook."""
+        await self._contents("PATCH", path, {"path": new})
+        notebook = self.notebooks[new] = self.notebooks.pop(path)
+        notebook.path = new
+        await self.known()
 
     async def save(self, path: str) -> None:
         """Saves, one after the other; who comes while a save runs shares the next one.
@@ -269,21 +278,21 @@ class TabPerson:
         notebook = await self._page.opened(path)
         cell = notebook.cells[index]
         notebook.edit(cell, source=cell["source"] + text)
-        await self._page.tell()
+        await self._page.known()
 
     async def insert(self, path: str, index: int, source: str) -> None:
         """See `Person.insert`."""
         cell = code(source, uuid.uuid4().hex[:8]) | {"source": source}
         (await self._page.opened(path)).insert(index, cell)
-        await self._page.tell()
+        await self._page.known()
 
     async def delete(self, path: str, index: int) -> None:
         """See `Person.delete`."""
         (await self._page.opened(path)).delete(index)
-        await self._page.tell()
+        await self._page.known()
 
     async def move(self, path: str, index: int, to: int) -> None:
         """See `Person.move`."""
         notebook = await self._page.opened(path)
         notebook.insert(to, notebook.delete(index))
-        await self._page.tell()
+        await self._page.known()

@@ -6,12 +6,14 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
+from tk_ai_extension.model.tab_errors import OutcomeUnknown
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.new import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
@@ -112,6 +114,10 @@ async def apply(
     )
     try:
         applied = await document.apply(operations)
+    except OutcomeUnknown as error:
+        # The intent stays as it is until somebody finds out.
+        error.settle = partial(_settled, workspace, entry, summary)
+        raise
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
         if isinstance(error, Conflict):
@@ -136,6 +142,16 @@ async def apply(
     )
     workspace.revisions.remember(applied.snapshot)
     return Journalled(applied.snapshot, applied.changes, entry)
+
+
+async def _settled(
+    workspace: Workspace, entry: int, summary: str, changes: Sequence[Change] | None
+) -> None:
+    """Journals what came of a change whose outcome was not known when it was answered."""
+    if changes is None:
+        await workspace.journal.failed(entry, "The tab was lost before it was changed.")
+    else:
+        await workspace.journal.done(entry, changes, summary or describe(changes))
 
 
 async def create(

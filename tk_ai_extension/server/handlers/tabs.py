@@ -68,7 +68,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         """Looks who it is; a page to log in would be of no use here."""
         await super().prepare(_redirect_to_login=False)
 
-    def check_origin(self, origin_to_satisfy_tornado: str = "") -> bool:  # noqa: ARG002
+    def check_origin(self, origin: str = "") -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]  # noqa: ARG002
         """Whether the page is of an origin that may; checked although the request brings a token."""
         return is_origin_allowed(self, self.services.settings.allowed_origins)
 

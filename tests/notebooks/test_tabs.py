@@ -1,0 +1,372 @@
+"""Notebooks in tabs that reload, close, go offline or are two: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+
+from tests.notebooks.tabs import listening_server, store_of
+from tk_ai_extension.model.cells import CellContent, Json
+from tk_ai_extension.model.errors import Conflict
+from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.model.tab_errors import OpenTwice, OutcomeUnknown, TabOffline
+from tk_ai_extension.notebooks import tabdocument
+from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.server import tabs
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    code,
+    notebook,
+    sources,
+    stream,
+    written,
+)
+from tk_ai_extension.testing.document_outputs import run
+from tk_ai_extension.testing.tab_page import TabPage, TabPerson
+
+GRACE = 0.5
+PATH = "n.ipynb"
+
+
+@dataclass
+class Desk:
+    """A server, and somebody with a notebook of two cells open."""
+
+    app: ServerApp
+    address: str
+    store: NotebookStore
+    page: TabPage
+
+    async def another_page(self) -> TabPage:
+        page = TabPage(self.address, self.app.identity_provider.token)
+        await page.connect()
+        return page
+
+    async def document(self) -> NotebookDocument:
+        return await self.store.open(PATH)
+
+    @property
+    def person(self) -> TabPerson:
+        return TabPerson(self.page)
+
+    def on_disk(self) -> list[Any]:
+        return json.loads((Path(self.app.root_dir) / PATH).read_bytes())["cells"]
+
+    async def changes(self, check: Callable[[], Any]) -> None:
+        """Waits until something holds; it is looked at whenever anything about any tab changes."""
+        channel: Any = self.app.web_app.settings["tk_ai_extension_tabs"]
+        async with asyncio.timeout(DEADLINE):
+            while not check():
+                await channel._moves(None)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(tabdocument, "GRACE", GRACE)
+    monkeypatch.setattr(tabs, "GRACE", GRACE)
+    async with listening_server(tmp_path) as (app, address):
+        stored = notebook(code("a", "aaaa1111"), code("b", "bbbb2222"))
+        (Path(app.root_dir) / PATH).write_bytes(written(stored))
+        page = TabPage(address, app.identity_provider.token)
+        await page.connect()
+        await page.open(PATH)
+        yield Desk(app, address, store_of(app), page)
+        assert page.dialogs == []
+        page.before = None
+        await page.close()
+
+
+def once(method: str, what: Callable[[Json], Awaitable[None]]) -> Callable[[Json], Awaitable[None]]:
+    """Does something before the first question of a kind is answered."""
+    asked: list[Json] = []
+
+    async def before(question: Json) -> None:
+        if question["method"] == method:
+            asked.append(question)
+            if len(asked) == 1:
+                await what(question)
+
+    return before
+
+
+INSERT = Insert(CellContent("code", "new"), index=0)
+
+
+# --- the line is cut
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_a_change_whose_answer_was_lost_is_not_made_twice(desk: Desk) -> None:
+    document, opened = await desk.document(), desk.page.notebooks[PATH]
+    back: list[asyncio.Task[None]] = []
+
+    async def applied_and_cut(question: Json) -> None:
+        opened.apply(question, 1_000_000)
+        await desk.page.cut()
+        back.append(asyncio.create_task(desk.page.connect()))
+
+    desk.page.before = once("apply", applied_and_cut)
+    applied = await document.apply([INSERT])
+    await back[0]
+    assert sources(applied.snapshot.cells) == ["new", "a", "b"]
+    assert await desk.person.sources(PATH) == ["new", "a", "b"]
+    assert sources(desk.on_disk()) == ["new", "a", "b"]
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_a_change_that_was_not_heard_is_made_when_the_tab_is_back(desk: Desk) -> None:
+    document = await desk.document()
+    back: list[asyncio.Task[None]] = []
+
+    async def cut(_: Json) -> None:
+        await desk.page.cut()
+        back.append(asyncio.create_task(desk.page.connect()))
+        await asyncio.Event().wait()
+
+    desk.page.before = once("apply", cut)
+    await document.apply([INSERT])
+    await back[0]
+    assert sources(desk.on_disk()) == ["new", "a", "b"]
+
+
+@pytest.mark.proves("fault:tab-lost")
+@pytest.mark.parametrize("was_made", [True, False])
+async def test_the_outcome_is_unknown_until_the_tab_returns(desk: Desk, was_made: bool) -> None:
+    document, opened = await desk.document(), desk.page.notebooks[PATH]
+
+    async def cut(question: Json) -> None:
+        if was_made:
+            opened.apply(question, 1_000_000)
+        await desk.page.cut()
+        await asyncio.Event().wait()
+
+    desk.page.before = once("apply", cut)
+    with pytest.raises(OutcomeUnknown) as raised:
+        await document.apply([INSERT])
+    assert raised.value.details["op_id"]
+    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def settle(changes: Any) -> None:
+        told.set_result(changes)
+
+    raised.value.settle = settle
+    # Nobody writes underneath it: it may come back with the change.
+    with pytest.raises(TabOffline):
+        await document.apply([Replace("aaaa1111", "x")])
+    assert sources(desk.on_disk()) == ["a", "b"]
+    await desk.page.connect()
+    changes = await asyncio.wait_for(told, DEADLINE)
+    if was_made:
+        (change,) = changes
+        assert (change.action, change.after.source) == ("insert", "new")
+    else:
+        assert changes is None
+    expected = ["new", "a", "b"] if was_made else ["a", "b"]
+    assert sources((await document.read()).cells) == expected
+    assert sources(desk.on_disk()) == expected
+
+
+@pytest.mark.proves("fault:tab-lost")
+@pytest.mark.parametrize("at", ["apply", "save"])
+async def test_a_tab_that_is_closed_in_the_middle_leaves_the_change_to_the_file(
+    desk: Desk, at: str
+) -> None:
+    document = await desk.document()
+
+    async def closed(_: Json) -> None:
+        await desk.page.leave()
+        await asyncio.Event().wait()
+
+    desk.page.before = once(at, closed)
+    applied = await document.apply([INSERT])
+    assert sources(applied.snapshot.cells) == ["new", "a", "b"]
+    assert sources(desk.on_disk()) == ["new", "a", "b"]
+    assert document.backend == "file"
+    await desk.page.connect()
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_a_change_that_was_saved_before_the_tab_was_closed_is_not_made_again(
+    desk: Desk,
+) -> None:
+    document = await desk.document()
+
+    async def saved_and_closed(_: Json) -> None:
+        await desk.page.save(PATH)
+        await desk.page.leave()
+        await asyncio.Event().wait()
+
+    desk.page.before = once("save", saved_and_closed)
+    await document.apply([INSERT])
+    assert sources(desk.on_disk()) == ["new", "a", "b"]
+    await desk.page.connect()
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(desk: Desk) -> None:
+    document = await desk.document()
+    await desk.person.type(PATH, 0, " typed")
+    await document.read()
+    await desk.page.cut()
+    snapshot = await document.read()
+    assert sources(snapshot.cells) == ["a", "b"]
+    assert any("cannot be reached" in warning for warning in snapshot.warnings)
+    with pytest.raises(TabOffline):
+        await document.apply([Replace("bbbb2222", "x")])
+    with pytest.raises(TabOffline):
+        await run(document, "aaaa1111", "out", 1)
+    await desk.page.connect()
+    await document.apply([Replace("bbbb2222", "x")])
+    assert sources(desk.on_disk()) == ["a typed", "x"]
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(desk: Desk) -> None:
+    document = await desk.document()
+    await desk.page.cut()
+    await document.apply([Replace("bbbb2222", "x")])
+    assert sources(desk.on_disk()) == ["a", "x"]
+    await desk.page.connect()
+    assert await desk.person.sources(PATH) == ["a", "x"]
+    await desk.person.type(PATH, 0, " typed")
+    await desk.page.save(PATH)
+    assert sources((await document.read()).cells) == ["a typed", "x"]
+
+
+async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tabs, "ANSWER", 0.2)
+    document = await desk.document()
+
+    async def silent(_: Json) -> None:
+        await asyncio.Event().wait()
+
+    desk.page.before = silent
+    with pytest.raises(TabOffline):
+        await document.read()
+    desk.page.before = None
+    await desk.page.connect()
+    desk.page.before = once("apply", silent)
+    with pytest.raises(OutcomeUnknown):
+        await document.apply([INSERT])
+    await desk.page.connect()
+
+
+# --- outputs
+
+
+@pytest.mark.proves("fault:tab-lost", "ext:rtc")
+async def test_outputs_are_complete_after_the_line_was_cut(desk: Desk) -> None:
+    document = await desk.document()
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one "))])
+        assert await document.outputs("aaaa1111") == (stream("one "),)
+        await desk.page.cut()
+        await writer.write([StreamEdit(0, 4, "two ")])
+        await desk.page.connect()
+        await writer.write([StreamEdit(0, 8, "three")])
+        await writer.finish(4)
+    cell = desk.page.notebooks[PATH].cells[0]
+    assert (cell["outputs"], cell["execution_count"]) == ([stream("one two three")], 4)
+    assert cell["execution_state"] == "idle"
+
+
+@pytest.mark.proves("fault:tab-lost", "ext:rtc")
+async def test_outputs_go_on_in_the_file_and_in_the_tab_that_opens_it_again(desk: Desk) -> None:
+    document = await desk.document()
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one "))])
+        await document.outputs("aaaa1111")
+        await desk.page.leave()
+        await writer.write([StreamEdit(0, 4, "two ")])
+        assert await document.outputs("aaaa1111") == (stream("one two "),)
+        assert document.backend == "file"
+        await desk.page.connect()
+        again = await desk.page.open(PATH)
+        await writer.write([StreamEdit(0, 8, "three")])
+        assert await document.outputs("aaaa1111") == (stream("one two three"),)
+        assert again.cells[0]["outputs"] == [stream("one two three")]
+        await writer.finish(4)
+    assert again.cells[0]["execution_count"] == 4
+    await desk.page.save(PATH)
+    assert desk.on_disk()[0]["execution_count"] == 4
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_outputs_of_a_run_that_ended_meanwhile_are_there_when_the_tab_is_back(
+    desk: Desk,
+) -> None:
+    document = await desk.document()
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await desk.person.type(PATH, 1, " typed")
+        await writer.write([Append(stream("one "))])
+        await document.outputs("aaaa1111")
+        await desk.page.cut()
+        await writer.write([StreamEdit(0, 4, "two")])
+        with pytest.raises(TabOffline):
+            await writer.finish(4)
+    assert sources(desk.on_disk()) != ["a", "b typed"]
+    await desk.page.connect()
+    cell = desk.page.notebooks[PATH].cells[0]
+    await desk.changes(lambda: cell["execution_count"] == 4)
+    assert cell["outputs"] == [stream("one two")]
+    assert await desk.person.sources(PATH) == ["a", "b typed"]
+
+
+# --- more than one page
+
+
+@pytest.mark.proves("fault:tab-lost", "fault:concurrent-edit")
+async def test_the_tab_with_unsaved_changes_counts_and_the_other_one_follows(desk: Desk) -> None:
+    other = await desk.another_page()
+    await other.open(PATH)
+    await desk.person.type(PATH, 0, " typed")
+    document = await desk.document()
+    seen = (await document.read()).by_key
+    assert sources(list(seen.values())) == ["a typed", "b"]
+    await document.apply([Replace("bbbb2222", "x", expect=seen["bbbb2222"].hash)])
+    assert desk.on_disk()[0]["source"] == ["a typed"]
+    await desk.changes(lambda: sources(other.notebooks[PATH].cells) == ["a typed", "x"])
+    assert other.dialogs == []
+    await other.close()
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_two_tabs_with_unsaved_changes_are_told(desk: Desk) -> None:
+    other = await desk.another_page()
+    await other.open(PATH)
+    await desk.person.type(PATH, 0, " typed")
+    await TabPerson(other).type(PATH, 1, " too")
+    document = await desk.document()
+    with pytest.raises(OpenTwice):
+        await document.read()
+    with pytest.raises(OpenTwice):
+        await document.apply([INSERT])
+    await other.leave()
+    await desk.changes(lambda: document.backend == "tab")
+    with pytest.raises(Conflict):
+        await document.apply([Replace("aaaa1111", "x", expect="0" * 32)])
+    await document.apply([INSERT])
+    assert sources(desk.on_disk()) == ["new", "a typed", "b"]
+
+
+async def test_a_notebook_that_is_renamed_while_it_is_open_is_found(desk: Desk) -> None:
+    document = await desk.document()
+    await desk.person.type(PATH, 0, " typed")
+    await desk.page.rename(PATH, "m.ipynb")
+    renamed = await desk.store.open("m.ipynb")
+    assert sources((await renamed.read()).cells) == ["a typed", "b"]
+    await document.apply([Replace("bbbb2222", "x")])
+    assert await desk.person.sources("m.ipynb") == ["a typed", "x"]
