@@ -9,7 +9,7 @@ from typing import Any
 import PIL.Image
 import pytest
 
-from tests.agent.conftest import Talk, of_kind
+from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
 from tk_ai_extension.agent import context
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
@@ -92,6 +92,10 @@ async def test_attachments_go_along(talk: Talk, desk: Desk) -> None:
     assert "third = 3" in seen[seen.index("Attached cell:") :]
     assert "Remember the milk." in seen
     assert "Attached file ../outside.txt: " in seen
+    kept = await talk.chats.events(USER, (await talk.chats.list(USER))[0][0].id)
+    assert of_kind(kept, "message")[0]["attachments"] == [
+        *("cell 1", "notes.txt", "../outside.txt", "picture")
+    ]
     blocks = talk.model.requests[-1].messages[0]["content"]
     # The CLI may add a word about the picture's size.
     assert [block["type"] for block in blocks][:2] == ["text", "image"]

@@ -173,6 +173,7 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     body = {"message": "Add a cell.", "notebook": notebook}
     accept = {"Accept": "text/event-stream"}
     asked: list[str] = []
+    numbers: list[int] = []
     async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
         async for event in events_of(response):
             if event["kind"] == "message":
@@ -187,8 +188,12 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
                 else:
                     stopped = await client.request("POST", f"{CHATS}/{chat}/stop", {})
                     assert stopped == (200, {"stopped": True})
+            numbers.append(event["number"])
             last = event
     assert (len(asked), last["kind"], last["end"]) == (2, "done", "stopped")
+    assert numbers == list(range(1, len(numbers) + 1))
+    _, read = await client.request("GET", f"{CHATS}/{chat}")
+    jsonschema.validate(read, await described(client, "/api/tk-ai/chats/{id}", "get"))
     status, late = await client.request(
         "POST", f"api/tk-ai/permissions/{asked[1]}", {"answer": "once"}
     )

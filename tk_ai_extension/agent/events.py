@@ -28,6 +28,7 @@ class Sent:
         model: The model that answers.
         attachments: What went with it, a line each.
         waits: How many turns of this chat come first.
+        active_cell: The cell that the person was in, as it was sent.
     """
 
     kind: ClassVar[str] = "message"
@@ -39,6 +40,7 @@ class Sent:
     model: str
     attachments: list[str] = field(default_factory=list[str])
     waits: int = 0
+    active_cell: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,5 +363,6 @@ class Event:
         return cls(number, turn, time, what.kind, asdict(what))
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        return {"id": self.id, "turn": self.turn, "time": self.time, "kind": self.kind, **self.data}
+        """All of it as JSON; ``number`` is the event's also where ``id`` is a request's."""
+        head = {"id": self.id, "number": self.id, "turn": self.turn, "time": self.time}
+        return {**head, "kind": self.kind, **self.data}

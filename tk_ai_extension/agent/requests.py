@@ -35,6 +35,11 @@ class CellAttachment(_Strict):
     kind: Literal["cell"]
     cell: _Address
 
+    @property
+    def label(self) -> str:
+        """What it is, in a few words."""
+        return f"cell {self.cell}"
+
 
 class OutputAttachment(_Strict):
     """One output of a cell, with its picture where it is one."""
@@ -44,12 +49,22 @@ class OutputAttachment(_Strict):
     output: Annotated[int, Field(ge=0, le=100_000)]
     """Its number among the cell's outputs, from 0."""
 
+    @property
+    def label(self) -> str:
+        """What it is, in a few words."""
+        return f"output {self.output} of cell {self.cell}"
+
 
 class FileAttachment(_Strict):
     """A text file below the root."""
 
     kind: Literal["file"]
     path: Annotated[str, Field(min_length=1, max_length=4096)]
+
+    @property
+    def label(self) -> str:
+        """What it is, in a few words."""
+        return self.path
 
 
 class ImageAttachment(_Strict):
@@ -58,6 +73,11 @@ class ImageAttachment(_Strict):
     kind: Literal["image"]
     mime: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
     data: Annotated[str, Field(min_length=1, max_length=MAX_IMAGE, pattern=r"^[A-Za-z0-9+/=\s]+$")]
+
+    @property
+    def label(self) -> str:
+        """What it is, in a few words."""
+        return "picture"
 
 
 Attachment = CellAttachment | OutputAttachment | FileAttachment | ImageAttachment

@@ -167,8 +167,9 @@ class ChatSession:
                 message.notebook,
                 self._office.workspace.policy.mode(caller),
                 message.model,
-                [attachment.kind for attachment in message.attachments],
+                [attachment.label for attachment in message.attachments],
                 self._waiting.qsize() + (self._turn is not None),
+                message.active_cell,
             )
         )
         if self._plan is not None:

@@ -45,9 +45,13 @@ _CHAT = _object(
 )
 _EVENT: dict[str, Any] = {
     "type": "object",
-    "required": ["id", "turn", "time", "kind"],
+    "required": ["id", "number", "turn", "time", "kind"],
     "properties": {
-        "id": {**_WHOLE, "description": "Rises within the chat"},
+        "id": {
+            "type": ["integer", "string"],
+            "description": "The number; of `permission` and `permission_settled` the request's id",
+        },
+        "number": {**_WHOLE, "description": "Rises within the chat: what Last-Event-ID takes"},
         "turn": _TEXT,
         "time": _NUMBER,
         "kind": _TEXT,
@@ -88,7 +92,8 @@ MODELS = _object(
 """What answers in chats: which provider, what is configured for it, what is missing."""
 _EVENTS = (
     "Server-sent events: message, began, text, thinking, discarded, tool_call, tool_progress, "
-    "permission, permission_settled, plan, plan_settled, cell_change, tool_result, retry, notice, usage, error, done"
+    "permission, permission_settled, plan, plan_settled, cell_change, tool_result, retry, notice, "
+    "usage, error, done"
 )
 _LAST_EVENT = {
     "name": "Last-Event-ID",

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -46,7 +47,10 @@ class TurnHandler(StreamingHandler):
             ended = await self._answer_whole(begun)
         if not ended and stop:
             chats = (await self.services.chatting()).chats
-            await chats.stop(username(self), begun.chat, begun.turn)
+            with suppress(
+                ToolError
+            ):  # It may have been deleted meanwhile; nobody listens any more.
+                await chats.stop(username(self), begun.chat, begun.turn)
 
     def on_connection_close(self) -> None:
         """The client is gone; the turn goes on unless the client said otherwise."""
