@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.connect import write_connection_file
+from jupyter_client.session import Session
 
 from tests.cli.conftest import DEADLINE, Nb
+from tests.cli.test_sandbox import works
+from tests.kernels.guests import connect, run
 
 GUEST = """
 import sys, nbformat
@@ -27,14 +33,14 @@ def guest(nb: Nb, kernelspec: str, source: str, folder: Path) -> str:
     path = folder / "guest.ipynb"
     cells = [nbformat.v4.new_code_cell(source)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    run = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", GUEST, str(path), kernelspec],
         env=nb.environment,
         capture_output=True,
         timeout=DEADLINE,
         check=True,
     )
-    return run.stdout.decode()
+    return ended.stdout.decode()
 
 
 @pytest.mark.proves("nb:serve")
@@ -55,6 +61,51 @@ def test_a_person_sees_what_the_agent_computed_and_the_agent_what_the_person_did
     nb("shutdown")
     assert list(specs.iterdir()) == []
     assert not (nb.root / ".nb").exists()
+
+
+@pytest.mark.proves("nb:serve", "threat:forged-message")
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--sandbox",), marks=works)], ids=["plain", "in a sandbox"]
+)
+async def test_vs_code_launches_the_command_itself_with_a_key_of_its_own(
+    nb: Nb, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    await asyncio.to_thread(nb, "open", "a.ipynb", *options)
+    await asyncio.to_thread(nb, "run", "X = 42")
+    shared = (await asyncio.to_thread(nb, "serve", "--json")).json
+    specs = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
+    spec = json.loads((specs / shared["kernelspec"] / "kernel.json").read_text())
+    assert spec["interrupt_mode"] == "message"
+    file, key = tmp_path / "kernel-v3.json", Session().key
+    info: Any = write_connection_file(str(file), key=key, ip="127.0.0.1")[1]
+    argv = [part.format(connection_file=file) for part in spec["argv"]]
+    relay = await asyncio.create_subprocess_exec(
+        *argv, cwd=tmp_path, env=nb.environment, stdin=-1, stdout=-1, stderr=-1
+    )
+    clients: list[Any] = []
+    try:
+        for _ in range(2):
+            clients.append(await connect({**info, "key": key}))  # noqa: PERF401 - closed if one fails
+        one, other = clients
+        code = "print({} + X)"
+        answers = await asyncio.gather(run(one, code.format(1)), run(other, code.format(2)))
+        assert answers == ["43", "44"], "each gets its own"
+        forger: Any = Session(key=b"another", signature_scheme="hmac-sha256")
+        forger.send(one.shell_channel.socket, "execute_request", {"code": "X = 'forged'"})
+        assert await run(one, "print(X)") == "42"
+        one.session.send(one.control_channel.socket, "shutdown_request", {"restart": False})
+        await asyncio.wait_for(relay.communicate(), DEADLINE)
+        assert relay.returncode == 0
+    finally:
+        for client in clients:
+            client.stop_channels()
+        if relay.returncode is None:
+            relay.kill()
+            await relay.communicate()
+    assert "42" in (await asyncio.to_thread(nb, "run", "X")).out
+    assert "its signature is wrong" in (nb.root / ".nb" / "relay.log").read_text()
+    await asyncio.to_thread(nb, "shutdown")
+    assert nb.processes() == []
 
 
 @pytest.mark.proves("nb:serve")
