@@ -18,8 +18,8 @@ export function describe(call: ICall, trans: TranslationBundle): string {
   const cell = cellOf(call);
   const path = text(given['notebook']) || text(given['path']);
   const busy = call.status === 'running' || call.status === 'pending';
-  if (call.status === 'error' && !RUNS.has(call.tool)) {
-    // It was not done: only what it should have been is named.
+  if (!RUNS.has(call.tool) && (call.status === 'error' || call.status === 'pending')) {
+    // It was not done: only what it would be is named.
     return [sentence(call.tool), cell].join(' ').trim();
   }
   switch (call.tool) {

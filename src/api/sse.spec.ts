@@ -1,0 +1,29 @@
+import { FrameParser } from './sse';
+
+const STREAM =
+  'id: 1\nevent: text\ndata: {"a": 1}\n\n: still here\n\nid: 2\r\ndata: one\r\ndata: two\r\n\r\n';
+const FRAMES = [
+  { id: '1', data: '{"a": 1}' },
+  { id: '2', data: 'one\ntwo' }
+];
+
+describe('events of a stream', () => {
+  it('are read whole', () => {
+    expect(new FrameParser().feed(STREAM)).toEqual(FRAMES);
+  });
+
+  it('are the same wherever the stream is cut into pieces', () => {
+    for (let size = 1; size < STREAM.length; size++) {
+      const parser = new FrameParser();
+      const frames = [];
+      for (let at = 0; at < STREAM.length; at += size) {
+        frames.push(...parser.feed(STREAM.slice(at, at + size)));
+      }
+      expect(frames).toEqual(FRAMES);
+    }
+  });
+
+  it('are not there before their empty line', () => {
+    expect(new FrameParser().feed('data: half\n')).toEqual([]);
+  });
+});

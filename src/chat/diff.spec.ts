@@ -1,0 +1,24 @@
+import { diffLines, previewLines, tally } from './diff';
+
+describe('what a call would do', () => {
+  it('is shown line by line, whole', () => {
+    const preview = 'Insert a code cell at 2:\n+x = 1\nThen run:\n-1\nx = 1';
+    expect(previewLines(preview)).toEqual([
+      { kind: 'title', text: 'Insert a code cell at 2:' },
+      { kind: 'added', text: 'x = 1' },
+      { kind: 'title', text: 'Then run:' },
+      { kind: 'same', text: '-1' },
+      { kind: 'same', text: 'x = 1' }
+    ]);
+  });
+});
+
+describe('a diff', () => {
+  it('counts what went and came', () => {
+    expect(tally(['@@ -1 +1,2 @@\n-a\n+b\n+c', '+d'])).toEqual({ added: 3, removed: 1 });
+  });
+
+  it('keeps lines that look like the names of files', () => {
+    expect(diffLines('--- a')).toEqual([{ kind: 'removed', text: '-- a' }]);
+  });
+});

@@ -1,0 +1,165 @@
+import type { ChatEvent } from '../api/events';
+import { reduce } from './reduce';
+import { changesByCell, EMPTY, isBusy, total, waitingQuestion } from './state';
+
+type Some<T> = T extends unknown ? Omit<T, 'id' | 'turn' | 'time'> : never;
+
+/** Events of one turn, numbered. */
+function story(...events: Some<ChatEvent>[]): ChatEvent[] {
+  return events.map(
+    (event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }) as ChatEvent
+  );
+}
+
+const MESSAGE = {
+  kind: 'message',
+  chat: 'c',
+  text: 'Plot it.',
+  notebook: 'a.ipynb',
+  mode: 'ask',
+  model: 'm',
+  attachments: [],
+  waits: 0
+} as const;
+const CHANGE = {
+  kind: 'cell_change',
+  call: '1',
+  notebook: 'a.ipynb',
+  action: 'insert',
+  cell: 'x',
+  index: 0,
+  cell_type: 'code',
+  diff: '+1',
+  entry: 7
+} as const;
+const STORY = story(
+  MESSAGE,
+  { kind: 'began' },
+  { kind: 'thinking', block: 0, start: 0, text: 'Hm' },
+  { kind: 'text', block: 1, start: 0, text: 'I ' },
+  { kind: 'text', block: 1, start: 2, text: 'look.' },
+  { kind: 'tool_call', call: '1', tool: 'insert_cell', arguments: { source: '1' } },
+  {
+    kind: 'permission',
+    call: '1',
+    tool: 'insert_cell',
+    permission: 'p',
+    effect: 'WRITE',
+    notebook: 'a.ipynb',
+    preview: '+1',
+    answers: ['once', 'deny']
+  },
+  { kind: 'permission_settled', call: '1' },
+  CHANGE,
+  {
+    kind: 'tool_result',
+    call: '1',
+    tool: 'insert_cell',
+    ok: true,
+    text: 'done',
+    structured: {},
+    images: [],
+    seconds: 1
+  },
+  { kind: 'text', block: 2, start: 0, text: 'There.' },
+  {
+    kind: 'usage',
+    input_tokens: 10,
+    output_tokens: 5,
+    cache_read_tokens: 2,
+    cache_write_tokens: 3,
+    cost_usd: 0.5,
+    seconds: 2,
+    requests: 2
+  },
+  { kind: 'done', end: 'done', text: 'There.' }
+);
+
+describe('a chat', () => {
+  it('shows what Claude thought, wrote and did, in its order', () => {
+    const [turn] = reduce(EMPTY, STORY).turns;
+    expect(turn?.items.map(item => item.kind)).toEqual(['thinking', 'text', 'call', 'text']);
+    expect(turn?.items[1]).toMatchObject({ text: 'I look.' });
+    expect(turn?.items[2]).toMatchObject({ status: 'complete', question: null });
+    expect(turn?.end).toBe('done');
+  });
+
+  it('is the same however its events come, also twice', () => {
+    const whole = reduce(EMPTY, STORY);
+    for (let cut = 0; cut <= STORY.length; cut++) {
+      const first = reduce(EMPTY, STORY.slice(0, cut));
+      expect(reduce(first, STORY.slice(Math.max(0, cut - 3)))).toEqual(whole);
+    }
+  });
+
+  it('never changes a state that was given out', () => {
+    const states = STORY.map((_, place) => reduce(EMPTY, STORY.slice(0, place)));
+    const copies = states.map(state => JSON.stringify(state));
+    states.forEach((state, place) => reduce(state, STORY.slice(place)));
+    expect(states.map(state => JSON.stringify(state))).toEqual(copies);
+  });
+
+  it('keeps what did not change, so that it is not drawn again', () => {
+    const before = reduce(EMPTY, STORY.slice(0, 10));
+    const after = reduce(before, STORY.slice(0, 11));
+    expect(after.turns[0]?.items[2]).toBe(before.turns[0]?.items[2]);
+  });
+
+  it('waits for leave between the question and its settlement', () => {
+    expect(waitingQuestion(reduce(EMPTY, STORY.slice(0, 7)))?.question.id).toBe('p');
+    expect(waitingQuestion(reduce(EMPTY, STORY.slice(0, 8)))).toBeNull();
+  });
+
+  it('is busy until the end of the last turn', () => {
+    expect(isBusy(reduce(EMPTY, STORY.slice(0, -1)))).toBe(true);
+    expect(isBusy(reduce(EMPTY, STORY))).toBe(false);
+  });
+
+  it('counts tokens and dollars', () => {
+    expect(total(reduce(EMPTY, STORY))).toEqual({ tokens: 20, cost: 0.5 });
+  });
+
+  it('forgets blocks that the model begins anew', () => {
+    const [turn] = reduce(
+      EMPTY,
+      story(
+        MESSAGE,
+        { kind: 'text', block: 0, start: 0, text: 'kept' },
+        { kind: 'text', block: 1, start: 0, text: 'cut' },
+        { kind: 'discarded', block: 1 },
+        { kind: 'text', block: 1, start: 0, text: 'again' }
+      )
+    ).turns;
+    expect(turn?.items.map(item => item.kind === 'text' && item.text)).toEqual(['kept', 'again']);
+  });
+
+  it('counts characters as the server does, pictures among them', () => {
+    const [turn] = reduce(
+      EMPTY,
+      story(
+        MESSAGE,
+        { kind: 'text', block: 0, start: 0, text: '😀😀' },
+        { kind: 'text', block: 0, start: 2, text: '!' },
+        { kind: 'text', block: 0, start: 1, text: '😎!' }
+      )
+    ).turns;
+    expect(turn?.items[0]).toMatchObject({ text: '😀😎!', length: 3 });
+  });
+
+  it('shows no call as running after the end', () => {
+    const [turn] = reduce(
+      EMPTY,
+      story(
+        MESSAGE,
+        { kind: 'tool_call', call: '1', tool: 'execute_cell', arguments: {} },
+        { kind: 'done', end: 'stopped', text: '' }
+      )
+    ).turns;
+    expect(turn?.items[0]).toMatchObject({ status: 'error' });
+  });
+
+  it('puts the changes of a cell together', () => {
+    const turn = reduce(EMPTY, STORY).turns[0];
+    expect(turn && [...changesByCell(turn).values()].map(changes => changes.length)).toEqual([1]);
+  });
+});

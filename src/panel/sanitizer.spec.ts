@@ -1,0 +1,29 @@
+import { LocalSanitizer } from './sanitizer';
+
+const sanitizer = new LocalSanitizer({ sanitize: dirty => dirty }, address => `[${address}]`);
+
+describe('what a model wrote', () => {
+  it.each([
+    ['<img src="https://a.example/x.png">', '<em>[https://a.example/x.png]</em>'],
+    ['<img src="/logout">', '<em>[/logout]</em>'],
+    ['<img srcset="//a.example/x 2x">', '<em>[//a.example/x 2x]</em>'],
+    ['<video poster="https://a.example"></video>', '<video></video>'],
+    ['<svg><image href="https://a.example"></image></svg>', '<svg><image></image></svg>'],
+    ['<p style="background: url(https://a.example)">x</p>', '<p>x</p>'],
+    ['<table background="https://a.example"></table>', '<table></table>']
+  ])('loads nothing: %s', (dirty, clean) => {
+    expect(sanitizer.sanitize(dirty)).toBe(clean);
+  });
+
+  it.each([
+    '<img src="data:image/png;base64,AAAA">',
+    '<a href="https://a.example">x</a>',
+    '<p style="color: red">x</p>'
+  ])('keeps what loads nothing: %s', html => {
+    expect(sanitizer.sanitize(html)).toBe(html);
+  });
+
+  it('keeps no picture that may hold a script', () => {
+    expect(sanitizer.sanitize('<img src="data:image/svg+xml;base64,AAAA">')).not.toContain('<img');
+  });
+});
