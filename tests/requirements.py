@@ -133,6 +133,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:unuse", "S4", "unuse_notebook and list_managed_notebooks"),
     Requirement("ext:mcp-http", "S4", "MCP at `/api/tk-ai/mcp`"),
     Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process"),
+    Requirement("ext:chat-shared", "project", "servers of one root share their chats: a turn is one server's, nobody ends another's, and each goes on where the other ended"),
     Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel"),
     Requirement("ext:panel", "S4", "the chat panel in JupyterLab", PANEL),
     Requirement("ext:magics", "project", "`%tk` asks Claude from a cell, in the chat of its notebook: the answer as it comes, an interrupt stops the turn, and what Claude runs in that kernel runs when it has answered: nothing waits for itself"),
@@ -210,11 +211,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),
+    Requirement("perm:plan-approval", "project", "a turn in `plan` ends with a plan that waits for an answer, also beyond a restart; approved, it is carried out in the same chat in the mode that is named, which asks as ever"),
     Requirement("perm:ask", "project", "in `ask` READ runs; WRITE and EXECUTE ask"),
     Requirement("perm:edit", "project", "in `edit` READ and WRITE run; EXECUTE asks"),
     Requirement("perm:auto", "project", "in `auto`, the default of MCP clients, everything runs"),
     Requirement("perm:cap", "project", "an administrator's trait caps the mode"),
-    Requirement("perm:approvals", "project", "an approval holds once, for this chat or for this notebook, and shows the diff or the code that it is for", PANEL, partial=True),
+    Requirement("perm:approvals", "project", "an approval holds once, for this chat or for this notebook, and shows the diff or the code that it is for"),
     # -- nb --
     Requirement("nb:commands", "S3", "open, cells, cell, insert, edit, exec, run, rm, save, status, shutdown"),
     Requirement("nb:headless", "S3", "no Jupyter server, no browser"),

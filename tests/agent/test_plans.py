@@ -38,7 +38,7 @@ async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> Be
     return await talk.chats.answer_plan(user, chat, said)
 
 
-@pytest.mark.proves("perm:plan", "edit:plan-mode")
+@pytest.mark.proves("perm:plan-approval")
 async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     talk: Talk, desk: Desk
 ) -> None:
@@ -66,7 +66,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     assert desk.sources("a.ipynb") == ["1"]
 
 
-@pytest.mark.proves("perm:plan", "perm:ask")
+@pytest.mark.proves("perm:plan-approval", "perm:ask")
 async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
     talk: Talk, desk: Desk
 ) -> None:
@@ -79,7 +79,7 @@ async def test_the_approval_of_a_plan_is_no_leave_for_what_its_mode_asks(
     assert path.read_bytes() == before
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:plan-approval")
 async def test_a_rejected_plan_is_made_anew_and_the_new_one_waits(talk: Talk, desk: Desk) -> None:
     desk.write("a.ipynb", "1")
     plan = await planned(talk, notebook="a.ipynb")
@@ -97,7 +97,7 @@ async def test_a_rejected_plan_is_made_anew_and_the_new_one_waits(talk: Talk, de
     assert (await rest(begun))[-1].data["text"] == "Done."
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:plan-approval")
 async def test_a_plan_is_answered_once(talk: Talk) -> None:
     plan = await planned(talk)
     talk.model.add(Answer.of("Done."))
@@ -142,7 +142,7 @@ async def test_what_was_stopped_is_no_plan(talk: Talk) -> None:
     assert "plan" not in kinds(await rest(begun))
 
 
-@pytest.mark.proves("perm:plan")
+@pytest.mark.proves("perm:plan-approval")
 async def test_a_plan_waits_beyond_the_end_of_its_server(open_chats: Open) -> None:
     talk = open_chats()
     plan = await planned(talk)

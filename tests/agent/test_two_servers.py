@@ -27,7 +27,7 @@ async def counting(talk: Talk) -> tuple[Begun, Held]:
     return begun, held
 
 
-@pytest.mark.proves("ext:chat")
+@pytest.mark.proves("ext:chat-shared")
 async def test_the_other_servers_turn_goes_on_and_nobody_sends_into_it(open_chats: Open) -> None:
     here, there = open_chats(), open_chats()
     begun, held = await counting(here)
@@ -50,7 +50,7 @@ async def test_the_other_servers_turn_goes_on_and_nobody_sends_into_it(open_chat
     assert events[-1].data == {"end": "done", "text": "One, two, three, four."}
 
 
-@pytest.mark.proves("ext:chat")
+@pytest.mark.proves("ext:chat-shared")
 async def test_each_goes_on_where_the_other_ended(open_chats: Open) -> None:
     here, there = open_chats(), open_chats()
     here.model.add(Answer.of("Hello, Ada."), Answer.of("Ada."), Answer.of("You asked twice."))
@@ -100,7 +100,7 @@ async def test_one_that_follows_hears_of_what_the_other_said_when_its_own_turn_c
     assert said == ["Two.", "Three."]
 
 
-@pytest.mark.proves("fault:server-stop")
+@pytest.mark.proves("ext:chat-shared", "fault:server-stop")
 async def test_of_a_server_that_was_killed_every_turn_gets_an_end(
     open_chats: Open, tmp_path: Path
 ) -> None:

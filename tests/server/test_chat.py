@@ -200,7 +200,7 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     assert (status, late["error"]["code"]) == (404, "permission_not_found")
 
 
-@pytest.mark.proves("rest:chat", "perm:plan", "edit:plan-mode")
+@pytest.mark.proves("rest:chat", "perm:plan-approval", "edit:plan-mode")
 async def test_a_plan_is_approved_and_carried_out(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
 ) -> None:
