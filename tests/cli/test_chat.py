@@ -7,10 +7,13 @@ import json
 import os
 import pty
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.cli.conftest import DEADLINE, NB, Ended, Nb
@@ -317,9 +320,32 @@ async def test_a_plan_is_carried_out_when_the_person_says_so(
     assert chatting.read("a.ipynb").cells[-1].source == "x = 1"
 
 
-def test_a_host_imports_the_chat_with_the_first_message_alone(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    for words in (("cells", "-n", "a.ipynb"), ("--help",)):
-        imported = nb.imports(*words)
-        assert "tk_ai_extension.agent.chats" not in imported
-        assert "claude_agent_sdk" not in imported
+async def test_a_host_that_is_shut_down_ends_what_it_was_asked_and_leaves_nothing(
+    chatting: Nb, model: ScriptedModel
+) -> None:
+    held = Held(Answer.of(COUNTED), after=3)
+    model.add(held)
+    process = await chatting.start("chat", "Count.")
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        await process.stdout.read(1)
+    host = psutil.Process((await run(chatting, "status", "--json")).json["host"])
+    running = [host, *host.children(recursive=True)]
+    assert any("claude" in each.name() for each in running)
+    await run(chatting, "shutdown")
+    async with asyncio.timeout(DEADLINE):
+        await process.communicate()
+        await held.gone.wait()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, running, DEADLINE)
+    assert alive == []
+    model.add(Answer.of("I counted."))
+    assert (await run(chatting, "chat", "What was that?")).out == "I counted.\n"
+
+
+def test_neither_a_command_nor_a_host_imports_the_chat_before_the_first_message() -> None:
+    code = (
+        "import sys, tk_ai_extension.cli.host\n"
+        "print('tk_ai_extension.agent.chats' in sys.modules, 'claude_agent_sdk' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False False\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traitlets.config import Config
 
 from tests.magics.conftest import DEADLINE, Desk, Ran, cells_of
 from tk_ai_extension.testing.scripted_model import (
@@ -225,6 +226,21 @@ async def test_fix_sends_the_last_error_with_its_cell(
     assert "return x / 0\\nhalf(1)" in asked
     assert "ZeroDivisionError" in asked
     assert cells_of(jp_root_dir, notebook)[1].source == "1 / 2"
+
+
+class TestTheTour:
+    @pytest.fixture
+    def chat_config(self, chat_config: Config, monkeypatch: pytest.MonkeyPatch) -> Config:
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+            monkeypatch.delenv(name)
+        chat_config.TkAIExtensionApp.chat_model = ""
+        return chat_config
+
+    async def test_it_ends_where_what_it_runs_comes_later(self, desk: Desk, notebook: str) -> None:
+        person = await desk.open(notebook)
+        ran = await person.run("%tk --mode auto Hello.")
+        assert ran.status == "ok", ran.traceback
+        assert "tour" in ran.text
 
 
 async def test_a_failure_is_said_without_a_traceback(

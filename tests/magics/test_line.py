@@ -178,6 +178,16 @@ class TestWithoutLines:
         assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
 
 
+async def test_a_kernel_starts_also_where_there_can_be_no_line(
+    desk: Desk, notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("d" * 120)  # a socket's path may have about a hundred bytes
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    person = await desk.open(notebook)
+    assert "no_line" in (await person.run("%tk Hello.")).traceback[0]
+
+
 async def test_the_socket_goes_with_the_server(extension: Any) -> None:
     line = extension.services.line
     address = (await line.issue("a kernel"))["TK_AI_LINE"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import socket
 from collections.abc import Mapping
 from typing import Any, Self
@@ -12,6 +11,9 @@ from typing import Any, Self
 LINE = "TK_AI_LINE"
 PASS = "TK_AI_PASS"  # noqa: S105 - the name of a variable
 """What the server puts into its kernels' environments."""
+
+SHORTEST = 0.001
+"""Seconds of the shortest wait."""
 
 NO_LINE = "This kernel has no line to a Jupyter Server with tk-ai-extension."
 NO_LINE_HINT = """\
@@ -91,6 +93,7 @@ class Line:
         Raises:
             TkError: nobody listens any more.
         """
+        self._socket.settimeout(None)
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
@@ -103,10 +106,12 @@ class Line:
             TkError: an error is the answer, or the line was cut.
         """
         while b"\n" not in self._received:
-            if not select.select([self._socket], [], [], seconds)[0]:
-                return None
+            # Zero would mean something else.
+            self._socket.settimeout(None if seconds is None else max(seconds, SHORTEST))
             try:
                 received = self._socket.recv(1 << 16)
+            except TimeoutError:
+                return None
             except OSError:
                 received = b""
             if not received:

@@ -104,8 +104,15 @@ class KernelLine:
         self._closed = False
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
-        """The line's address and a new pass, for a kernel whose process is about to begin."""
-        path = await self._open()
+        """The line's address and a new pass, for a kernel whose process is about to begin.
+
+        Nothing where there can be no line: a kernel is worth more than what it may ask.
+        """
+        try:
+            path = await self._open()
+        except OSError as error:
+            logger.warning("Kernels get no line, by which cells could ask Claude: %s", error)
+            path = None
         if path is None:
             return {}
         self._passes[kernel_id] = secrets.token_urlsafe(24)
