@@ -12,6 +12,7 @@ import mcp_types as types
 
 from tk_ai_extension.agent.events import (
     CellChanged,
+    Done,
     PermissionAsked,
     PermissionSettled,
     ToolAnswered,
@@ -52,6 +53,7 @@ class Turn:
         stopping: Set when somebody stops it.
         stopped: When that was, on the monotonic clock.
         calls: The calls under way.
+        over: Whether its end was told: nothing is told after it.
     """
 
     id: str
@@ -64,6 +66,7 @@ class Turn:
     calls: set[asyncio.Task[types.CallToolResult]] = field(
         default_factory=set["asyncio.Task[types.CallToolResult]"]
     )
+    over: bool = False
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _journalled: int = 0
 
@@ -74,7 +77,10 @@ class Turn:
             self.stopping.set()
 
     def say(self, what: What) -> None:
-        """Tells what happened."""
+        """Tells what happened, unless it comes too late: a cell may not heed an interrupt."""
+        if self.over:
+            return
+        self.over = what.kind == Done.kind
         self.tell(what)
         call = getattr(what, "call", None)
         if what.kind == "tool_call" and isinstance(call, str):
