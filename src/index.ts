@@ -1,10 +1,11 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import chat from './chat/plugin';
+import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
-const plugins: JupyterFrontEndPlugin<unknown>[] = [...chat, ...panel, ...tabs];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [...chat, ...panel, ...notebook, ...tabs];
 
 export default plugins;
