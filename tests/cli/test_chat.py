@@ -190,6 +190,26 @@ async def test_the_same_chats_go_on_in_a_server_of_the_folder(
     assert "no_model" in refused.err
 
 
+async def test_a_server_that_is_gone_in_the_middle_is_said_so(
+    nb: Nb, model: ScriptedModel, start_server: StartServer
+) -> None:
+    server = await start_server(
+        config=f"c.TkAIExtensionApp.chat_model = {MODEL!r}", **model.environment
+    )
+    nb.root = server.root
+    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
+    nb.notebook("a.ipynb", "1")
+    model.add(Held(Answer.of(COUNTED), after=3))
+    process = await nb.start("chat", "-n", "a.ipynb", "Count.")
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        assert await process.stdout.read(1) == b"O"
+        server.process.kill()
+        _, err = await process.communicate()
+    assert process.returncode == 3
+    assert b"server_unreachable" in err
+
+
 @dataclass
 class Screen:
     """A terminal in which `nb chat` runs: what it shows, and what a person types."""

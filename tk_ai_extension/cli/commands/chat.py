@@ -202,6 +202,8 @@ class Dialogue:
         """Shows a turn to its end; the exit status."""
         self._plan = None
         status = wire.OK
+        # One that came too late for the turn before is not meant for this one.
+        self.session.terminal.interrupted.clear()
         try:
             while (event := await self._unless_stopped(anext(events, None))) is not None:
                 match event["kind"]:
@@ -271,15 +273,7 @@ class Dialogue:
         terminal = self.session.terminal
         if self.session.options.json or not terminal.surroundings.tty:
             return None
-        asking = asyncio.create_task(terminal.ask(prompt))
-        interrupted = asyncio.create_task(terminal.interrupted.wait())
-        try:
-            await asyncio.wait((asking, interrupted), return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() if asking.done() else None
-        finally:
-            asking.cancel()
-            interrupted.cancel()
-            await asyncio.gather(asking, interrupted, return_exceptions=True)
+        return await terminal.ask(prompt)
 
     async def _unless_stopped(self, event: Coroutine[Any, Any, Json | None]) -> Json | None:
         """The next event; Ctrl-C meanwhile stops the turn, whose last events follow."""
