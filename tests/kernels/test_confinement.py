@@ -37,11 +37,12 @@ def made() -> Iterator[Path]:
 def test_it_names_neither_the_program_nor_options_of_its_own(
     bubblewrap: Bubblewrap, made: Path, tmp_path: Path
 ) -> None:
-    here = Confinement(bubblewrap, tmp_path, (), made)
+    here = Confinement(bubblewrap, tmp_path / "project", (), made, (".nb",))
     note = here.as_note()
     assert Confinement.from_note(note) == here
     assert Confinement.from_note(note | {"executable": "/bin/sh"}) == here
-    for change in ({"options": ["--bind", "/", "/"]}, {"kind": "podman"}, {"kind": "sh"}):
+    own = {"project": str(tmp_path)}  # with a program of its own
+    for change in ({"options": ["--bind", "/", "/"]}, {"kind": "podman"}, {"kind": "sh"}, own):
         with pytest.raises(SandboxUnavailable):
             Confinement.from_note(note | change)
 

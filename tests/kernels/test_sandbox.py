@@ -17,12 +17,15 @@ import pytest
 import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 
+import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tk_ai_extension.kernels.allowlist import ALLOWED, AllowedEnvironment, allowed
 from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
 from tk_ai_extension.kernels.sandbox.base import Sandbox, View
+from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandboxes
+from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.provisioner import SharedKernelProvisioner
@@ -40,6 +43,10 @@ KEY = "OPENAI_API_KEY"
 
 OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
 """What the kernelspec sets."""
+
+
+ENVIRONMENTS = ("env/pyvenv.cfg", "deep/pixi/conda-meta")
+"""What makes two folders of the project virtual environments."""
 
 
 @dataclass
@@ -70,6 +77,9 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
         folder.mkdir(parents=True)
         (folder / "key").write_text("canary", encoding="utf-8")
     (project / "link").symlink_to(hidden)
+    for environment in ENVIRONMENTS:
+        (project / environment).parent.mkdir(parents=True)
+        (project / environment).touch()
     of = Confinement.of(project, hidden=[hidden, project.parent / ".nb"], names=[".nb"])
     confinement = replace(of, sandbox=sandbox)
     manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
@@ -162,9 +172,17 @@ async def test_it_does_not_see_the_keys_and_sockets_of_the_host(kernel: Confined
 
 async def test_nor_those_of_projects_below_its_own(kernel: Confined) -> None:
     assert (kernel.project / "deep" / "below" / ".nb" / "key").exists()
-    assert await kernel.run("print(os.listdir('deep/below/.nb'), os.listdir('deep'))") == (
-        "[] ['below']"
+    assert await kernel.run("print(os.listdir('deep/below/.nb'), os.listdir('deep/below'))") == (
+        "[] ['.nb']"
     )
+
+
+@pytest.mark.parametrize("folder", ["env", "deep/pixi"])
+async def test_it_does_not_write_programs_that_are_run_outside(
+    kernel: Confined, folder: str
+) -> None:
+    assert await kernel.run(f"open('{folder}/python', 'w')") == "OSError"
+    assert await kernel.run(f"import os; os.rename('{folder}', 'away')") == "OSError"
 
 
 async def test_it_otherwise_works_with_matplotlib(kernel: Confined) -> None:
@@ -274,6 +292,18 @@ class TestWithoutASandbox:
             ("podman", False),
         ]
 
+    async def test_one_that_is_in_the_project_is_not_run(
+        self, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(programs)
+        monkeypatch.setenv("PATH", f"{programs}{os.pathsep}.{os.pathsep}")
+        for name in ("bwrap", "podman"):
+            _program(programs / name, "touch ran")
+        with pytest.raises(SandboxUnavailable, match="It is not installed"):
+            Confinement.of(tmp_path)
+        assert not any(finding.ok for finding in probe(tmp_path))
+        assert not (programs / "ran").exists()
+
     async def test_no_kernel_is_started(self, tmp_path: Path) -> None:
         project = tmp_path / "project"
         project.mkdir()
@@ -310,6 +340,39 @@ async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
     for project in (Path.home(), Path.home().parent):
         with pytest.raises(SandboxUnavailable, match="home folder would be visible"):
             Confinement.of(project)
+
+
+async def test_a_program_in_the_project_is_not_asked_outside_unless_it_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    planted = tmp_path / "tools" / "bin" / "python"
+    planted.parent.mkdir(parents=True)
+    _program(planted, f'touch {tmp_path}/ran; exec {sys.executable} "$@"')
+    link = tmp_path.parent / f"{tmp_path.name}-python"
+    link.symlink_to(planted)
+    for path in (planted, link):
+        with pytest.raises(PermissionError, match="code in a sandbox may have written it"):
+            program([str(path)], os.environ, tmp_path)
+    with pytest.raises(PermissionError):
+        program(["python"], {"PATH": str(planted.parent)}, tmp_path)
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "tools" / "pyvenv.cfg").touch()
+    assert program([str(planted)], os.environ, tmp_path).argv[0] == sys.executable
+
+
+async def test_the_code_of_nb_itself_is_read_only(tmp_path: Path) -> None:
+    package = Path(tk_ai_extension.__file__).parent
+    with TemporaryDirectory(prefix="nb-") as folder:
+        confined = Confinement(Bubblewrap("/usr/bin/bwrap"), package.parent, (), Path(folder))
+        file = tmp_path / "kernel.json"
+        file.touch()
+        with confined.command(
+            [sys.executable], {}, cwd=None, connection_file=file, ends_with_parent=True
+        ) as command:
+            writable = command.argv.index("--bind")
+            assert command.argv[writable + 1] == str(package.parent)
+            inside = command.argv.index(str(package), writable)
+            assert command.argv[inside - 1] == "--ro-bind"
 
 
 async def test_an_environment_inside_the_project_is_read_only() -> None:

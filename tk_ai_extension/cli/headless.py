@@ -171,7 +171,7 @@ class Headless:
                 self._refuse_kernels_outside()
                 await asyncio.to_thread(self._refuse_kernels_below)
                 with written("a file for the sandbox's trial"):
-                    await asyncio.to_thread(find_sandbox)
+                    await asyncio.to_thread(find_sandbox, Path(self.root))
                 # One that was started meanwhile; one that is still being started looks again.
                 self._refuse_kernels_outside()
             self.settings.change(sandbox=sandbox)

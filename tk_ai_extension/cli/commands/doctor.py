@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import platform
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -48,7 +49,7 @@ async def _doctor(session: Session, args: argparse.Namespace) -> int:  # noqa: A
         _kernelspecs(session),
         *await _servers(),
     ]
-    findings = await asyncio.to_thread(probe)
+    findings = await asyncio.to_thread(probe, Path(headless.root))
     looks += [
         Look(name=f"sandbox: {found.name}", ok=found.ok, detail=found.detail) for found in findings
     ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any, Self
 
 from tk_ai_extension.kernels.sandbox.base import SCRATCH, Command, Sandbox, View
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed
-from tk_ai_extension.kernels.sandbox.interpreter import program
+from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, search_path
+from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, program
 from tk_ai_extension.model.errors import SandboxUnavailable
 
 OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
@@ -24,6 +24,9 @@ ELSEWHERE = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
 
 PACKAGES = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
 """Folders that hold what was installed, and nobody's project: many files, which nothing is hidden in."""
+
+OURS = Path(__file__).parents[2]
+"""This package: a project that holds it is that of its developers."""
 
 PREFIX = "nb-"
 """How the name of a sandbox's own folder begins."""
@@ -68,7 +71,7 @@ class Confinement:
                 f"In a sandbox for {project} everything in your home folder would be visible.",
                 hint="Work in a folder of its own: move the notebook into one, and open it there.",
             )
-        sandbox = find_sandbox()
+        sandbox = find_sandbox(project)
         inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
         return cls(sandbox, project, inside, Path(mkdtemp(prefix=PREFIX)), tuple(names))
 
@@ -87,11 +90,12 @@ class Confinement:
         kind, options, folder = note["kind"], tuple(note["options"]), Path(note["folder"])
         if not _is_own(folder):
             raise ValueError(f"{folder} is not the folder of a sandbox.")
-        for sandbox in installed(kind):
+        project = Path(note["project"])
+        for sandbox in installed(kind, project):
             if sandbox.options == options:
                 hidden = tuple(map(Path, note["hidden"]))
                 names = tuple(map(str, note["names"]))
-                return cls(sandbox, Path(note["project"]), hidden, folder, names)
+                return cls(sandbox, project, hidden, folder, names)
         raise SandboxUnavailable(f"The kernel's sandbox, {kind}, is not on this machine any more.")
 
     def as_note(self) -> dict[str, Any]:
@@ -136,7 +140,8 @@ class Confinement:
             folder.mkdir(mode=0o700, exist_ok=True)
         copy.unlink(missing_ok=True)
         shutil.copy(connection_file, copy)  # with its mode, 0600
-        needed = program(argv, environment)
+        needed = program(argv, environment, self.project)
+        hidden, fixed = self._look_through(needed.readable)
         names = {str(connection_file), str(connection_file.resolve())}
         here = (cwd or self.project).resolve()
         view = View(
@@ -144,8 +149,8 @@ class Confinement:
             root=self._root,
             environment={**environment, **needed.environment, **ELSEWHERE},
             writable=(self.project, self._sockets),
-            readable=needed.readable,
-            empty=(*self.hidden, *self._hidden_in((self.project, *needed.readable))),
+            readable=(*needed.readable, *fixed),
+            empty=(*self.hidden, *hidden),
             ends_with_parent=ends_with_parent,
         )
         inside = [str(copy) if part in names else part for part in needed.argv]
@@ -153,7 +158,8 @@ class Confinement:
 
     def outside(self) -> dict[str, str]:
         """The environment of the sandbox's own program."""
-        return {name: os.environ[name] for name in OUTSIDE if name in os.environ}
+        environment = {name: os.environ[name] for name in OUTSIDE if name in os.environ}
+        return {**environment, "PATH": search_path(self.project)}
 
     def processes(self, pid: int) -> list[int]:
         """The processes to interrupt where the command runs as ``pid``."""
@@ -167,18 +173,22 @@ class Confinement:
         """Removes its own folder, when the kernel is to run no more."""
         remove_folder(self.folder)
 
-    def _hidden_in(self, visible: Iterable[Path]) -> Iterator[Path]:
-        """The folders of the hidden names in what it is to see, as they are now."""
-        for top in visible:
-            for folder, below, _ in os.walk(top):
+    def _look_through(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+        """What is hidden in all that it is to see, and what is not to be written in the project, now."""
+        hidden: list[Path] = []
+        fixed = [OURS] if OURS.is_relative_to(self.project) else []
+        for top in (self.project, *readable):
+            for folder, below, files in os.walk(top):
                 for name in set(self.names).intersection(below):
                     below.remove(name)
                     found = Path(folder, name)
                     if not found.is_symlink():
-                        yield found
-                # The project's own are looked through: its kernel can write there.
+                        hidden.append(found)
                 if top != self.project:
                     below[:] = [name for name in below if name not in PACKAGES]
+                elif folder != str(top) and not {*below, *files}.isdisjoint(ENVIRONMENT):
+                    fixed.append(Path(folder))
+        return hidden, fixed
 
     @property
     def _sockets(self) -> Path:

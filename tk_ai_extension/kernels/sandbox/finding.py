@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -53,14 +54,17 @@ class Finding:
     detail: str
 
 
-def find_sandbox() -> Sandbox:
+def find_sandbox(project: Path | None = None) -> Sandbox:
     """The sandbox to use on this machine: bubblewrap, else podman. Each is tried; blocks.
+
+    Args:
+        project: Where no program is taken from: what runs in a sandbox writes there.
 
     Raises:
         SandboxUnavailable: neither works; its details say for each why, and its hint what to do.
     """
     findings: list[Finding] = []
-    for sandbox, finding in sandboxes():
+    for sandbox, finding in sandboxes(project):
         if finding.ok and sandbox is not None:
             return sandbox
         findings.append(finding)
@@ -71,27 +75,40 @@ def find_sandbox() -> Sandbox:
     )
 
 
-def probe() -> list[Finding]:
+def probe(project: Path | None = None) -> list[Finding]:
     """What this machine can do, for ``nb doctor``: each way is tried, whether or not another works.
+
+    Args:
+        project: Where no program is taken from.
 
     Takes up to about a second for each; blocks.
     """
-    return [finding for _, finding in sandboxes()]
+    return [finding for _, finding in sandboxes(project)]
 
 
-def sandboxes() -> Iterator[tuple[Sandbox | None, Finding]]:
+def sandboxes(project: Path | None = None) -> Iterator[tuple[Sandbox | None, Finding]]:
     """Each way there is, tried in turn: the sandbox, or None, and what was found out. Blocks."""
     for kind in ("bubblewrap", "podman"):
-        ways = installed(kind)
+        ways = installed(kind, project)
         yield _judged(ways) if ways else (None, _missing(kind))
 
 
-def installed(kind: str) -> Sequence[Sandbox]:
+def search_path(project: Path | None) -> str:
+    """The folders of ``PATH`` that are not in a project: programs there may be anybody's."""
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
+    if project is not None:
+        inside = project.resolve()
+        folders = [each for each in folders if not Path(each).resolve().is_relative_to(inside)]
+    return os.pathsep.join(folders)
+
+
+def installed(kind: str, project: Path | None = None) -> Sequence[Sandbox]:
     """The ways to use one kind of sandbox with the programs of this machine, not tried yet."""
-    if kind == "bubblewrap" and (bwrap := shutil.which("bwrap")):
+    which = partial(shutil.which, path=search_path(project))
+    if kind == "bubblewrap" and (bwrap := which("bwrap")):
         return [Bubblewrap(bwrap)]
-    if kind == "podman" and (podman := shutil.which("podman")):
-        chosen = [("--runtime", runtime) for runtime in RUNTIMES if shutil.which(runtime)]
+    if kind == "podman" and (podman := which("podman")):
+        chosen = [("--runtime", runtime) for runtime in RUNTIMES if which(runtime)]
         return [Podman(podman, options) for options in [(), *chosen]]
     return []
 

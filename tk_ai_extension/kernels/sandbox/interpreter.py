@@ -11,6 +11,9 @@ from pathlib import Path
 
 from tk_ai_extension.kernels.sandbox.base import SYSTEM
 
+ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+"""What is in a folder that is a virtual environment: code in a sandbox does not write there."""
+
 ASKING = 30
 """Seconds in which a Python interpreter says where it is."""
 
@@ -37,17 +40,30 @@ class Program:
     environment: Mapping[str, str]
 
 
-def program(argv: Sequence[str], environment: Mapping[str, str]) -> Program:
-    """Finds out what a program needs; a Python interpreter is asked.
+def program(
+    argv: Sequence[str], environment: Mapping[str, str], project: Path | None = None
+) -> Program:
+    """Finds out what a program needs; a Python interpreter is asked, outside of any sandbox.
 
     Neither the home folder nor one above it is among it, whatever the interpreter says. Blocks.
 
+    Args:
+        argv: The program and its arguments.
+        environment: All its variables.
+        project: Where code in a sandbox writes: only a virtual environment, which it does not write,
+            is asked there.
+
     Raises:
-        OSError: there is no such program, or it cannot say where it is.
+        OSError: there is no such program, it may be somebody else's, or cannot say where it is.
     """
     executable = shutil.which(argv[0], path=environment.get("PATH"))
     if executable is None:
         raise FileNotFoundError(f"There is no program {argv[0]}.")
+    if project is not None and _is_anybodys(Path(executable), project):
+        raise PermissionError(
+            f"{executable} is in the project and in no virtual environment there: code in a sandbox "
+            "may have written it."
+        )
     extra: dict[str, str] = {}
     if Path(executable).name.startswith(("python", "pypy")):
         executable, seen, user = _ask(executable, environment)
@@ -58,6 +74,17 @@ def program(argv: Sequence[str], environment: Mapping[str, str]) -> Program:
         target = Path(executable).resolve()
         seen = [executable, str(target.parent), str(target.parent.parent)]
     return Program((executable, *argv[1:]), _outermost(seen), extra)
+
+
+def _is_anybodys(executable: Path, project: Path) -> bool:
+    """Whether a program is where code in a sandbox writes."""
+    for path in (executable.absolute(), executable.resolve()):
+        if path.is_relative_to(project):
+            above = path.relative_to(project).parents
+            folders = [project / folder for folder in above if folder.name]
+            if not any(Path(f, mark).exists() for f in folders for mark in ENVIRONMENT):
+                return True
+    return False
 
 
 def _ask(executable: str, environment: Mapping[str, str]) -> tuple[str, list[str], str | None]:
