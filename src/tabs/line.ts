@@ -2,15 +2,9 @@ import { URLExt } from '@jupyterlab/coreutils';
 import type { ServerConnection } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
-const ROUTE = 'api/tk-ai/tabs';
-/** Milliseconds to the first try after the line was cut, and at most. */
-const FIRST = 500;
-const LAST = 15_000;
+import { pause } from './pause';
 
-/** Milliseconds to wait before a try, of which there were so many in vain. */
-export function pause(tries: number, random: number): number {
-  return Math.min(FIRST * 2 ** Math.min(tries, 10), LAST) * (0.75 + random / 2);
-}
+const ROUTE = 'api/tk-ai/tabs';
 
 /** The line of this page to the server: opened again, by and by, whenever it is cut. */
 export class Line {

@@ -20,21 +20,27 @@ function textOf(output: nbformat.IOutput): string {
  * JupyterLab shows an output that is put between others as the last one, and text that is added to
  * any stream at the end of the last one. So just these two are done: text is added to the last
  * output, or everything from the first one that changes is set anew.
+ *
+ * @param count - how many outputs there are.
+ * @param present - copies them, which takes as long as they are.
  */
-export function splice(present: () => nbformat.IOutput[], changes: OutputChange[]): Splice | null {
+export function splice(
+  count: number,
+  present: () => nbformat.IOutput[],
+  changes: OutputChange[]
+): Splice | null {
   const [only] = changes;
   if (changes.length === 0 || only === undefined) {
     return null;
   }
-  const outputs = present();
-  if (
-    changes.length === 1 &&
-    'stream' in only &&
-    only.cut === 0 &&
-    only.stream === outputs.length - 1
-  ) {
+  if (changes.length === 1 && 'stream' in only && only.cut === 0 && only.stream === count - 1) {
     return { kind: 'text', text: only.text };
   }
+  const news = changes.flatMap(change => ('append' in change ? [change.append] : []));
+  if (news.length === changes.length) {
+    return { kind: 'from', first: count, outputs: news };
+  }
+  const outputs = present();
   let first = outputs.length;
   for (const change of changes) {
     if ('append' in change) {
@@ -70,7 +76,7 @@ export function setOutputs(cell: YCodeCell, told: IOutputs): { applied: boolean;
     cell.execution_count = null;
     cell.executionState = 'running';
   }
-  const change = splice(() => cell.getOutputs(), told.changes ?? []);
+  const change = splice(cell.youtputs.length, () => cell.getOutputs(), told.changes ?? []);
   if (change?.kind === 'text') {
     cell.appendStreamOutput(cell.youtputs.length - 1, change.text);
   } else if (change !== null) {

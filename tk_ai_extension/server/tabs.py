@@ -303,9 +303,18 @@ class Tabs:
                 # What was asked on a former line the page has done by now, or never will.
                 tab.changed_by = 0
         page.tabs, page.has_told = tabs, True
+        self._release({tab.path for tab in tabs.values()})
         page.heard = heard if isinstance(heard, int) else 0
         now = {(tab.id, tab.path, tab.dirty) for tab in tabs.values()}
         self._tell(self._opened, {path for _, path, _ in before ^ now})
+
+    def _release(self, paths: set[str]) -> None:
+        """Somebody opened these: pages that were lost with them, and did not come back, count no more."""
+        for key, page in list(self._pages.items()):
+            if page.line is None and key not in self._grace:
+                page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
+                if not page.tabs:
+                    del self._pages[key]
 
     def _tell(self, listeners: list[Callable[[str], None]], paths: set[str]) -> None:
         moved, self._moved = self._moved, asyncio.Event()

@@ -1,0 +1,12 @@
+/** Milliseconds to the first try after a line was cut, and at most. */
+const FIRST = 500;
+const LAST = 15_000;
+
+/**
+ * Milliseconds to wait before a try, of which there were so many in vain.
+ *
+ * @param random - between 0 and 1: not all pages come back in one moment.
+ */
+export function pause(tries: number, random: number): number {
+  return Math.min(FIRST * 2 ** Math.min(tries, 10), LAST) * (0.75 + random / 2);
+}
