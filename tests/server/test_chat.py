@@ -120,6 +120,47 @@ async def test_a_message_is_answered_with_what_came_of_it(
     assert "What is six by seven?" in str(model.requests[-1].body["messages"])
 
 
+@pytest.mark.proves("ext:chat", "rest:chat")
+async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their_order(
+    client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
+) -> None:
+    """The whole way: a notebook is connected, a cell fails, is overwritten and runs."""
+    model.add(
+        Answer.of("I'll connect.", ToolUse("use_notebook", {"notebook": notebook})),
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": "sum(price)", "index": 0})),
+        Answer.of("A name.", ToolUse("overwrite_cell", {"cell": 0, "source": "sum([3, 4, 5])"})),
+        Answer.of(ToolUse("execute_cell", {"cell": 0})),
+        Answer.of("The total is 12."),
+    )
+    body = {"message": "What is the total?", "notebook": notebook, "mode": "auto"}
+    accept = {"Accept": "text/event-stream"}
+    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
+        seen = [event async for event in events_of(response)]
+    assert [event["number"] for event in seen] == list(range(1, len(seen) + 1))
+    told = [
+        f"{event['kind']} {event.get('tool', '')}".strip()
+        for event in seen
+        if event["kind"] not in ("text", "tool_progress", "usage")
+    ]
+    assert told == [
+        *("message", "began", "tool_call use_notebook", "tool_result use_notebook"),
+        *("tool_call insert_and_execute_cell", "cell_change"),
+        "tool_result insert_and_execute_cell",
+        *("tool_call overwrite_cell", "cell_change", "tool_result overwrite_cell"),
+        *("tool_call execute_cell", "tool_result execute_cell", "done"),
+    ]
+    results = [event for event in seen if event["kind"] == "tool_result"]
+    assert [event["ok"] for event in results] == [True, False, True, True]
+    assert "NameError" in results[1]["text"]
+    assert "12" in results[3]["text"]
+    said = "".join(event["text"] for event in seen if event["kind"] == "text")
+    assert said == "I'll connect.A name.The total is 12."
+    assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "The total is 12.")
+    cell, *_ = nbformat.read(jp_root_dir / notebook, as_version=4).cells
+    assert cell.source == "sum([3, 4, 5])"
+    assert cell.outputs[0].data["text/plain"] == "12"
+
+
 @pytest.mark.proves("rest:chat", "fault:chat-cut")
 async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
