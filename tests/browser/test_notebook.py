@@ -1,0 +1,223 @@
+"""What a person sees of agents in the notebook that they have open, and what they do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Response, expect
+
+from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import DEADLINE, Lab
+
+CELLS = {
+    "loads000": "data = [1, 2, 3]",
+    "fails000": "1 / 0",
+    "sums0000": "total = sum(data)\ntotal",
+}
+
+
+@pytest.fixture
+async def lab(open_lab: OpenLab) -> Lab:
+    """JupyterLab with collaboration, and the notebook open."""
+    return await begin(open_lab, collaboration=True)
+
+
+async def begin(open_lab: OpenLab, *, collaboration: bool) -> Lab:
+    lab = await open_lab(collaboration=collaboration)
+    write_cells(lab.server.root, **CELLS)
+    await lab.open(NOTEBOOK)
+    await Open(lab).cells.nth(len(CELLS) - 1).wait_for()
+    expect.set_options(timeout=DEADLINE)
+    return lab
+
+
+BOTH = pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+
+
+@BOTH
+async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await begin(open_lab, collaboration=collaboration)
+    seen, agent = Open(lab), Agent(lab)
+    await agent.changes("sums0000", "total = sum(data)\nprint(total)")
+    await seen.mark(2).wait_for()
+    await expect(seen.marks).to_have_count(1)
+    await expect(seen.mark(2)).to_have_accessible_name("Changed by root, now. Show what changed.")
+    await expect(seen.all_changes).to_contain_text("1 cell changed")
+
+    await seen.mark(2).hover()
+    await expect(seen.mark(2)).to_contain_text("root · now")
+    await seen.mark(2).click()
+    review = seen.review(2)
+    await expect(review.locator(".tk-mod-removed")).to_have_text("\N{MINUS SIGN}total")
+    await expect(review.locator(".tk-mod-added")).to_have_text("+print(total)")
+
+
+async def test_a_mark_is_opened_and_closed_by_keys_which_the_notebook_does_not_take(
+    lab: Lab,
+) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("sums0000", "total = 6")
+    await seen.mark(2).focus()
+    await page.keyboard.press("Enter")
+    await seen.review(2).wait_for()
+    await expect(seen.mark(2)).to_have_attribute("aria-expanded", "true")
+    await seen.review(2).get_by_role("button", name="Close").focus()
+    await page.keyboard.press("Escape")
+    await expect(seen.review(2)).to_have_count(0)
+    await expect(seen.mark(2)).to_be_focused()
+    await page.keyboard.press("Space")
+    keep = seen.review(2).get_by_role("button", name="Keep")
+    await keep.focus()
+    await page.keyboard.press("Enter")
+    await expect(seen.marks).to_have_count(0)
+    # Not at the top of the page: the person goes on where they were.
+    await expect(seen.cells.nth(2)).to_be_focused()
+    assert await seen.source(2) == "total = 6"
+
+
+async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("loads000", "data = [4]")
+    await agent.changes("sums0000", "total = 4")
+    await expect(seen.marks).to_have_count(2)
+    await seen.mark(2).click()
+    async with page.expect_response(saves_what_was_kept):
+        await seen.review(2).get_by_role("button", name="Keep").click()
+    await expect(seen.marks).to_have_count(1)
+
+    await page.reload()
+    await lab.ready()
+    await seen.mark(0).wait_for()
+    await expect(seen.marks).to_have_count(1)
+    async with page.expect_response(saves_what_was_kept):
+        await seen.all_changes.get_by_role("button", name="Keep").click()
+    await expect(seen.marks).to_have_count(0)
+    await expect(seen.all_changes).to_have_count(0)
+
+    await page.reload()
+    await lab.ready()
+    await agent.changes("sums0000", "total = 5")
+    await seen.mark(2).wait_for()
+    await expect(seen.marks).to_have_count(1)
+
+
+def saves_what_was_kept(response: Response) -> bool:
+    """Whether JupyterLab has saved its state, with what the person has kept."""
+    request = response.request
+    saved = request.method == "PUT" and "/api/workspaces/" in request.url
+    return saved and "tk-ai-extension:kept" in (request.post_data or "")
+
+
+@BOTH
+async def test_one_cell_is_taken_back_and_then_all_the_others(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await begin(open_lab, collaboration=collaboration)
+    seen, agent = Open(lab), Agent(lab)
+    await agent.changes("loads000", "data = [4]")
+    await agent.changes("sums0000", "total = 4")
+    await agent.changes("sums0000", "total = 5")
+    await agent("insert_cell", source="more", index=3)
+    await expect(seen.marks).to_have_count(3)
+
+    await seen.mark(2).click()
+    await expect(seen.review(2)).to_contain_text("Changed 2 times")
+    await seen.review(2).get_by_role("button", name="Undo").click()
+    await expect(seen.marks).to_have_count(2)
+    await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")
+    assert await seen.source(0) == "data = [4]"
+
+    await seen.all_changes.get_by_role("button", name="Undo").click()
+    await expect(seen.marks).to_have_count(0)
+    await expect(seen.cells).to_have_count(len(CELLS))
+    assert [await seen.source(place) for place in range(3)] == list(CELLS.values())
+
+
+async def test_a_cell_of_a_change_to_several_is_taken_back_alone(lab: Lab) -> None:
+    seen, agent = Open(lab), Agent(lab)
+    text = (await agent("read_notebook"))["text"]
+    await agent("write_notebook", text=text.replace("1 / 0", "1").replace("[1, 2, 3]", "[]"))
+    await expect(seen.marks).to_have_count(2)
+    await seen.mark(1).click()
+    await seen.review(1).get_by_role("button", name="Undo").click()
+    await expect(seen.cells.nth(1)).to_contain_text("1 / 0")
+    await expect(seen.marks).to_have_count(1)
+    assert await seen.source(0) == "data = []"
+
+
+async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_told(
+    lab: Lab,
+) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("sums0000", "total = 4")
+    await seen.mark(2).wait_for()
+    await seen.cells.nth(2).locator(".cm-content").click()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.type("  # mine")
+    await agent("read_cell", cell="sums0000")
+    await seen.mark(2).click()
+    await seen.review(2).get_by_role("button", name="Undo").click()
+    await expect(seen.review(2).get_by_role("alert")).to_contain_text("worked on since")
+    assert await seen.source(2) == "total = 4  # mine"
+    await expect(seen.marks).to_have_count(1)
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(
+    lab: Lab, tmp_path: Path
+) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    for number in range(30):
+        await agent("insert_cell", source=f"# {number}\n" * 3, index=3)
+    await seen.marks.nth(30 - 1).wait_for(state="attached")
+    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await seen.cells.nth(0).locator(".cm-content").click()
+    await page.keyboard.type("# ")
+    with gate(tmp_path / "gate") as code:
+        running = asyncio.create_task(agent("insert_and_execute_cell", source=code))
+        button = seen.toolbar.get_by_role("button", name="root runs…")
+        await button.wait_for()
+        await page.keyboard.type("mine ")
+        last = seen.cells.nth(33)
+        await expect(last).to_contain_text("running")
+        await expect(last.locator(".jp-InputPrompt")).to_have_text("[*]:")
+        await expect(last).to_have_class(re.compile(r"\btk-mod-running\b"))
+        await expect(last).not_to_be_in_viewport()
+        await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
+        assert "# mine " in await seen.source(0)
+        await button.click()
+        await expect(last).to_be_in_viewport()
+    await running
+    await expect(button).to_have_count(0)
+    await expect(last.locator(".jp-InputPrompt")).to_have_text("[1]:")
+
+
+async def test_what_runs_already_shows_to_who_opens_the_notebook(
+    open_lab: OpenLab, tmp_path: Path
+) -> None:
+    lab = await open_lab(collaboration=True)
+    with gate(tmp_path / "gate") as code:
+        write_cells(lab.server.root, loads000="1", waits000=code)
+        agent, seen = Agent(lab), Open(lab)
+        running = asyncio.create_task(agent("execute_cell", cell="waits000"))
+        await lab.open(NOTEBOOK)
+        await seen.toolbar.get_by_role("button", name="root runs…").wait_for()
+        await expect(seen.cells.nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
+    await running
+    await expect(seen.toolbar.get_by_role("button", name="root runs…")).to_have_count(0)
+
+
+async def test_the_line_comes_back_when_it_was_cut(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("loads000", "data = [4]")
+    await seen.mark(0).wait_for()
+    await page.context.set_offline(True)
+    await agent.changes("sums0000", "total = 4")
+    await page.context.set_offline(False)
+    await seen.mark(2).wait_for()
