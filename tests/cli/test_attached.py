@@ -18,6 +18,7 @@ from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.remote import RemoteTools
 from tk_ai_extension.cli.servers import Server, ServerUnreachable
+from tk_ai_extension.model.errors import UnknownTool
 from tk_ai_extension.tools.context import ToolContext
 
 __all__ = ["start_server"]
@@ -62,6 +63,10 @@ async def test_a_notebook_of_a_running_server_is_the_servers(
     assert "42" in (await asyncio.to_thread(nb, "run", "x")).out
     refused = await asyncio.to_thread(nb, "cell", "nope", status=2)
     assert "cell_not_found" in refused.err
+    change = ("edit", "1", "x = 0", "-n", "a.ipynb")
+    unseen = await asyncio.to_thread(nb, *change, env={"NB_CALLER": "b"}, status=2)
+    assert "conflict" in unseen.err
+    assert "x = 6 * 7" in unseen.err
     await asyncio.to_thread(nb, "shutdown")
     assert await asyncio.to_thread(ask, server, "api/kernels")
 
@@ -178,8 +183,9 @@ async def test_a_notebook_that_is_open_elsewhere_is_read_and_not_run(
     before = path.read_bytes()
     assert "x = 1" in (await asyncio.to_thread(nb, "read")).out
     assert (await asyncio.to_thread(nb, "status", "--json")).json["notebook"] == "a.ipynb"
-    refused = await asyncio.to_thread(nb, "exec", "0", status=2)
-    assert "open_elsewhere" in refused.err
+    for words in (["exec", "0"], ["save"]):
+        refused = await asyncio.to_thread(nb, *words, status=2)
+        assert "open_elsewhere" in refused.err
     assert path.read_bytes() == before
 
 
@@ -228,6 +234,7 @@ async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
         (Path(nb.environment["JUPYTER_RUNTIME_DIR"]) / file.name).write_bytes(file.read_bytes())
     watched = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--wait", "1", "--json")
     assert watched.json["status"] in ("queued", "running")
+    assert "server" not in (await asyncio.to_thread(nb, "status", "--json")).json
     assert (await asyncio.to_thread(nb, "kernel")).out
     # Whoever opens it to write waits for the cell to read.
     await asyncio.to_thread((nb.root / "go").write_text, "now")
@@ -235,6 +242,7 @@ async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
     assert ended.json["status"] == "ok"
     assert "42" in str(nb.read("a.ipynb").cells[1].outputs)
     assert not await asyncio.to_thread(ask, server, "api/kernels")
+    assert "server" in (await asyncio.to_thread(nb, "status", "--json")).json
     await asyncio.to_thread(nb, "insert", "0", "y = 1")
     history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
     assert history["entries"]
@@ -268,9 +276,13 @@ async def test_a_connection_to_a_server_that_is_given_up_is_closed(
         await remote.call(tool, {}, context)
         line = asyncio.all_tasks() - before
         assert line
-        # As a server of another version answers.
-        with pytest.raises(ServerUnreachable):
+        # The protocol's own errors are told as what they are, and the connection is kept.
+        with pytest.raises(UnknownTool, match="no tool `nonsense`"):
             await remote.call(replace(tool, name="nonsense"), {}, context)
+        await remote.call(tool, {}, context)
+        await server.stop(9)
+        with pytest.raises(ServerUnreachable):
+            await remote.call(tool, {}, context)
         _, left = await asyncio.wait(line, timeout=30)
         assert not left
     finally:

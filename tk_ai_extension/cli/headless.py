@@ -41,7 +41,7 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import notebook_path
-from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.permissions import Effect, PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import names_session
 from tk_ai_extension.workspace.state import default_data_folder, state_folder
 from tk_ai_extension.workspace.workspace import Workspace
@@ -259,13 +259,20 @@ class Headless:
         """
         return await self._router.owner_of(path)
 
-    async def server_of(self, path: str) -> str | None:
+    async def server_of(self, path: str, effect: Effect = "READ") -> str | None:
         """The address of the Jupyter Server that a notebook belongs to now; None where there is none.
 
+        Args:
+            path: The notebook's.
+            effect: What is to be done with it.
+
         Raises:
-            OpenElsewhere: a server without the extension has it open.
+            OpenElsewhere: it is to be changed or run, and is open in a server without the extension.
         """
-        server = await self._router.owner_of(path)
+        if self.settings.now.server is None and self.workspace.executions.active(path=path):
+            # A run that began here ends here, and the notebook stays here meanwhile.
+            return None
+        server = await self._router.owner_of(path, effect)
         return None if server is None else server.url
 
     async def close(self) -> None:

@@ -5,25 +5,53 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from tk_ai_extension.cli.servers import PATIENCE, Server, ServerUnreachable
+from tk_ai_extension.cli.servers import PATIENCE, Server, ServerSilent, ServerUnreachable
+from tk_ai_extension.model import errors
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Tool
 from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.tools.toolsets import TOOLSETS
 
+OPENING = 30.0
+"""Seconds in which a connection must be there."""
+QUIET = 30.0
+"""Seconds without a sign of a call, after which a server is asked whether it is there at all."""
+
+KINDS: Mapping[str, type[ToolError]] = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ToolError)
+}
+"""The errors by their codes."""
+
+
+class CallRefused(ToolError):
+    """A server does not understand a call."""
+
+    code = "call_refused"
+    status = 502
+    default_hint = "Another version of tk-ai-extension runs there, it seems: make them one."
+
 
 class RemoteError(ToolError):
-    """An error that a server answered with: the same code, words and hint."""
+    """An error that a server answered with, of a kind that is not known here."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
-        super().__init__(
-            str(answer["message"]), hint=str(answer["hint"]), **answer.get("details", {})
-        )
+        super().__init__(str(answer["message"]), hint=str(answer["hint"]))
         self.code = str(answer["code"])  # pyright: ignore[reportIncompatibleVariableOverride, reportAttributeAccessIssue]
         self.retryable = bool(answer["retryable"])  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def remote_error(answer: Mapping[str, Any]) -> ToolError:
+    """The error that a server answered with, as what it would be here: with all that it shows."""
+    kind = KINDS.get(str(answer["code"]))
+    known = kind is not None
+    error = kind(str(answer["message"]), hint=str(answer["hint"])) if known else RemoteError(answer)
+    error.details = dict(answer.get("details", {}))
+    return error
 
 
 @dataclass(eq=False)
@@ -38,10 +66,18 @@ class _Line:
 
 
 class RemoteTools:
-    """Calls tools in one server; every caller there has a connection, hence a session, of its own."""
+    """Calls tools in one server; every caller there has a connection, hence a session, of its own.
 
-    def __init__(self, server: Server) -> None:
+    Args:
+        server: Which.
+        quiet: Seconds without a sign of a call, after which the server is asked whether it is there.
+        opening: Seconds in which a connection must be there.
+    """
+
+    def __init__(self, server: Server, *, quiet: float = QUIET, opening: float = OPENING) -> None:
         self.server = server
+        self._quiet = quiet
+        self._opening = opening
         self._lines: dict[str, _Line] = {}
         # No new call is made on these; they are closed when the last one on them has ended.
         self._broken: set[_Line] = set()
@@ -51,33 +87,96 @@ class RemoteTools:
 
         Raises:
             ToolError: what the server answered with.
-            ServerUnreachable: it did not.
+            CallRefused: the protocol's own error.
+            ServerSilent, ServerUnreachable: it did not answer.
         """
+        # Half a second of imports: only for who works in a server.
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
         line = self._line(context)
-        client = await asyncio.shield(line.client)
+        client = await self._opened(line, context)
 
         async def progress(_done: float, _total: float | None, message: str | None) -> None:
+            signs.set()
             await context.progress(message or "")
 
-        line.calls += 1
+        signs = asyncio.Event()
+        calling = asyncio.create_task(
+            client.call_tool(tool.name, dict(arguments), progress_callback=progress)
+        )
+        self._began(line, calling)
         try:
-            answer = await client.call_tool(tool.name, dict(arguments), progress_callback=progress)
+            answer = await self._answer(calling, signs)
+        except asyncio.CancelledError:
+            calling.cancel()
+            raise
+        except MCPError as error:
+            if error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+                self._breaks(line, context)
+                raise ServerUnreachable(f"{self.server.url} broke off: {error}") from error
+            data: Any = error.data
+            if isinstance(data, dict) and "error" in data:
+                raise remote_error(cast("dict[str, Any]", data)["error"]) from error
+            raise CallRefused(f"{self.server.url} refuses {tool.name}: {error}") from error
+        except ServerUnreachable:
+            self._breaks(line, context)
+            raise
         except Exception as error:
             # The SDK has no one error for a line that breaks.
-            if self._lines.get(context.caller.identity) is line:
-                del self._lines[context.caller.identity]
-                self._broken.add(line)
+            self._breaks(line, context)
             raise ServerUnreachable(f"{self.server.url} broke off: {error}") from error
-        finally:
-            line.calls -= 1
-            if line in self._broken and not line.calls:
-                line.close.set()
         structured: dict[str, Any] = answer.structured_content or {}
         if "error" in structured and answer.is_error:
-            raise RemoteError(structured["error"])
+            raise remote_error(structured["error"])
         result = tool.result.model_validate(structured)
         pictures = (part for part in answer.content if part.type == "image")
         return result.with_images(tuple(Image(part.data, part.mime_type) for part in pictures))
+
+    async def _opened(self, line: _Line, context: ToolContext) -> Any:
+        try:
+            async with asyncio.timeout(self._opening):
+                return await asyncio.shield(line.client)
+        except TimeoutError:
+            self._breaks(line, context)
+            line.task.cancel()
+            raise ServerSilent(
+                f"{self.server.url} does not answer within {self._opening:.0f} s."
+            ) from None
+
+    async def _answer(self, calling: asyncio.Task[Any], signs: asyncio.Event) -> Any:
+        """The answer to a call, however long it takes, as long as the server is there.
+
+        Raises:
+            ServerUnreachable: it is not. The call is left to it: what it has begun is not cancelled.
+        """
+        while True:
+            signs.clear()
+            await asyncio.wait((calling,), timeout=self._quiet)
+            if calling.done():
+                return calling.result()
+            if not signs.is_set():
+                await self.server.get("api/tk-ai/health")
+
+    def _began(self, line: _Line, calling: asyncio.Task[Any]) -> None:
+        line.calls += 1
+
+        def ended(call: asyncio.Task[Any]) -> None:
+            line.calls -= 1
+            if not call.cancelled():
+                call.exception()  # whoever gave it up does not ask any more
+            if line in self._broken and not line.calls:
+                line.close.set()
+
+        calling.add_done_callback(ended)
+
+    def _breaks(self, line: _Line, context: ToolContext) -> None:
+        """No new call is made on a line; it is closed when the last one on it has ended."""
+        if self._lines.get(context.caller.identity) is line:
+            del self._lines[context.caller.identity]
+            self._broken.add(line)
+            if not line.calls:
+                line.close.set()
 
     async def close(self) -> None:
         """Closes all connections; those that do not close in time are dropped."""
@@ -104,7 +203,6 @@ class RemoteTools:
 
     async def _hold(self, name: str, opened: asyncio.Future[Any], close: asyncio.Event) -> None:
         """Keeps one connection open: the SDK's client has to be left by the task that entered it."""
-        # Half a second of imports: only for who works in a server.
         import httpx2
         import mcp_types as types
         from mcp import Client

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tk_ai_extension.cli.remote import RemoteTools
-from tk_ai_extension.cli.servers import Server, Servers
+from tk_ai_extension.cli.servers import Server, Servers, ServerSilent
 from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ExecutionNotFound, PathRefused, SandboxUnavailable
@@ -121,9 +121,25 @@ class Router:
         Raises:
             ToolError.
         """
+        self._servers.check(server)
         remote = self._remotes.get(server)
         if remote is None:
             remote = self._remotes[server] = RemoteTools(server)
+        try:
+            return await self._call(remote, path, tool, arguments, context)
+        except ServerSilent:
+            self._servers.fell_silent(server)
+            raise
+
+    async def _call(
+        self,
+        remote: RemoteTools,
+        path: str | None,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+    ) -> Result:
+        server = remote.server
         if path is None or server.root is None:
             result = await remote.call(tool, arguments, context)
             there = str(arguments.get("notebook"))
@@ -161,6 +177,10 @@ class Router:
             "You have run nothing here that is still known.",
             hint=f"Others run: {', '.join(others)}." if others else None,
         )
+
+    def silent_over(self, path: str) -> list[Server]:
+        """The servers that a notebook may be open in, and which do not answer."""
+        return self._servers.silent_over(self._root / path)
 
     async def close(self) -> None:
         """Closes the connections to servers."""
@@ -206,7 +226,12 @@ class RoutedRegistry(Registry):
         parsed = self.validate(tool, arguments)
         server, path = await self._router.place(tool, parsed, context)
         if server is None:
-            return await super().call(name, arguments, context)
+            result = await super().call(name, arguments, context)
+            result.notices += [
+                f"{silent.url} does not answer: this is {path} as it is on disk."
+                for silent in (self._router.silent_over(path) if path else ())
+            ]
+            return result
         # The server knows nothing of the mode here.
         leave = await leave_for(tool, parsed, context)
         if leave is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import psutil
 from jupyter_core.paths import jupyter_runtime_dir
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+from tornado.simple_httpclient import HTTPTimeoutError
 
 from tk_ai_extension.cli.masking import masked
 from tk_ai_extension.model.errors import ToolError
@@ -19,6 +22,8 @@ from tk_ai_extension.workspace.permissions import Effect
 
 PATIENCE = 5.0
 """Seconds in which a server must say whether it has the extension."""
+NOT_ASKED = 30.0
+"""Seconds in which a server is not asked again that did not answer, or has no extension."""
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 """This machine's names for itself."""
@@ -35,6 +40,12 @@ class ServerUnreachable(ToolError):
 
 class ServerGone(ServerUnreachable):
     """Nobody listens where a Jupyter Server was."""
+
+
+class ServerSilent(ServerUnreachable):
+    """A Jupyter Server takes a request and does not answer it."""
+
+    default_hint = "It hangs, or works hard: see what it does, or stop it."
 
 
 class OpenElsewhere(ToolError):
@@ -56,11 +67,13 @@ class Server:
         url: Its address with the base URL, ending in a slash.
         token: What it lets in.
         root: The folder of its notebooks; None where that is not on this machine.
+        started: When it wrote that it runs, in ns; tells it from the one before at that address.
     """
 
     url: str
     token: str = field(repr=False)
     root: Path | None = None
+    started: int = 0
 
     @classmethod
     def at(cls, address: str, token: str = "") -> Server:
@@ -90,6 +103,7 @@ class Server:
 
         Raises:
             ServerGone: nobody listens there.
+            ServerSilent: it does not answer in time.
             ServerUnreachable: it does not answer, or not to us.
         """
         request = HTTPRequest(
@@ -101,6 +115,8 @@ class Server:
         )
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)
+        except HTTPTimeoutError as error:
+            raise ServerSilent(f"{self.url} does not answer within {PATIENCE:.0f} s.") from error
         except HTTPClientError as error:
             if error.code == 404:
                 return None
@@ -112,12 +128,23 @@ class Server:
 
 
 class Servers:
-    """Finds the server that a path belongs to, by the files in Jupyter's runtime folder."""
+    """Finds the server that a path belongs to, by the files in Jupyter's runtime folder.
 
-    def __init__(self, runtime: Path | None = None) -> None:
+    Args:
+        runtime: That folder, where it is another one.
+        clock: Seconds, for how long ago a server was asked.
+    """
+
+    def __init__(
+        self, runtime: Path | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._runtime = runtime or Path(jupyter_runtime_dir())
+        self._clock = clock
         self._known: dict[Path, tuple[int, Server | None]] = {}
-        self._extended: dict[Server, bool] = {}
+        # Whether a server has the extension, and when it said so.
+        self._extended: dict[Server, tuple[bool, float]] = {}
+        # When a server did not answer: each further question would take as long again.
+        self._silent: dict[Server, float] = {}
 
     async def owner_of(self, path: Path, effect: Effect = "READ") -> Server | None:
         """The server that has the extension and in whose folder a path is; None where there is none.
@@ -151,7 +178,47 @@ class Servers:
                 strangers.append((server, error))
         if effect != "READ":
             for server, error in strangers:
-                await _leave_alone(server, path, error)
+                await self._leave_alone(server, path, error)
+        return None
+
+    def silent_over(self, path: Path) -> list[Server]:
+        """The servers in whose folder a notebook is, and which did not answer just now."""
+        if not self._silent:
+            return []
+        path = path.resolve()
+        return [
+            server
+            for server in self.running()
+            if server.root is not None
+            and path.is_relative_to(server.root)
+            and self._silent_for(server) is not None
+        ]
+
+    def fell_silent(self, server: Server) -> None:
+        """A server does not answer: for a while it is not asked again."""
+        self._silent[server] = self._clock()
+
+    def check(self, server: Server) -> None:
+        """Returns unless a server did not answer just now.
+
+        Raises:
+            ServerSilent.
+        """
+        ago = self._silent_for(server)
+        if ago is not None:
+            raise ServerSilent(
+                f"{server.url} did not answer {ago:.0f} s ago; it is asked again in "
+                f"{NOT_ASKED - ago:.0f} s."
+            )
+
+    def _silent_for(self, server: Server) -> float | None:
+        since = self._silent.get(server)
+        if since is None:
+            return None
+        ago = self._clock() - since
+        if ago < NOT_ASKED:
+            return ago
+        del self._silent[server]
         return None
 
     def at(self, address: str, token: str = "") -> Server:
@@ -160,7 +227,7 @@ class Servers:
         if not named.token:
             for server in self.running():
                 if _place(server.url) == _place(named.url):
-                    return replace(server, root=None)
+                    return replace(server, root=None, started=0)
         return named
 
     def running(self) -> list[Server]:
@@ -180,17 +247,61 @@ class Servers:
             return False
 
     async def _is_extended(self, server: Server) -> bool:
-        if server not in self._extended:
-            answer = await server.get("api/tk-ai/health")
-            self._extended[server] = isinstance(answer, dict) and "version" in answer
-        return self._extended[server]
+        extended, since = self._extended.get(server, (False, -NOT_ASKED))
+        # What has none may get it; what has it keeps it until it is started anew.
+        if not extended and self._clock() - since >= NOT_ASKED:
+            answer = await self._get(server, "api/tk-ai/health")
+            extended = isinstance(answer, dict) and "version" in answer
+            self._extended[server] = (extended, self._clock())
+        return extended
+
+    async def _get(self, server: Server, path: str) -> Any:
+        """What a server answers, as `Server.get`; at once where it did not answer just now."""
+        self.check(server)
+        try:
+            return await server.get(path)
+        except ServerSilent:
+            self.fell_silent(server)
+            raise
+
+    async def _leave_alone(
+        self, server: Server, path: Path, unheard: ServerUnreachable | None
+    ) -> None:
+        """Refuses where a server without the extension has a notebook open, or does not say.
+
+        Raises:
+            OpenElsewhere.
+        """
+        try:
+            if unheard is not None:
+                raise unheard
+            if not await self._is_open(server, path):
+                return
+        except ServerGone:
+            return
+        except ServerUnreachable as error:
+            raise OpenElsewhere(
+                f"{path.name} may be open in a Jupyter Server that cannot be asked: {error}",
+                hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
+                "server: what is written underneath an open tab is lost, or takes its work away.",
+            ) from error
+        raise OpenElsewhere(f"{path.name} is open in the Jupyter Server at {server.url}.")
+
+    async def _is_open(self, server: Server, path: Path) -> bool:
+        assert server.root is not None
+        sessions: list[dict[str, Any]] = await self._get(server, "api/sessions") or []
+        wanted = path.relative_to(server.root).as_posix()
+        return any(
+            str(session.get("path", "")).removeprefix("RTC:") == wanted for session in sessions
+        )
 
     def _read(self, file: Path) -> Server | None:
         try:
             changed = file.stat().st_mtime_ns
             known = self._known.get(file)
             if known is None or known[0] != changed:
-                known = self._known[file] = (changed, _server(json.loads(file.read_bytes())))
+                server = _server(json.loads(file.read_bytes()), changed)
+                known = self._known[file] = (changed, server)
         except (OSError, ValueError, KeyError, TypeError):
             # Being written, or left by a server that did not end well.
             return None
@@ -205,34 +316,6 @@ def _place(url: str) -> tuple[str, str, int | None, str]:
     return parts.scheme, host, parts.port, parts.path
 
 
-def _server(entry: dict[str, Any]) -> Server:
-    return Server(str(entry["url"]), str(entry["token"]), Path(entry["root_dir"]).resolve())
-
-
-async def _leave_alone(server: Server, path: Path, unheard: ServerUnreachable | None) -> None:
-    """Refuses where a server without the extension has a notebook open, or does not say.
-
-    Raises:
-        OpenElsewhere.
-    """
-    try:
-        if unheard is not None:
-            raise unheard
-        if not await _is_open(server, path):
-            return
-    except ServerGone:
-        return
-    except ServerUnreachable as error:
-        raise OpenElsewhere(
-            f"{path.name} may be open in a Jupyter Server that cannot be asked: {error}",
-            hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
-            "server: what is written underneath an open tab is lost, or takes its work away.",
-        ) from error
-    raise OpenElsewhere(f"{path.name} is open in the Jupyter Server at {server.url}.")
-
-
-async def _is_open(server: Server, path: Path) -> bool:
-    assert server.root is not None
-    sessions: list[dict[str, Any]] = await server.get("api/sessions") or []
-    wanted = path.relative_to(server.root).as_posix()
-    return any(str(session.get("path", "")).removeprefix("RTC:") == wanted for session in sessions)
+def _server(entry: dict[str, Any], started: int) -> Server:
+    root = Path(entry["root_dir"]).resolve()
+    return Server(str(entry["url"]), str(entry["token"]), root, started)

@@ -91,7 +91,7 @@ async def _save(session: Session, args: argparse.Namespace) -> int:
     workspace = session.headless.workspace
     notebook = session.located({"notebook": args.notebook})["notebook"]
     path = workspace.path(session.caller, notebook, tool="nb save")
-    server = await session.headless.server_of(path)
+    server = await session.headless.server_of(path, "WRITE")
     if server is not None:
         read = (await session.call("read_notebook", notebook=path)).structured()
         return session.finish(Saved(notebook=path, revision=read["revision"], server=server))
