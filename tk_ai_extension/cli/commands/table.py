@@ -11,6 +11,7 @@ from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
 from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.commands.examples import EXAMPLES
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
 from tk_ai_extension.cli.session import Options, Session
@@ -181,7 +182,8 @@ def _key(terminal: Terminal) -> str | None:
 
 
 def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.;:]) ", text, maxsplit=1)[0].rstrip(";:.") + "."
+    first = re.split(r"(?<=[.;:]) ", text, maxsplit=1)[0].rstrip(";:.")
+    return re.sub(r" \([^)]*$", "", first) + "."
 
 
 def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
@@ -204,6 +206,7 @@ def tool_command(tool: Tool) -> Command:
         " ".join(tool.description.split()),
         partial(_configure, tool=tool, words=words),
         partial(_call, tool=tool),
+        examples=EXAMPLES.get(words.name, ()),
         group={"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}[tool.effect],
     )
 

@@ -1,0 +1,56 @@
+"""What a newcomer reads: every command is listed, explained, and shown by examples that can be typed."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.cli.conftest import Nb
+from tk_ai_extension.cli.commands.examples import EXAMPLES
+from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.tools.registry import Registry
+
+COMMANDS = Commands(Registry.load())
+NAMES = sorted(command.name for command in COMMANDS)
+
+
+def typed(example: str) -> list[list[str]]:
+    """The calls of `nb` in a line of shell, redirections and comments left out."""
+    words = shlex.split(example, comments=True)
+    calls: list[list[str]] = []
+    while "nb" in words:
+        words = words[words.index("nb") + 1 :]
+        ends = [n for n, word in enumerate(words) if word in ("<", ">", "|", "&&", ";")]
+        if words[0] != "--":  # `claude mcp add nb -- nb mcp`
+            calls.append(words[: min(ends, default=len(words))])
+    return calls
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_examples_that_are_calls_of_it(name: str) -> None:
+    (command,) = (command for command in COMMANDS if command.name == name)
+    assert command.examples
+    calls = [call for example in command.examples for call in typed(example.replace(";", " ;"))]
+    assert any(call[0] == name for call in calls)
+    for called, *words in calls:
+        if called != "complete":
+            COMMANDS.parser(called).parse_args(words)
+
+
+def test_no_example_is_of_a_command_that_is_gone() -> None:
+    assert set(EXAMPLES) <= set(NAMES)
+
+
+@pytest.mark.proves("nb:commands")
+def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
+    overview = nb("--help").out
+    listed = [line.split()[0] for line in overview.splitlines() if line.startswith("  ")]
+    assert set(NAMES) <= set(listed)
+    assert max(map(len, overview.splitlines())) < 110
+    assert overview.count("(") == overview.count(")")
+    for said in ("0;", "1 the cell failed", "2 refused", "3 no kernel or server answers"):
+        assert said in " ".join(overview.split())
+    assert "examples:\n  nb exec 3" in nb("exec", "--help").out
+    assert nb().out == overview
+    assert not (nb.root / ".nb").exists()
