@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Nb
@@ -149,6 +150,23 @@ def test_a_folder_that_became_read_only_is_said(nb: Nb) -> None:
         assert nb("serve", "--json", status=2).json["error"]["code"] == "read_only"
         assert "2" in nb("run", "1 + 1").out
         assert "Nothing was shared" in nb("serve", "--off").out
+
+
+def test_a_read_only_folder_without_a_host_is_said(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "1")
+    nb("open", "a.ipynb")
+    nb("serve")
+    for mode in (0o700, 0o755):
+        host = psutil.Process(nb.host)
+        host.kill()
+        host.wait(30)
+        (nb.root / ".nb").chmod(mode)
+        with read_only(nb.root / ".nb"):
+            for words in (["open", "a.ipynb"], ["run", "1"], ["shutdown"]):
+                refused = nb(*words, status=2).err
+                assert "Read-only file system" in refused
+                assert "Traceback" not in refused
+        assert "2" in nb("run", "1 + 1").out
 
 
 def test_kernelspecs_that_cannot_be_installed_are_said(nb: Nb) -> None:

@@ -139,14 +139,14 @@ class Project:
         problem = self.problem() or self._link()
         if problem:
             raise Refused(f"{problem} Remove it, or work in another folder.")
-        if self.is_open() and os.path.exists(os.path.join(self.folder, ".gitignore")):
-            os.chmod(self.folder, 0o700)
-            return
+        ignored = os.path.join(self.folder, ".gitignore")
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            os.chmod(self.folder, 0o700)
-            with open(os.path.join(self.folder, ".gitignore"), "w", encoding="utf-8") as file:
-                file.write("*\n")
+            if stat.S_IMODE(os.stat(self.folder).st_mode) != 0o700:
+                os.chmod(self.folder, 0o700)
+            if not os.path.exists(ignored):
+                with open(ignored, "w", encoding="utf-8") as file:
+                    file.write("*\n")
         except OSError as error:
             raise Refused(
                 f"{self.folder} cannot be written ({error.strerror}): the host keeps its kernels "
