@@ -12,7 +12,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
 from tests.desk import Desk
-from tk_ai_extension.model.errors import ChatNotFound
+from tk_ai_extension.model.errors import ChatNotFound, DiskFull
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 
@@ -110,6 +110,21 @@ async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
     events = await again.say("Who am I?", chat=chat)
     assert "does not remember" in of_kind(events, "notice")[0]["text"]
     assert events[-1].data == {"end": "done", "text": "I do not know."}
+
+
+async def test_a_turn_goes_on_where_the_disk_is_full(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise DiskFull("There is no room for the journal.")
+
+    talk.model.add(Answer.of("Hello."), Answer.of("Again."))
+    begun = await talk.send("Hello.")
+    with monkeypatch.context() as disk:
+        for write in ("add", "session", "release"):
+            disk.setattr(talk.office.transcripts, write, full)
+        assert (await rest(begun))[-1].data == {"end": "done", "text": "Hello."}
+    assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
 
 
 async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: Path) -> None:

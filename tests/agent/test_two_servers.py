@@ -79,6 +79,20 @@ async def released(chat: str, watcher: Talk) -> None:
             continue
 
 
+@pytest.mark.proves("ext:chat-shared")
+async def test_a_message_that_is_stopped_before_its_turn_leaves_the_chat_to_the_other(
+    open_chats: Open,
+) -> None:
+    here, there = open_chats(), open_chats()
+    here.model.add(*[Answer.of("Yes.")] * 3)
+    chat = (await here.say("Are you there?"))[0].data["chat"]
+    # Whether the model was asked by then or not.
+    await here.send("And now?", chat=chat)
+    await here.chats.stop(USER, chat)
+    await released(chat, watcher=there)
+    assert (await there.say("And now?", chat=chat))[-1].data["text"] == "Yes."
+
+
 async def test_one_that_follows_hears_of_what_the_other_said_when_its_own_turn_comes(
     open_chats: Open,
 ) -> None:

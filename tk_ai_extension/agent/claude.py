@@ -70,6 +70,7 @@ class Claude:
         self._said: asyncio.Queue[Message | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai what Claude says")
         self._why = ""
+        self._deaf = False
 
     @classmethod
     async def start(
@@ -175,13 +176,14 @@ class Claude:
             async with asyncio.timeout(LEAVE):
                 await self._client.interrupt()
         except Exception as error:
+            self._deaf = True
             # The SDK has no class of its own for a request that the process refuses.
             raise AgentDied(f"Claude's process does not listen: {error}.") from error
 
     async def close(self) -> None:
         """Ends the process."""
         # It would be given seconds to end by itself while it is in the middle of something.
-        if self.alive:
+        if self.alive and not self._deaf:
             try:
                 await self.interrupt()
             except AgentDied as error:

@@ -202,6 +202,9 @@ class ChatSession:
                 except AgentDied as error:
                     logger.info("%s", error.message)
             turn.cancel_calls()
+        if not self.busy:
+            # All that there was waited: no turn's end will say so.
+            self._rested(self)
         return stopped
 
     async def close(self) -> None:
@@ -266,9 +269,10 @@ class ChatSession:
         try:
             await claude.ask(blocks, message.model)
             await self._listen(claude, turn)
-        except AgentDied:
+        except ToolError as error:
+            # What it says from now on would be taken for the next turn's.
             await self._hang_up()
-            if turn.stopping.is_set():
+            if isinstance(error, AgentDied) and turn.stopping.is_set():
                 return "stopped"
             raise
         result = turn.translator.result
@@ -370,9 +374,14 @@ class ChatSession:
         return self._claude
 
     async def _remember(self, session: str | None) -> None:
-        if session is not None and session != self._session:
-            self._session = session
+        if session is None or session == self._session:
+            return
+        self._session = session
+        try:
             await self._office.transcripts.session(self.id, session)
+        except ToolError as error:
+            # The turn goes on; only after a restart its history would be missed, and that is said then.
+            logger.warning("Where a chat's history is was not kept: %s", error.message)
 
     async def _hang_up(self) -> None:
         if self._turn is not None:
