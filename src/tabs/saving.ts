@@ -33,12 +33,15 @@ export class Saving {
       if (!this._context.model.dirty) {
         return;
       }
-      if (await this.isOutdated()) {
-        throw new Refusal('file_changed', 'The file has changed on disk.');
-      }
       try {
-        await this._saveAll();
+        if (await this.isOutdated()) {
+          throw new Refusal('file_changed', 'The file has changed on disk.');
+        }
+        await this._quietly(() => this._saveAll());
       } catch (error) {
+        if (error instanceof Refusal) {
+          throw error;
+        }
         const { message, response } = error as { message?: string; response?: Response };
         throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
       }
@@ -63,6 +66,18 @@ export class Saving {
       return known.hash !== now.hash;
     }
     return known !== null && known.last_modified !== now.last_modified;
+  }
+
+  /** Without JupyterLab's own dialog about an error: the agent is told, and the person asked nothing. */
+  private async _quietly(work: () => Promise<void>): Promise<void> {
+    const context = this._context as { _handleError?: () => Promise<void> };
+    context._handleError = () => Promise.resolve();
+    try {
+      await work();
+    } finally {
+      // What the class has is there again.
+      delete context._handleError;
+    }
   }
 
   private async _saveAll(): Promise<void> {

@@ -251,8 +251,9 @@ async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
         await asyncio.Event().wait()
 
     desk.page.before = silent
-    with pytest.raises(TabOffline):
-        await document.read()
+    # Nothing is unsaved in it, and so its file is the notebook.
+    assert sources((await document.read()).cells) == ["a", "b"]
+    assert document.backend == "file"
     desk.page.before = None
     await desk.page.connect()
     desk.page.before = once("apply", silent)
@@ -370,3 +371,46 @@ async def test_a_notebook_that_is_renamed_while_it_is_open_is_found(desk: Desk) 
     assert sources((await renamed.read()).cells) == ["a typed", "b"]
     await document.apply([Replace("bbbb2222", "x")])
     assert await desk.person.sources("m.ipynb") == ["a typed", "x"]
+
+
+@pytest.mark.proves("fault:tab-lost")
+async def test_outputs_whose_receipt_was_lost_are_there_once(desk: Desk) -> None:
+    document, opened = await desk.document(), desk.page.notebooks[PATH]
+    back: list[asyncio.Task[None]] = []
+
+    async def heard_and_cut(question: Json) -> None:
+        opened.set_outputs(question)
+        await desk.page.cut()
+        back.append(asyncio.create_task(desk.page.connect()))
+
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one "))])
+        await document.outputs("aaaa1111")
+        desk.page.before = once("outputs", heard_and_cut)
+        await writer.write([StreamEdit(0, 4, "two")])
+        assert await document.outputs("aaaa1111") == (stream("one two"),)
+        await back[0]
+        await writer.finish(4)
+    assert opened.cells[0]["outputs"] == [stream("one two")]
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all(
+    desk: Desk,
+) -> None:
+    await desk.page.shut(PATH)
+    document = await desk.document()
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one "))])
+        assert await document.outputs("aaaa1111") == (stream("one "),)
+        assert document.backend == "file"
+        opened = await desk.page.open(PATH)
+        await desk.person.type(PATH, 1, " typed")
+        await writer.write([StreamEdit(0, 4, "two")])
+        assert await document.outputs("aaaa1111") == (stream("one two"),)
+        await writer.finish(4)
+    assert opened.cells[0]["outputs"] == [stream("one two")]
+    await desk.page.save(PATH)
+    assert sources(desk.on_disk()) == ["a", "b typed"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from tk_ai_extension.model.cells import Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed
@@ -15,8 +17,9 @@ from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.saved import cell_of, runnable, unbroken
-from tk_ai_extension.notebooks.tabholders import TabHolders, answered, refusal
+from tk_ai_extension.notebooks.tabholders import TabHolders, refusal
 from tk_ai_extension.notebooks.taboutputs import TabOutputWriter
+from tk_ai_extension.notebooks.tabreplica import TabReplica
 from tk_ai_extension.notebooks.tabs import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabsteps import TabPlan
 
@@ -25,6 +28,9 @@ _log = logging.getLogger(__name__)
 GRACE = 5.0
 """Seconds in which a tab that went away in the middle of a change may come back and say what it did."""
 
+_LOOKS = 3
+"""So often a tab is asked what it holds, if it goes away meanwhile."""
+
 _TRIES = 20
 _EXACT = 5
 """In so many tries nothing at all may have changed in the cells concerned; then outputs may have."""
@@ -32,6 +38,8 @@ _EXACT = 5
 _ASIDE = (
     "a tab of JupyterLab with unsaved changes of it cannot be reached: this is what was last saved"
 )
+
+T = TypeVar("T")
 
 
 class TabDocument:
@@ -75,47 +83,50 @@ class TabDocument:
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
         try:
-            tab = await self._holder()
+            return await self._looked_up(
+                self._kept.read, lambda replica: replica.snapshot(self.path)
+            )
         except TabOffline:
             kept = await self._kept.read()
             return replace(kept, warnings=(*kept.warnings, _ASIDE))
-        if tab is None:
-            return await self._kept.read()
-        return await answered(self._read(tab), self.path)
-
-    async def _read(self, tab: Tab) -> Snapshot:
-        async with self._tabs.locked(tab) as replica:
-            return replica.snapshot(self.path)
 
     async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`."""
-        tab = await self._holder_to_read()
-        if tab is None:
-            return await self._kept.outputs(cell)
+        """See `NotebookDocument.outputs`.
 
-        async def look() -> tuple[Json, ...]:
-            async with self._tabs.locked(tab) as replica:
-                return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
+        Raises:
+            TabOffline, OpenTwice.
+        """
 
-        return await answered(look(), self.path)
+        def look(replica: TabReplica) -> tuple[Json, ...]:
+            return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
+
+        return await self._looked_up(partial(self._kept.outputs, cell), look)
 
     async def raw(self) -> Json:
-        """See `NotebookDocument.raw`."""
-        tab = await self._holder_to_read()
-        if tab is None:
-            return await self._kept.raw()
+        """See `NotebookDocument.raw`.
 
-        async def look() -> Json:
-            async with self._tabs.locked(tab) as replica:
-                return replica.raw()
+        Raises:
+            TabOffline, OpenTwice.
+        """
+        return await self._looked_up(self._kept.raw, TabReplica.raw)
 
-        return await answered(look(), self.path)
-
-    async def _holder_to_read(self) -> Tab | None:
-        try:
-            return await self._holder()
-        except TabOffline:
-            return None
+    async def _looked_up(
+        self, in_kept: Callable[[], Awaitable[T]], in_tab: Callable[[TabReplica], T]
+    ) -> T:
+        """What somebody wants to know, from whoever holds the notebook."""
+        for _ in range(_LOOKS):
+            tab = await self._holder()
+            if tab is None:
+                return await in_kept()
+            try:
+                async with self._tabs.locked(tab) as replica:
+                    return in_tab(replica)
+            except TabGone:
+                # It was closed a moment ago, or may come back.
+                await self._tabs.channel.returned(tab, GRACE)
+            except TabRefused as error:
+                raise refusal(error, self.path) from error
+        raise TabOffline(f"The tab with {self.path} does not answer.")
 
     async def _holder(self) -> Tab | None:
         """The tab that holds the notebook; None where the kept document does.
@@ -164,6 +175,7 @@ class TabDocument:
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
     ) -> Applied | None:
         """Changes the notebook in its tab; None where it has to be worked out anew."""
+        op = ""
         try:
             async with self._tabs.locked(tab) as replica:
                 before = replica.snapshot(self.path)
@@ -184,7 +196,10 @@ class TabDocument:
                 changes = plan.changes(after, replica.ids)
                 done_at = replica.version
         except TabGone:
-            raise TabOffline(f"The tab with {self.path} does not answer.") from None
+            if op:
+                raise self._unknown(op) from None
+            await self._tabs.channel.returned(tab, GRACE)
+            return None
         except TabRefused as error:
             raise refusal(error, self.path) from error
         self._follow(plan, after)
@@ -316,4 +331,9 @@ class TabDocument:
         if tab is None:
             await self._kept.flush()
         else:
-            await answered(self._tabs.save(tab), self.path)
+            try:
+                await self._tabs.save(tab)
+            except TabGone:
+                raise TabOffline(f"The tab with {self.path} does not answer.") from None
+            except TabRefused as error:
+                raise refusal(error, self.path) from error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from tk_ai_extension.model.errors import LimitReached, ReadOnly, SaveFailed, ToolError
-from tk_ai_extension.model.tab_errors import TabOffline
 from tk_ai_extension.notebooks.saving import save_error
 from tk_ai_extension.notebooks.tabreplica import TabReplica
 from tk_ai_extension.notebooks.tabs import Tab, TabChannel, TabGone, TabRefused
@@ -153,7 +152,10 @@ class TabHolders:
     async def deliver(self, path: str) -> None:
         """Has everybody write the outputs that they have yet to write."""
         for run in self.runs(path):
-            await run.deliver()
+            try:
+                await run.deliver()
+            except ToolError as error:
+                _log.warning("Outputs of a running cell of %s: %s", path, error.message)
 
     def _on_opened(self, path: str) -> None:
         self._runs = [run for run in self._runs if not run.is_done]
@@ -184,22 +186,6 @@ class TabHolders:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def answered(work: Awaitable[Any], path: str) -> Any:
-    """What a tab answers to a question that changes nothing.
-
-    Raises:
-        TabOffline: it does not answer.
-        LimitReached: the notebook is too large to be asked for.
-        SaveFailed: it says no.
-    """
-    try:
-        return await work
-    except TabGone:
-        raise TabOffline(f"The tab with {path} does not answer.") from None
-    except TabRefused as error:
-        raise refusal(error, path) from error
 
 
 def refusal(error: TabRefused, path: str) -> ToolError:

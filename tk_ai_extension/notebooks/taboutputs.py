@@ -80,6 +80,7 @@ class TabOutputWriter:
         self._tabs = tabs
         self._running = RunningOutputs(cell, count)
         self._pending: list[OutputChange] = []
+        self._next: list[OutputChange] = []
         self._one = asyncio.Lock()
         self._home: _InTab | OutputWriter | None = None
         self._file = AsyncExitStack()
@@ -149,35 +150,52 @@ class TabOutputWriter:
         if not self._begun or self._told_end:
             return
         async with self._one:
-            changes, self._pending = merged(self._pending), []
+            self._next += merged(self._pending)
+            self._pending = []
             for _ in range(_MOVES):
                 try:
                     tab = await self._tabs.channel.find(self.path)
-                except (TabOffline, OpenTwice):
-                    self._running.write(changes)
-                    self._home = None
-                    if last:
-                        # It gets the outputs when it is back.
-                        self._tabs.keep(self)
-                        raise
-                    return
-                if tab is None:
-                    await self._to_file(changes)
-                    return
-                try:
-                    await self._to_tab(tab, changes)
+                    if tab is None:
+                        await self._to_file()
+                    else:
+                        await self._to_tab(tab)
                     return
                 except TabGone:
-                    self._home, changes = None, []
+                    await self._move()
                 except TabRefused as error:
+                    await self._move()
                     raise refusal(error, self.path) from error
+                except (TabOffline, OpenTwice):
+                    await self._move()
+                    self._wait_for_tab(last)
+                    if last:
+                        raise
+                    return
+            self._wait_for_tab(last)
+            if last:
+                raise TabOffline(f"The tab with {self.path} comes and goes.")
+
+    def _wait_for_tab(self, last: bool) -> None:
+        """The cell may have ended: its outputs go to the tab when that is back."""
+        if last:
+            self._tabs.keep(self)
+
+    def _take(self) -> None:
+        """What is being written counts as written: the next one of all gets it."""
+        self._running.write(self._next)
+        self._next = []
+
+    async def _move(self) -> None:
+        """Whoever had the notebook is gone, or has not taken what was told: all is told anew."""
+        self._take()
+        await self._leave_file()
 
     # --- in the file
 
-    async def _to_file(self, changes: list[OutputChange]) -> None:
+    async def _to_file(self) -> None:
+        changes = self._next
+        self._take()
         if self._home is None or isinstance(self._home, _InTab):
-            if changes:
-                self._running.write(changes)
             try:
                 writer = await self._file.enter_async_context(self._kept.writing(self._running.key))
             except CellNotFound:
@@ -186,8 +204,6 @@ class TabOutputWriter:
             self._home = writer
             await writer.start()
             changes = [Append(output) for output in self._running.outputs()]
-        else:
-            self._running.write(changes)
         if changes:
             await self._home.write(changes)
         if self._ended is not None:
@@ -209,33 +225,38 @@ class TabOutputWriter:
 
     # --- in a tab
 
-    async def _to_tab(self, tab: Tab, changes: list[OutputChange]) -> None:
+    async def _to_tab(self, tab: Tab) -> None:
         home = self._home
         if not isinstance(home, _InTab) or home.tab is not tab:
-            await self._leave_file()
-            async with self._tabs.locked(tab) as replica:
-                cell = self._running.find(replica.snapshot(self.path))
-                home = _InTab(tab, None if cell is None else replica.ids[cell.index])
-            self._home = home
-            await self._tell(home, {"start": True})
+            home = await self._enter(tab)
         if home.cell is None:
-            self._running.write(changes)
+            self._take()
         elif home.whole:
             if not await self._tell(home, {}):
                 self._running.hide()
-            self._running.write(changes)
+            self._take()
             await self._tell_whole(home)
-        elif changes:
-            as_expected = await self._tell(home, {"changes": _told(home, changes)})
+        elif self._next:
+            as_expected = await self._tell(home, {"changes": _told(home, self._next)})
             if not as_expected:
                 self._running.hide()
-            self._running.write(changes)
+            self._take()
             if not as_expected:
                 await self._tell_whole(home)
         if self._ended is not None and home.cell is not None:
             await self._tell(home, {"finish": True, "execution_count": self._ended[0]})
         self._told_end = self._ended is not None
         self._tabs.save_soon(tab)
+
+    async def _enter(self, tab: Tab) -> _InTab:
+        """Goes on in a tab, from the beginning."""
+        await self._leave_file()
+        async with self._tabs.locked(tab) as replica:
+            cell = self._running.find(replica.snapshot(self.path))
+            home = _InTab(tab, None if cell is None else replica.ids[cell.index])
+        await self._tell(home, {"start": True})
+        self._home = home
+        return home
 
     async def _tell_whole(self, home: _InTab) -> None:
         """Sets all outputs that are to be seen."""

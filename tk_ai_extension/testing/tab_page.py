@@ -218,7 +218,7 @@ class TabPage:
     async def shut(self, path: str) -> None:
         """The person closes one notebook."""
         del self.notebooks[path]
-        await self.tell()
+        await self.known()
 
     async def rename(self, path: str, new: str) -> None:
         """The person renames a notebook."""
