@@ -112,15 +112,20 @@ class Open:
 
 
 @contextmanager
-def gate(path: Path) -> Iterator[str]:
-    """Code that runs until the block ends: it reads a pipe that nobody has opened to write."""
-    os.mkfifo(path)
+def gate(root: Path) -> Iterator[str]:
+    """Code that runs until the block ends: it reads a pipe that nobody has opened to write.
+
+    Args:
+        root: The notebook's folder.
+    """
+    pipe = root / "arrivals"
+    os.mkfifo(pipe)
     opened = False
     try:
-        yield f"print('running', flush=True)\nwith open({str(path)!r}) as gate:\n    gate.read()"
-        with path.open("w"):
+        yield "print('running', flush=True)\nfor line in open('arrivals'):\n    print(line)"
+        with pipe.open("w"):
             opened = True
     finally:
         if not opened:
             # The kernel ends with its server.
-            path.unlink()
+            pipe.unlink()

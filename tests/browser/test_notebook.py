@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 
+import httpx2
 import pytest
 from playwright.async_api import Response, expect
 
 from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import DEADLINE, Lab
+from tests.browser.pictures import picture
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
 CELLS = {
     "loads000": "data = [1, 2, 3]",
     "fails000": "1 / 0",
     "sums0000": "total = sum(data)\ntotal",
 }
+
+RUNNING = re.compile(r"\btk-mod-running\b")
 
 
 @pytest.fixture
@@ -26,8 +30,10 @@ async def lab(open_lab: OpenLab) -> Lab:
     return await begin(open_lab, collaboration=True)
 
 
-async def begin(open_lab: OpenLab, *, collaboration: bool) -> Lab:
-    lab = await open_lab(collaboration=collaboration)
+async def begin(
+    open_lab: OpenLab, model: ScriptedModel | None = None, *, collaboration: bool
+) -> Lab:
+    lab = await open_lab(model, collaboration=collaboration)
     write_cells(lab.server.root, **CELLS)
     await lab.open(NOTEBOOK)
     await Open(lab).cells.nth(len(CELLS) - 1).wait_for()
@@ -169,9 +175,7 @@ async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_to
 
 
 @pytest.mark.proves("ext:rtc")
-async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(
-    lab: Lab, tmp_path: Path
-) -> None:
+async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(lab: Lab) -> None:
     seen, agent, page = Open(lab), Agent(lab), lab.page
     for number in range(30):
         await agent("insert_cell", source=f"# {number}\n" * 3, index=3)
@@ -179,7 +183,7 @@ async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(
     await seen.all_changes.get_by_role("button", name="Keep").click()
     await seen.cells.nth(0).locator(".cm-content").click()
     await page.keyboard.type("# ")
-    with gate(tmp_path / "gate") as code:
+    with gate(lab.server.root) as code:
         running = asyncio.create_task(agent("insert_and_execute_cell", source=code))
         button = seen.toolbar.get_by_role("button", name="root runs…")
         await button.wait_for()
@@ -187,7 +191,7 @@ async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(
         last = seen.cells.nth(33)
         await expect(last).to_contain_text("running")
         await expect(last.locator(".jp-InputPrompt")).to_have_text("[*]:")
-        await expect(last).to_have_class(re.compile(r"\btk-mod-running\b"))
+        await expect(last).to_have_class(RUNNING)
         await expect(last).not_to_be_in_viewport()
         await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
         assert "# mine " in await seen.source(0)
@@ -198,11 +202,9 @@ async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(
     await expect(last.locator(".jp-InputPrompt")).to_have_text("[1]:")
 
 
-async def test_what_runs_already_shows_to_who_opens_the_notebook(
-    open_lab: OpenLab, tmp_path: Path
-) -> None:
+async def test_what_runs_already_shows_to_who_opens_the_notebook(open_lab: OpenLab) -> None:
     lab = await open_lab(collaboration=True)
-    with gate(tmp_path / "gate") as code:
+    with gate(lab.server.root) as code:
         write_cells(lab.server.root, loads000="1", waits000=code)
         agent, seen = Agent(lab), Open(lab)
         running = asyncio.create_task(agent("execute_cell", cell="waits000"))
@@ -221,3 +223,38 @@ async def test_the_line_comes_back_when_it_was_cut(lab: Lab) -> None:
     await agent.changes("sums0000", "total = 4")
     await page.context.set_offline(False)
     await seen.mark(2).wait_for()
+
+
+async def test_what_claude_does_in_a_chat_shows_under_its_name(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await begin(open_lab, model, collaboration=True)
+    seen = Open(lab)
+    source = "total = sum(data)\nmean = total / len(data)\ntotal, mean"
+    model.add(
+        Answer.of(ToolUse("read_cell", {"cell": "sums0000"})),
+        Answer.of(ToolUse("overwrite_cell", {"cell": "sums0000", "source": source})),
+    )
+    with gate(lab.server.root) as code:
+        model.add(
+            Answer.of(ToolUse("insert_and_execute_cell", {"source": code, "index": 1})),
+            Answer.of("Done."),
+        )
+        answering = asyncio.create_task(chat(lab, "Show the mean, too."))
+        await seen.mark(2).or_(seen.mark(3)).click()
+        await seen.toolbar.get_by_role("button", name="Claude runs…").wait_for()
+        await expect(seen.cells.nth(1)).to_have_class(RUNNING)
+        await expect(seen.all_changes).to_contain_text("2 cells changed")
+        await expect(seen.review(3)).to_contain_text("Claude · now")
+        await lab.page.mouse.move(700, 600)
+        await picture(lab.page, "changed-cell")
+    await answering
+    await expect(seen.cells.nth(1)).not_to_have_class(RUNNING)
+
+
+async def chat(lab: Lab, message: str) -> None:
+    """Sends Claude a message about the notebook, and waits for the end of the turn."""
+    body = {"message": message, "notebook": NOTEBOOK, "mode": "auto"}
+    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=120) as http:
+        answer = await http.post(f"{lab.server.url}api/tk-ai/mcp/chat", json=body)
+    assert answer.status_code == 200, answer.text
