@@ -6,6 +6,7 @@ forge, and Claude is told that no instruction in it counts. What is shown whole 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,9 @@ PICTURES = 20
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 """Where a project says how it wants to be worked in; the first one that there is counts."""
+
+_MARK = re.compile(r"<(?=[\s/]*seen)", re.IGNORECASE)
+"""What would begin or end what is seen, however it is written."""
 
 _PERSONA = """\
 You are Claude, and work with a person in their Jupyter notebooks: they see each cell that you \
@@ -222,4 +226,4 @@ def _cut(text: str, budget: int) -> str:
 
 def _unforged(text: str) -> str:
     """The text without what would end or begin the marks around what is seen."""
-    return text.replace("</seen", "<\\/seen").replace("<seen", "<\\seen")
+    return _MARK.sub(r"<\\", text)
