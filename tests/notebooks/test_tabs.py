@@ -13,6 +13,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 
 from tests.notebooks.tabs import listening_server, store_of
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent, Json
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.operations import Insert, Replace
@@ -31,6 +32,8 @@ from tk_ai_extension.testing.document_bench import (
 )
 from tk_ai_extension.testing.document_outputs import run
 from tk_ai_extension.testing.tab_page import TabPage, TabPerson
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry
 
 GRACE = 0.5
 PATH = "n.ipynb"
@@ -414,3 +417,33 @@ async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all
     assert opened.cells[0]["outputs"] == [stream("one two")]
     await desk.page.save(PATH)
     assert sources(desk.on_disk()) == ["a", "b typed"]
+
+
+@pytest.mark.proves("fault:tab-lost", "edit:history")
+async def test_history_says_what_came_of_a_change_once_the_tab_is_back(desk: Desk) -> None:
+    (extension,) = desk.app.extension_manager.extension_apps["tk_ai_extension"]
+    app: Any = extension
+    context = ToolContext(app.services.workspace, Caller("ann", "session", "mcp"))
+    registry, opened = Registry.load(), desk.page.notebooks[PATH]
+
+    async def made_and_cut(question: Json) -> None:
+        opened.apply(question, 1_000_000)
+        await desk.page.cut()
+
+    desk.page.before = once("apply", made_and_cut)
+    with pytest.raises(OutcomeUnknown):
+        await registry.call("insert_cell", {"notebook": PATH, "source": "new"}, context)
+
+    async def state() -> str:
+        result: Any = await registry.call("notebook_history", {"notebook": PATH}, context)
+        return result.entries[0].state
+
+    assert await state() == "intended"
+    holders: Any = desk.store
+    settling = set(holders._tabs._tasks)
+    await desk.page.connect()
+    await asyncio.wait_for(asyncio.gather(*settling), DEADLINE)
+    assert await state() == "done"
+    assert sources(desk.on_disk()) == ["a", "b", "new"]
+    await registry.call("undo", {"notebook": PATH}, context)
+    assert await desk.person.sources(PATH) == ["a", "b"]
