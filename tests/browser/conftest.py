@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, chromium
 from tests.browser.lab import DEADLINE, Lab, configure
@@ -16,6 +16,9 @@ from tk_ai_extension.agent.providers import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
 __all__ = ["start_server"]
+
+# A busy machine is slow, and what is waited for comes all the same.
+expect.set_options(timeout=DEADLINE)
 
 OpenLab = Callable[..., Awaitable[Lab]]
 

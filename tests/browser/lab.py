@@ -72,6 +72,11 @@ class Lab:
         """What was said."""
         return self.panel.get_by_role("log", name="Chat", exact=True)
 
+    @property
+    def mode(self) -> Locator:
+        """Where the permission mode is chosen."""
+        return self.panel.get_by_label("Mode", exact=True)
+
     async def say(self, text: str) -> None:
         """Writes a message and sends it by the Enter key."""
         await self.message_box.fill(text)

@@ -1,0 +1,44 @@
+"""The front end as it is built and shipped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from importlib import metadata
+from pathlib import Path
+
+import tk_ai_extension
+from tests.proofs import ROOT
+
+LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
+LIMIT = 60_000
+"""Bytes, as a browser fetches them: the panel opens at once over a slow line, too."""
+
+
+def test_the_front_end_is_built_and_small() -> None:
+    scripts = list((LABEXTENSION / "static").glob("*.js"))
+    assert scripts != []
+    assert sum(len(gzip.compress(script.read_bytes())) for script in scripts) < LIMIT
+
+
+def test_the_front_end_has_the_version_of_the_package() -> None:
+    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    assert package["version"] == tk_ai_extension.__version__
+
+
+def test_installing_the_package_puts_the_front_end_where_jupyterlab_looks() -> None:
+    installed = {str(file) for file in metadata.files("tk-ai-extension") or ()}
+    target = "share/jupyter/labextensions/tk-ai-extension/package.json"
+    assert [file for file in installed if file.endswith(target)] != []
+
+
+def test_styles_use_the_themes_colours_alone() -> None:
+    colours = re.compile(r"#[0-9a-fA-F]{3,8}\b|\b(rgb|hsl)a?\(")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in (ROOT / "style").glob("*.css")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if colours.search(line)
+    ]
+    assert found == []
