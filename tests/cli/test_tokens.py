@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.servers import ServerProcess, StartServer, start_server
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.masking import MaskingFormatter, masked
 from tk_ai_extension.cli.project import Project
-from tk_ai_extension.cli.servers import Server, ServerUnreachable
+from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.model.errors import InvalidArguments
 
 __all__ = ["start_server"]
@@ -114,6 +116,17 @@ async def test_it_need_not_be_typed_for_a_server_that_runs_here(
     nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
     await asyncio.to_thread(nb, "open", "there.ipynb", "--server", f"{server.url}lab")
     assert (server.root / "there.ipynb").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_server_that_another_user_has_written_down_is_none(tmp_path: Path) -> None:
+    file = tmp_path / f"jpserver-{os.getpid()}.json"
+    address = "http://localhost:8888/"
+    file.write_text(json.dumps({"url": address, "token": CANARY, "root_dir": str(tmp_path)}))
+    assert [server.token for server in Servers(tmp_path).running()] == [CANARY]
+    os.chown(file, 12345, 12345)
+    assert Servers(tmp_path).running() == []
+    assert Servers(tmp_path).at(address).token == ""
 
 
 @pytest.mark.proves("nb:sandbox")

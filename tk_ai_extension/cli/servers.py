@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -297,7 +298,10 @@ class Servers:
 
     def _read(self, file: Path) -> Server | None:
         try:
-            changed = file.stat().st_mtime_ns
+            status = file.stat()
+            if status.st_uid != os.geteuid():
+                return None  # who has written it is to hear no token, and owns no notebook here
+            changed = status.st_mtime_ns
             known = self._known.get(file)
             if known is None or known[0] != changed:
                 server = _server(json.loads(file.read_bytes()), changed)
