@@ -39,7 +39,7 @@ class Below:
 
 def test_a_text_that_grows_is_shown_now_and_then_and_whole_in_the_end() -> None:
     below = Below()
-    screen = Rich(below.show, below.clock)
+    screen = Rich(below.show, clock=below.clock)
     assert below.text == ["…"]
     screen.text(0, 0, "One")
     assert (below.text, screen.late) == (["One"], None)
@@ -57,18 +57,18 @@ def test_a_text_that_grows_is_shown_now_and_then_and_whole_in_the_end() -> None:
 
 def test_calls_and_texts_stand_in_their_order() -> None:
     below = Below()
-    screen = Rich(below.show, below.clock)
+    screen = Rich(below.show, clock=below.clock)
     screen.text(0, 0, "Let me see.")
-    screen.call("a", "● read_cell")
+    screen.call("a", "● read_cell", over=False)
     screen.text(1, 0, "I see.")
-    screen.call("a", "✔ `read_cell`")
+    screen.call("a", "✔ `read_cell`", over=True)
     screen.note("Noted.")
     assert below.text == ["Let me see.", "`✔ 'read_cell'`", "I see.", "*Noted.*"]
 
 
 def test_a_text_that_was_cut_is_replaced() -> None:
     below = Below()
-    screen = Rich(below.show, below.clock)
+    screen = Rich(below.show, clock=below.clock)
     screen.text(0, 0, "One, tw")
     screen.discard(0)
     screen.text(0, 0, "One, two.")
@@ -76,16 +76,35 @@ def test_a_text_that_was_cut_is_replaced() -> None:
     assert below.text == ["", "One, two."]
 
 
+def test_where_displays_do_not_change_each_is_shown_once_and_whole() -> None:
+    below = Below()
+    screen = Rich(below.show, live=False, clock=below.clock)
+    screen.text(0, 0, "Let me")
+    screen.text(0, 6, " see.")
+    assert (below.text, screen.late) == ([], None)
+    screen.call("a", "● read_cell", over=False)
+    assert below.text == ["Let me see."]
+    screen.call("a", "✔ read_cell", over=True)
+    screen.text(1, 0, "Void")
+    screen.discard(1)
+    screen.text(1, 0, "I")
+    screen.note("Noted.")
+    screen.text(2, 0, "I see.")
+    screen.finish()
+    assert below.text == ["Let me see.", "`✔ read_cell`", "I", "*Noted.*", "I see."]
+    assert below.updates == 0
+
+
 def test_plain_text_is_written_once_and_as_it_comes() -> None:
     written: list[str] = []
     screen = Plain(written.append)
     screen.text(0, 0, "One")
     screen.text(0, 3, ", two.")
-    screen.call("a", "● read_cell")
+    screen.call("a", "● read_cell", over=False)
     screen.text(1, 0, "Three")
     screen.discard(1)
     screen.text(1, 0, "Four")
-    screen.look()
+    screen.finish()
     assert "".join(written) == (
         "One, two.\n● read_cell\nThree\nThe line to the model was cut; it begins anew.\nFour\n"
     )
@@ -172,6 +191,11 @@ def test_options_stand_before_the_message(typed: str, message: str, fields: Any)
 def test_an_option_that_is_none_is_refused(typed: str) -> None:
     with pytest.raises(TkError):
         Command.parse(typed)
+
+
+def test_a_question_may_follow_another_magic() -> None:
+    kept = keep_question_marks(["%load_ext tk_ai_extension.magics\n", "\n", "%tk why?\n"])
+    assert kept[2] == "get_ipython().run_line_magic('tk', 'why?')\n"
 
 
 @pytest.mark.parametrize(

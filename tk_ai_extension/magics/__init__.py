@@ -38,16 +38,16 @@ def unload_ipython_extension(ipython: Any) -> None:
 def keep_question_marks(lines: list[str]) -> list[str]:
     r"""A cell in which `%tk` may end in a question mark, which IPython would look up in its help.
 
-    Only at a cell's beginning: further down, such a line may be a part of a string.
+    Only at a cell's beginning, after comments and other magics: further down, such a line may be a
+    part of a string.
 
     >>> keep_question_marks(["# Hm.\n", "%tk what is x?\n", "x\n"])
     ['# Hm.\n', "get_ipython().run_line_magic('tk', 'what is x?')\n", 'x\n']
     """
     kept = list(lines)
     for number, line in enumerate(lines):
-        asks = line.startswith("%tk ")
-        if asks and line.rstrip().endswith("?"):
+        if line.startswith("%tk ") and line.rstrip().endswith("?"):
             kept[number] = f"get_ipython().run_line_magic('tk', {line[4:].strip()!r})\n"
-        elif not asks and line.strip() and not line.startswith("#"):
+        elif line.strip() and not line.startswith(("#", "%")):
             break
     return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -29,6 +30,9 @@ MAX_ERROR = 20_000
 """Characters of an error that is sent; of a longer one the end, which says what was wrong."""
 MAX_CELL = 20_000
 """Characters of the failed cell."""
+
+CELL_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
+"""A cell's id, as the notebook format has it; some clients name cells in ways of their own."""
 
 WORDS = {"yes": "once", "always": "notebook", "no": "deny"}
 """What a person types, or its first letter, and what it answers: `always` holds in this notebook."""
@@ -102,15 +106,19 @@ class Magic:
             if not error:
                 raise TkError("Nothing has failed in this kernel.", "Say what is to be mended.")
         with self._connect() as line:
-            screen = screen_for(self._ipython, plain=command.plain)
+            place = _place(self._ipython)
+            # Who names the cell shows what it puts out; others (a server that runs it) pass that on, and
+            # no changes of it.
+            live = "cellId" in _metadata(self._ipython)
+            screen = screen_for(self._ipython, plain=command.plain, live=live)
             try:
-                line.ask(message=message, error=error, **command.fields, **_place(self._ipython))
+                line.ask(message=message, error=error, **command.fields, **place)
                 self._follow(line, screen)
             except KeyboardInterrupt:
                 # Leaving the line is what stops the turn.
                 raise Stopped from None
             finally:
-                screen.look()
+                screen.finish()
 
     def _follow(self, line: Line, screen: Screen) -> None:
         """Shows what happens until the turn is over.
@@ -127,7 +135,6 @@ class Magic:
                 continue
             match event["kind"]:
                 case "permission":
-                    screen.look()
                     line.say({"permission": event["id"], "answer": _answer(event, screen)})
                 case "error":
                     failed = TkError.of(event["error"])
@@ -149,7 +156,7 @@ def _show(event: Mapping[str, Any], screen: Screen) -> None:
         case "discarded":
             screen.discard(event["block"])
         case "tool_call" | "tool_progress" | "tool_result":
-            screen.call(event["call"], describe(event))
+            screen.call(event["call"], describe(event), over=event["kind"] == "tool_result")
         case _:
             if note := _note(event):
                 screen.note(note)
@@ -159,11 +166,11 @@ def _answer(event: Mapping[str, Any], screen: Screen) -> str:
     """What the person says to a question; no, where nobody can be asked."""
     choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
     screen.note(f"Claude asks for leave: {event['tool']}")
-    sys.stdout.write(f"{event['preview']}\n")
-    sys.stdout.flush()
+    # In the question itself: some clients show what was put out only when the cell has ended.
+    prompt = f"{event['preview']}\n\n{event['tool']}: {', '.join(choices)}? "
     while True:
         try:
-            said = input(f"{event['tool']}: {', '.join(choices)}? ").strip().lower()
+            said = input(prompt).strip().lower()
         except (EOFError, RuntimeError):
             # ipykernel raises a RuntimeError where its client takes no questions.
             screen.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
@@ -198,12 +205,17 @@ def _place(ipython: Any) -> dict[str, str]:
     place: dict[str, str] = {}
     if notebook := os.environ.get("JPY_SESSION_NAME"):
         place["notebook"] = notebook
+    cell = str(_metadata(ipython).get("cellId", ""))
+    if CELL_ID.fullmatch(cell):
+        place["active_cell"] = cell
+    return place
+
+
+def _metadata(ipython: Any) -> dict[str, Any]:
+    """What the client says of the cell that it runs."""
     get_parent: Callable[[], Any] | None = getattr(ipython, "get_parent", None)
     parent: dict[str, Any] = get_parent() if get_parent is not None else {}
-    metadata: dict[str, Any] = parent.get("metadata") or {}
-    if cell := metadata.get("cellId"):
-        place["active_cell"] = str(cell)
-    return place
+    return parent.get("metadata") or {}
 
 
 def _note(event: Mapping[str, Any]) -> str:

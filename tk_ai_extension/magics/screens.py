@@ -35,12 +35,16 @@ class Screen(Protocol):
         """The blocks from this number on are void."""
         ...
 
-    def call(self, call: str, line: str) -> None:
-        """How a call is, in a line that takes the place of the one before."""
+    def call(self, call: str, line: str, *, over: bool) -> None:
+        """How a call is, in a line that takes the place of the one before; whether it has ended."""
         ...
 
     def note(self, line: str) -> None:
         """Something to know besides."""
+        ...
+
+    def finish(self) -> None:
+        """Shows all there is: the turn is over, or a person is asked."""
         ...
 
 
@@ -50,6 +54,8 @@ class _Part:
     def __init__(self, show: Show) -> None:
         self.content = ""
         self.is_shown = True
+        self.is_over = False
+        """Whether nothing more comes."""
         self._show = show
         self._id: str | None = None
 
@@ -74,24 +80,29 @@ class Rich:
 
     Args:
         show: Shows one.
+        live: Whether the client lets displays change; else each is shown when it is whole.
         clock: Seconds.
     """
 
-    def __init__(self, show: Show, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, show: Show, *, live: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._show = show
+        self._live = live
         self._clock = clock
         self._looked = clock() - EVERY
         self._blocks: dict[int, _Part] = {}
         self._calls: dict[str, _Part] = {}
         # While nothing has come, a display says so; the first one takes its place.
-        self._first: _Part | None = _Part(show)
-        self._first.put("…")
+        self._first: _Part | None = _Part(show) if live else None
+        if self._first is not None:
+            self._first.put("…")
         self.look()
 
     @property
     def late(self) -> float | None:
         """Seconds until what has grown is to be shown."""
-        if all(part.is_shown for part in self._parts()):
+        if not self._live or all(part.is_shown for part in self._parts()):
             return None
         return max(self._looked + EVERY - self._clock(), 0)
 
@@ -99,13 +110,21 @@ class Rich:
         """Shows what has grown."""
         self._looked = self._clock()
         for part in self._parts():
-            part.look()
+            if self._live or part.is_over:
+                part.look()
+
+    def finish(self) -> None:
+        """Shows everything, whole or not."""
+        for part in self._parts():
+            part.is_over = True
+        self.look()
 
     def text(self, block: int, start: int, piece: str) -> None:
         """A piece of text; shown at once, unless another was shown just now."""
         part = self._blocks.get(block)
         is_new = part is None
         if part is None:
+            self._end_texts()
             part = self._blocks[block] = self._new()
         part.put(part.content[:start] + piece)
         if is_new or self.late == 0:
@@ -116,23 +135,31 @@ class Rich:
         for number in [number for number in self._blocks if number >= block]:
             part = self._blocks.pop(number)
             part.put("")
-            part.look()
+            if self._live:
+                part.look()
 
-    def call(self, call: str, line: str) -> None:
+    def call(self, call: str, line: str, *, over: bool) -> None:
         """A line about a call."""
-        self.look()
+        self._end_texts()
         part = self._calls.get(call)
         if part is None:
             part = self._calls[call] = self._new()
         part.put(_code(line))
-        part.look()
+        part.is_over = over
+        self.look()
 
     def note(self, line: str) -> None:
         """A line by itself."""
-        self.look()
+        self._end_texts()
         part = self._new()
         part.put(f"*{line}*")
         part.look()
+
+    def _end_texts(self) -> None:
+        """The texts so far are whole: something else begins."""
+        for part in self._blocks.values():
+            part.is_over = True
+        self.look()
 
     def _new(self) -> _Part:
         first, self._first = self._first, None
@@ -161,14 +188,12 @@ class Plain:
         return None
 
     def look(self) -> None:
-        """Ends the line."""
-        if self._in_line:
-            self._put("\n")
+        """All is shown already."""
 
     def text(self, block: int, start: int, piece: str) -> None:
         """Writes what is new of it."""
         if block not in self._lengths:
-            self.look()
+            self.finish()
         known = self._lengths.get(block, 0)
         self._lengths[block] = max(known, start + len(piece))
         self._put(piece[max(known - start, 0) :])
@@ -178,14 +203,19 @@ class Plain:
         self._lengths = {known: size for known, size in self._lengths.items() if known < block}
         self.note("The line to the model was cut; it begins anew.")
 
-    def call(self, call: str, line: str) -> None:  # noqa: ARG002 - each line is a new one
+    def call(self, call: str, line: str, *, over: bool) -> None:  # noqa: ARG002 - a line each
         """Writes the line."""
-        self.look()
-        self._put(f"{line}\n")
+        self.note(line)
 
     def note(self, line: str) -> None:
         """Writes the line."""
-        self.call("", line)
+        self.finish()
+        self._put(f"{line}\n")
+
+    def finish(self) -> None:
+        """Ends the line."""
+        if self._in_line:
+            self._put("\n")
 
     def _put(self, text: str) -> None:
         if text:
@@ -207,11 +237,11 @@ def display_of(ipython: Any) -> Show:
     return show
 
 
-def screen_for(ipython: Any, *, plain: bool) -> Screen:
+def screen_for(ipython: Any, *, plain: bool, live: bool) -> Screen:
     """The screen of an IPython shell: plain in a terminal, and where that is asked for."""
     if plain or type(ipython).__name__ == "TerminalInteractiveShell":
         return Plain()
-    return Rich(display_of(ipython))
+    return Rich(display_of(ipython), live=live)
 
 
 def describe(event: Mapping[str, Any]) -> str:
