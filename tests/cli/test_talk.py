@@ -9,7 +9,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,10 @@ from tests.cli.conftest import Nb
 from tests.cli.test_together import in_terminal, shows
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import client, wire
+from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.host import Host, SocketTerminal
+from tk_ai_extension.cli.mcp import _Lines  # pyright: ignore[reportPrivateUsage]
 from tk_ai_extension.cli.project import Project
 
 
@@ -158,3 +162,45 @@ async def _piped(nb: Nb, write: int) -> tuple[int | None, bytes]:
     os.close(write)
     _, err = await process.communicate()
     return process.returncode, err
+
+
+class Kept(SocketTerminal):
+    """The terminal at the other end of a socket that keeps what it is told."""
+
+    def __init__(self) -> None:
+        greeting = {"cwd": "/", "columns": 0, "tty": False, "env": {}}
+        super().__init__(greeting, cast("asyncio.StreamWriter", None))
+        self.frames: list[dict[str, Any]] = []
+
+    def say(self, **frame: Any) -> None:
+        self.frames.append(frame)
+
+
+@pytest.mark.proves("doc:errors")
+async def test_a_defect_is_an_error_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> int:
+        raise ZeroDivisionError("\x1b[2J")
+
+    monkeypatch.setattr(Commands, "run", broken)
+    project = Project(str(tmp_path))
+    headless = await Headless.without_kernels(project)
+    terminal = Kept()
+    try:
+        for words in (["cells"], ["cells", "--json"]):
+            await Host(project, headless)._answer(words, terminal)  # pyright: ignore[reportPrivateUsage]
+    finally:
+        await headless.close()
+    said, ended, as_json, _ = terminal.frames
+    assert "Error [internal_error]: nb cells failed: ZeroDivisionError: ␛[2J" in said["err"]
+    assert ".nb/host.log has the traceback" in said["err"]
+    assert ended == {"exit": wire.REFUSED}
+    assert json.loads(as_json["out"])["error"]["code"] == "internal_error"
+
+
+async def test_a_message_of_mcp_that_is_too_long_ends_its_connection_alone() -> None:
+    reader = asyncio.StreamReader(limit=10)
+    reader.feed_data(b"short\n" + b"x" * 30 + b"\n")
+    lines = _Lines(reader, cast("asyncio.StreamWriter", None))
+    assert [line async for line in lines] == ["short\n"]

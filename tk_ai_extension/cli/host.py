@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, cast
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.launch import LISTENS
 from tk_ai_extension.cli.masking import MaskingFormatter, masked
 from tk_ai_extension.cli.project import HOST_LOCK, Project
+from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import NothingRead, Surroundings
-from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.errors import InternalError, InvalidArguments
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.mcp import McpOverSocket
@@ -188,9 +190,16 @@ class Host:
         """Runs a command to its end, whether or not somebody still waits for it."""
         try:
             status = await self._commands.run(self._headless, argv, terminal)
-        except Exception:
+        except Exception as problem:
             logger.exception("nb %s failed", argv)
-            terminal.err("This is a defect of nb; .nb/host.log has more.\n")
+            error = InternalError(
+                f"nb {argv[0]} failed: {type(problem).__name__}: {problem}",
+                hint="This is a defect of nb; .nb/host.log has the traceback.",
+            )
+            if "--json" in argv:
+                terminal.out(as_json({"error": error.as_dict()}))
+            else:
+                terminal.err(f"{harmless(error.as_text())}\n")
             status = wire.REFUSED
         if self._headless.stopped.is_set():
             terminal.say_last(exit=status, ending=True)

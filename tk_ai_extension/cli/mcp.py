@@ -104,7 +104,11 @@ class _Lines:
         return self
 
     async def __anext__(self) -> str:
-        line = await self._reader.readline()
+        try:
+            line = await self._reader.readline()
+        except ValueError:  # StreamReader's, for a line beyond its limit
+            logger.warning("A message of MCP is too long: its connection ends")
+            line = b""
         if not line:
             raise StopAsyncIteration
         return line.decode("utf-8", "replace")

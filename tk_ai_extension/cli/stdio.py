@@ -89,7 +89,7 @@ def _copy(connection: socket.socket) -> int:
                 if key.fileobj is connection:
                     data = connection.recv(CHUNK)
                     if not data:
-                        return wire.OK if ended else wire.UNREACHABLE
+                        return wire.OK if ended else _broken_off()
                     _write(outgoing, data)
                 elif data := os.read(incoming, CHUNK):
                     connection.sendall(data)
@@ -98,6 +98,11 @@ def _copy(connection: socket.socket) -> int:
                     ended = True
                     selector.unregister(incoming)
                     connection.shutdown(socket.SHUT_WR)
+
+
+def _broken_off() -> int:
+    sys.stderr.write("nb: the host ended the connection; see .nb/host.log.\n")
+    return wire.UNREACHABLE
 
 
 def _write(file: int, data: bytes) -> None:
