@@ -129,6 +129,24 @@ async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(
     assert changed["entry"] not in {each["entry"] for each in await person.changes(notebook)}
 
 
+async def test_of_a_change_to_several_cells_what_came_back_is_told_no_more(
+    person: Person, call: Call, notebook: str, jp_root_dir: Path
+) -> None:
+    before = sources(jp_root_dir)
+    text = (await call("read_notebook", notebook=notebook))[1]["text"]
+    edited = text.replace("1 / 0", "1 / 2").replace("6 * 7", "42")
+    assert (await call("write_notebook", notebook=notebook, text=edited))[0] == 200
+    (entry,) = await person.changes(notebook)
+    undo: dict[str, Any] = {"notebook": notebook, "entries": [entry["entry"]]}
+    await person.undo(**undo, cells=["fails000"])
+    (stands,) = await person.changes(notebook)
+    assert [cell["cell"] for cell in stands["cells"]] == ["prints00"]
+    _, answer = await person.undo(**undo)
+    assert answer["undone"][0] == {"notebook": notebook, "cells": ["prints00"], "left": []}
+    assert sources(jp_root_dir) == before
+    assert await person.changes(notebook) == []
+
+
 async def test_what_somebody_has_worked_on_since_stays_and_the_answer_says_so(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:

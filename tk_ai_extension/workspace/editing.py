@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -132,16 +132,16 @@ async def apply(
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
     await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
-    touched = (change.cell for change in applied.changes)
-    did = "changed" if kind == "change" else "taken_back"
-    workspace.activity.tell(document.path, caller, did, touched, entry=entry)
+    journalled = Journalled(applied.snapshot, applied.changes, entry)
+    if kind == "change":
+        _tell(workspace, caller, document.path, "changed", journalled)
     written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
     by_key = applied.snapshot.by_key
     mark_seen(
         workspace, caller, applied.snapshot, [by_key[key] for key in written if key in by_key]
     )
     workspace.revisions.remember(applied.snapshot)
-    return Journalled(applied.snapshot, applied.changes, entry)
+    return journalled
 
 
 async def _settled(
@@ -187,6 +187,41 @@ async def create(
     mark_seen(workspace, caller, snapshot, snapshot.cells)
     workspace.revisions.remember(snapshot)
     return Journalled(snapshot, changes, entry)
+
+
+async def taken_back(
+    workspace: Workspace,
+    caller: Caller,
+    path: str,
+    undo: Journalled,
+    entries: Sequence[int],
+    *,
+    left: Mapping[int, Sequence[Change]] | None = None,
+) -> None:
+    """Writes down what an undo took back, and then tells those who look at the notebook.
+
+    Args:
+        workspace: Where the journal is.
+        caller: Who took it back.
+        path: The notebook.
+        undo: What the undo did.
+        entries: The entries that came back.
+        left: Of entries that came back in part, the changes that still stand.
+    """
+    await workspace.journal.undone(entries, by=undo.entry)
+    await workspace.journal.partly_undone(left or {})
+    _tell(workspace, caller, path, "taken_back", undo)
+
+
+def _tell(
+    workspace: Workspace,
+    caller: Caller,
+    path: str,
+    kind: Literal["changed", "taken_back"],
+    done: Journalled,
+) -> None:
+    cells = (change.cell for change in done.changes)
+    workspace.activity.tell(path, caller, kind, cells, entry=done.entry)
 
 
 async def _done(

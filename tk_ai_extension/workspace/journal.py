@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -248,6 +248,14 @@ class Journal:
                 "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
                 [(by, entry_id) for entry_id in entry_ids],
             ),
+            "The changes were taken back, but the journal does not say so.",
+        )
+
+    async def partly_undone(self, left: Mapping[int, Sequence[Change]]) -> None:
+        """Writes down that of these entries only these changes still stand."""
+        rows = [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()]
+        await self._database.run(
+            lambda db: db.executemany("UPDATE changes SET data = ? WHERE entry = ?", rows),
             "The changes were taken back, but the journal does not say so.",
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo
+from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import plan
@@ -51,17 +52,17 @@ async def take_back(
         ToolError: whatever a notebook refuses.
     """
     by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
-    whole: set[int] = set()
+    others: dict[int, list[Change]] = {}
     for entry in entries:
         changes = tuple(change for change in entry.changes if cells is None or change.cell in cells)
         if changes:
             by_path[entry.path].append(replace(entry, changes=changes))
-        if len(changes) == len(entry.changes):
-            whole.add(entry.id)
+        if cells is not None and len(changes) < len(entry.changes):
+            others[entry.id] = [each for each in entry.changes if each.cell not in cells]
     if not by_path:
         raise NothingToUndo("None of it changed anything that can be taken back.")
     return [
-        await _take_back(workspace, caller, path, of_path, whole=whole, of=of)
+        await _take_back(workspace, caller, path, of_path, others=others, of=of)
         for path, of_path in by_path.items()
     ]
 
@@ -72,7 +73,7 @@ async def _take_back(
     path: str,
     entries: list[JournalEntry],
     *,
-    whole: set[int],
+    others: Mapping[int, Sequence[Change]],
     of: str,
 ) -> TakenBack:
     document = await workspace.store.open(path)
@@ -85,6 +86,8 @@ async def _take_back(
         workspace, caller, document, undo.operations, tool="undo", summary=said, kind="undo"
     )
     # An entry of which only some cells came back stands: the others can still be taken back.
-    await workspace.journal.undone([one for one in undo.entries if one in whole], by=applied.entry)
+    whole = [one for one in undo.entries if one not in others]
+    left = {one: others[one] for one in undo.entries if one in others}
+    await editing.taken_back(workspace, caller, path, applied, whole, left=left)
     changed = dict.fromkeys(change.cell for change in applied.changes)
     return TakenBack(path, tuple(changed), undo.left)

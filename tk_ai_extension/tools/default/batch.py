@@ -135,8 +135,8 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
         summary="rolled back after an error",
         kind="undo",
     )
-    if not left:
-        await workspace.journal.undone([applied.entry], by=back.entry)
+    entries = [] if left else [applied.entry]
+    await editing.taken_back(workspace, context.caller, document.path, back, entries)
     return left
 
 

@@ -68,7 +68,8 @@ async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
         summary=f"took back {count} change{'' if count == 1 else 's'}",
         kind="undo",
     )
-    await workspace.journal.undone([entry.id for entry in plan.entries], by=applied.entry)
+    entries = [entry.id for entry in plan.entries]
+    await editing.taken_back(workspace, context.caller, plan.document.path, applied, entries)
     return Undone(
         notebook=plan.document.path,
         undone=[entry.summary for entry in plan.entries],
