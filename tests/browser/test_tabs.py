@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, WebSocket
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.browser.conftest import OpenLab
@@ -303,3 +303,27 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
         assert [cell.source for cell in stored] == expected
         assert stored[0].outputs[0].text == ALL
         assert await page.get_by_text("File Changed").count() == 0
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_with_collaboration_the_room_is_used_and_the_page_is_asked_nothing(
+    open_lab: OpenLab,
+) -> None:
+    lab = await open_lab(collaboration=True)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    said: list[str] = []
+
+    def listen(socket: WebSocket) -> None:
+        if "api/tk-ai/tabs" in socket.url:
+            socket.on("framesent", lambda frame: said.append(str(frame)))
+            socket.on("framereceived", lambda frame: said.append(str(frame)))
+
+    lab.page.on("websocket", listen)
+    page = await opened(lab, "n.ipynb")
+    await types(page, 0, "  # typed")
+    await call(lab, "insert_and_execute_cell", notebook="n.ipynb", source="print(6 * 7)", index=2)
+    expected = ["a = 1  # typed", "b = 2", "print(6 * 7)"]
+    await page.wait_for_function(HAS, arg=expected)
+    await page.wait_for_function(SHOWS, arg=[2, "42\n"])
+    assert all('"tabs": []' in each or '"tabs":[]' in each or '"listed"' in each for each in said)
+    assert await page.locator(DIALOG).count() == 0
