@@ -87,6 +87,11 @@ class ServerProcess:
         return await asyncio.wait_for(self.process.wait(), within)
 
 
+def slowness() -> float:
+    """How many times longer things take on this machine now than on one that has nothing to do."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 StartServer = Callable[..., Awaitable[ServerProcess]]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import stat
 import time
@@ -19,7 +18,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.servers import ServerProcess, StartServer
+from tests.servers import ServerProcess, StartServer, slowness
 
 DEADLINE = 60
 WATCH_IMPORTS = """
@@ -145,16 +144,11 @@ async def test_it_stops_within_five_seconds_with_cells_running_and_clients_waiti
         for task in (following, waiting, *agents):
             task.cancel()
         await asyncio.gather(following, waiting, *agents, return_exceptions=True)
-    assert took < 5 * _slowness(), server.log.text
+    assert took < 5 * slowness(), server.log.text
     _, alive = psutil.wait_procs(family, timeout=5)
     assert alive == []
     assert "Task was destroyed" not in server.log.text
     assert "tk_ai_extension" not in _tracebacks(server.log.text)
-
-
-def _slowness() -> float:
-    """How many times longer things take on this machine now than on one that has nothing to do."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _tracebacks(log: str) -> str:
