@@ -38,6 +38,7 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
         assert f"nb approve {request} [--for chat|notebook]\nnb approve {request} --deny" in listed
         (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
         assert (waits["id"], waits["face"], waits["effect"]) == (request, "mcp", "EXECUTE")
+        assert "wait for your leave: 1" in (await asyncio.to_thread(nb, "status")).out
         assert "execute_cell" in (await asyncio.to_thread(nb, "approve", request)).out
         assert "Nothing waits" in (await asyncio.to_thread(nb, "approve")).out
         ran = await client.call_tool("execute_cell", {"cell": 0, "notebook": "a.ipynb"})

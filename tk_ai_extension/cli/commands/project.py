@@ -118,6 +118,8 @@ class Status(Result):
     server: str | None = None
     """The Jupyter Server that the notebook belongs to."""
     kernels: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    waiting: int | None = None
+    """How many calls wait for leave, where some do."""
 
     def as_text(self) -> str:
         """A line for each thing there is."""
@@ -129,6 +131,8 @@ class Status(Result):
         for kernel in self.kernels:
             said = ", ".join(f"{key} {value}" for key, value in kernel.items() if value is not None)
             lines.append(f"kernel {said}")
+        if self.waiting:
+            lines.append(f"calls that wait for your leave: {self.waiting} (nb approve)")
         return "\n".join(lines)
 
 
@@ -148,6 +152,7 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
         notebook=current.path if current else None,
         server=server,
         kernels=kernels,
+        waiting=len(headless.workspace.policy.pending(session.caller.user)) or None,
     )
     return session.finish(status)
 
