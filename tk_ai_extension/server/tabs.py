@@ -344,7 +344,7 @@ class Tabs:
                 return None
             # A little longer than `_give_up` takes.
             until = max(tab.page.away_since for tab in away) + GRACE * 1.1
-            if not await self._moves(until - time.monotonic()):
+            if not await self._moves(until - time.monotonic()) and self._with(path):
                 raise TabOffline(
                     f"A tab with unsaved changes of {path} cannot be reached just now."
                 )
