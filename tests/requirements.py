@@ -135,7 +135,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:chat", "S4", "POST `/api/tk-ai/mcp/chat` answers a message through the Claude Agent SDK with the tools in process"),
     Requirement("ext:chat-shared", "project", "servers of one root share their chats: a turn is one server's, nobody ends another's, and each goes on where the other ended"),
     Requirement("ext:secrets", "S4", "`.secrets.env` is read, with `export` and quotes; nothing of it reaches a kernel"),
-    Requirement("ext:panel", "S4", "the chat panel in JupyterLab", PANEL),
+    Requirement("ext:panel", "S4", "the chat panel in JupyterLab"),
     Requirement("ext:magics", "project", "`%tk` asks Claude from a cell, in the chat of its notebook: the answer as it comes, an interrupt stops the turn, and what Claude runs in that kernel runs when it has answered: nothing waits for itself"),
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
@@ -232,10 +232,10 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
     # -- Rendering --
-    Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error", PANEL),
-    Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands", PANEL),
-    Requirement("ui:json-tree", "S0 S1", "JSON outputs as a tree, images as images", PANEL),
+    Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
+    Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),
+    Requirement("ui:json-tree", "S0 S1", "JSON outputs as a tree, images as images"),
     Requirement("ui:truncation", "S0 S1", "a truncation notice with the way to the whole", PANEL),
-    Requirement("ui:error-block", "S0", "errors stand out and name the notebook", PANEL),
+    Requirement("ui:error-block", "S0", "errors stand out and name the notebook"),
 )
 # fmt: on

@@ -112,9 +112,16 @@ export class ChatApi {
    * The turn goes on by itself; `events` tells of it.
    */
   async send(message: IMessage): Promise<{ chat: string; turn: string }> {
-    const response = await this._request('POST', 'mcp/chat', message, {
-      Accept: 'text/event-stream'
-    });
+    return this._begin('mcp/chat', message);
+  }
+
+  /** Has the plan of a turn carried out in a mode; gives the turn that does it. */
+  async approve(id: string, plan: string, mode: Mode): Promise<{ chat: string; turn: string }> {
+    return this._begin(`chats/${id}/plan`, { plan, answer: 'approve', mode });
+  }
+
+  private async _begin(path: string, body: object): Promise<{ chat: string; turn: string }> {
+    const response = await this._request('POST', path, body, { Accept: 'text/event-stream' });
     for await (const frame of frames(response)) {
       const event = numbered(JSON.parse(frame.data));
       if (event.kind === 'message') {
@@ -202,9 +209,10 @@ export async function request(
  * What is said of a permission has the request's own id where others have their number.
  */
 function numbered(value: unknown, number?: number): ChatEvent {
-  const event = value as { id: number | string };
+  const event = value as { id: number | string; number?: number };
   if (typeof event.id === 'string') {
-    return { ...event, permission: event.id, id: number ?? 0 } as unknown as ChatEvent;
+    const id = number ?? event.number ?? 0;
+    return { ...event, permission: event.id, id } as unknown as ChatEvent;
   }
   return event as unknown as ChatEvent;
 }

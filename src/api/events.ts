@@ -108,6 +108,8 @@ export type ChatEvent =
   | IPermissionEvent
   | (IBase<'permission_settled'> & { call: string })
   | (IBase<'cell_change'> & IChange)
+  | (IBase<'plan'> & { text: string; notebook: string | null; model: string })
+  | (IBase<'plan_settled'> & { plan: string; answer: 'approved' | 'rejected' | 'passed' })
   | (IBase<'retry'> & {
       attempt: number;
       attempts: number;

@@ -3,23 +3,20 @@ import type { ChatEvent } from '../api/events';
 import { ChatModel, type Routes } from './model';
 
 function happens(...kinds: ('message' | 'began' | 'done')[]): ChatEvent[] {
-  return kinds.map(
-    (kind, place) =>
-      ({
-        id: place + 1,
-        turn: 't',
-        time: 0,
-        kind,
-        chat: 'c',
-        text: '',
-        notebook: null,
-        mode: 'ask',
-        model: 'm',
-        attachments: [],
-        waits: 0,
-        end: 'done'
-      }) as ChatEvent
-  );
+  return kinds.map((kind, place) => ({
+    id: place + 1,
+    turn: 't',
+    time: 0,
+    kind,
+    chat: 'c',
+    text: '',
+    notebook: null,
+    mode: 'ask',
+    model: 'm',
+    attachments: [],
+    waits: 0,
+    end: 'done'
+  }));
 }
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
@@ -30,6 +27,7 @@ function server(...streams: (ChatEvent | Error)[][]): Routes & { asked: number[]
   return {
     asked,
     send: () => Promise.resolve({ chat: 'c', turn: 't' }),
+    approve: () => Promise.resolve({ chat: 'c', turn: 't' }),
     stop: () => Promise.resolve(),
     answer: () => Promise.resolve(),
     undo: () => Promise.resolve([]),

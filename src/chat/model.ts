@@ -1,7 +1,7 @@
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { ApiError, type ChatApi, type IMessage, type IUndone, UNREACHABLE } from '../api/client';
-import type { ChatEvent, IProblem, Leave } from '../api/events';
+import type { ChatEvent, IProblem, Leave, Mode } from '../api/events';
 import { reduce } from './reduce';
 import { EMPTY, type IChatState, isBusy } from './state';
 
@@ -9,7 +9,10 @@ import { EMPTY, type IChatState, isBusy } from './state';
 const PAUSES = [250, 500, 1000, 2000, 5000, 10000];
 
 /** What a chat's routes are needed for here. */
-export type Routes = Pick<ChatApi, 'answer' | 'chat' | 'events' | 'send' | 'stop' | 'undo'>;
+export type Routes = Pick<
+  ChatApi,
+  'answer' | 'approve' | 'chat' | 'events' | 'send' | 'stop' | 'undo'
+>;
 
 /** The state of the line to the server. */
 export type Line = 'open' | 'lost';
@@ -95,6 +98,15 @@ export class ChatModel {
     }
     this._follow();
     return true;
+  }
+
+  /** Has a plan carried out, in a mode. */
+  async approve(plan: string, mode: Mode): Promise<void> {
+    const begun = await this._try(id => this._api.approve(id, plan, mode));
+    if (begun !== null) {
+      this._expected = begun.turn;
+      this._follow();
+    }
   }
 
   /** Stops the turn that goes on and those that wait. */

@@ -6,9 +6,7 @@ type Some<T> = T extends unknown ? Omit<T, 'id' | 'turn' | 'time'> : never;
 
 /** Events of one turn, numbered. */
 function story(...events: Some<ChatEvent>[]): ChatEvent[] {
-  return events.map(
-    (event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }) as ChatEvent
-  );
+  return events.map((event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }));
 }
 
 const MESSAGE = {

@@ -23,7 +23,7 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
       }
       continue;
     }
-    const place = places.get(event.turn);
+    const place = places.get(event.kind === 'plan_settled' ? event.plan : event.turn);
     const turn = place === undefined ? undefined : turns[place];
     if (place !== undefined && turn !== undefined) {
       turns[place] = turnAfter(turn, event);
@@ -46,7 +46,8 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     retry: null,
     usage: null,
     error: null,
-    end: null
+    end: null,
+    plans: false
   };
 }
 
@@ -128,8 +129,15 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return { ...turn, usage: event };
     case 'error':
       return { ...turn, error: event.error };
+    case 'plan':
+      return { ...turn, plans: true };
+    case 'plan_settled':
+      return { ...turn, plans: false };
     case 'done':
       return { ...turn, began: true, retry: null, end: event.end, items: turn.items.map(ended) };
+    default:
+      // A newer server tells of more than is known here.
+      return turn;
   }
 }
 

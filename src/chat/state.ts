@@ -83,6 +83,8 @@ export interface ITurn {
   usage: IUsage | null;
   error: IProblem | null;
   end: End | null;
+  /** Whether it made a plan that waits for an answer. */
+  plans: boolean;
 }
 
 /** A chat as far as it is known. */

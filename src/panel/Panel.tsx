@@ -26,6 +26,7 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
   const actions = useMemo<ITurnActions>(
     () => ({
       edit: turn => model.change({ text: turn.text }, true),
+      approve: (turn, mode) => void model.approve(turn, mode),
       resend: (turn, change) => void model.resend(turn, change)
     }),
     [model]

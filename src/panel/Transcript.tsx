@@ -92,6 +92,7 @@ function useFollowing(): {
   const view = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
+  const top = useRef(0);
   const [atEnd, setAtEnd] = useState(true);
   const toEnd = useCallback(() => {
     follows.current = true;
@@ -102,7 +103,10 @@ function useFollowing(): {
   const onScroll = useCallback(() => {
     const node = view.current;
     if (node !== null) {
-      follows.current = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+      const near = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+      // What grew below is no reason to stay behind: only who scrolls up reads on elsewhere.
+      follows.current = near || (follows.current && node.scrollTop >= top.current);
+      top.current = node.scrollTop;
       setAtEnd(follows.current);
     }
   }, []);

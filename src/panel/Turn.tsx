@@ -17,6 +17,8 @@ import { ToolButton } from './ToolButton';
 export interface ITurnActions {
   /** Puts a message back into the box. */
   edit(turn: ITurn): void;
+  /** Has its plan carried out. */
+  approve(turn: ITurn, mode: Mode): void;
   /** Sends the same message again, or another one about the same notebook. */
   resend(turn: ITurn, change?: { text?: string; mode?: Mode }): void;
 }
@@ -79,7 +81,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           <Problem problem={turn.error} onRetry={() => actions.resend(turn)} />
         )}
         {turn.end === 'stopped' && <Stopped turn={turn} actions={actions} />}
-        {turn.end === 'done' && turn.mode === 'plan' && <Plan turn={turn} actions={actions} />}
+        {turn.end === 'done' && turn.plans && <Plan turn={turn} actions={actions} />}
         {turn.end !== null && <Changes turn={turn} chat={chat} />}
         {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
@@ -138,22 +140,17 @@ function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX
 /** A plan is carried out when the person says so. */
 function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
   const { trans } = useDesk();
-  const text = trans.__('Carry out the plan.');
   return (
     <div className="tk-Ending">
       <span>{trans.__('A plan: nothing was changed.')}</span>
       <button
         type="button"
         className="tk-Button tk-mod-accept"
-        onClick={() => actions.resend(turn, { text, mode: 'edit' })}
+        onClick={() => actions.approve(turn, 'edit')}
       >
         {trans.__('Approve')}
       </button>
-      <button
-        type="button"
-        className="tk-Button"
-        onClick={() => actions.resend(turn, { text, mode: 'ask' })}
-      >
+      <button type="button" className="tk-Button" onClick={() => actions.approve(turn, 'ask')}>
         {trans.__('Approve, but ask each time')}
       </button>
     </div>

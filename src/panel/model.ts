@@ -122,6 +122,12 @@ export class PanelModel {
     }
   }
 
+  /** Has a turn's plan carried out; the messages after it are in that mode, too. */
+  async approve(turn: ITurn, mode: Mode): Promise<void> {
+    this.choose({ mode });
+    await this._chat.approve(turn.id, mode);
+  }
+
   /** Sends a turn's message again, or another text about the same notebook. */
   async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
     this._mode = change.mode ?? this._mode;

@@ -19,7 +19,6 @@ DEADLINE = 30_000
 READY = """
 async () => {
   const app = window.jupyterapp;
-  if (!app) return false;
   await app.started;
   await app.restored;
   return app.commands.hasCommand('tk-ai:show-panel');
@@ -44,7 +43,8 @@ class Lab:
 
     async def ready(self) -> None:
         """Waits until JupyterLab has started with the extension."""
-        await self.page.wait_for_function(READY)
+        await self.page.wait_for_function("() => window.jupyterapp !== undefined")
+        assert await self.page.evaluate(READY)
 
     async def command(self, name: str, **arguments: Any) -> Any:
         """Runs a command of JupyterLab's."""
@@ -90,7 +90,7 @@ class Lab:
         """Changes the theme."""
         await self.command("apputils:change-theme", theme=name)
         selector = f'body[data-jp-theme-name="{name}"]'
-        await self.page.wait_for_selector(selector)
+        await self.page.wait_for_selector(selector, state="attached")
 
 
 def write_notebook(path: Path, *sources: str, kernel: str = "python3") -> None:

@@ -27,7 +27,14 @@ from tk_ai_extension.testing.scripted_model import (
 
 CODE = "numbers = [3, 4, 5]\ntotal = sum(numbers)\ntotal"
 RUN = ToolUse("insert_and_execute_cell", {"source": CODE, "index": 1})
-PLOT = "import matplotlib.pyplot as plt\nplt.plot([3, 1, 2])\nplt.show()"
+KEPT = """
+async text => {
+  const { workspaces } = window.jupyterapp.serviceManager;
+  while (!JSON.stringify(await workspaces.list()).includes(text)) {
+    await new Promise(requestAnimationFrame);
+  }
+}
+"""
 
 
 @pytest.mark.proves("ext:panel", "ui:cell-status", "ui:status-line")
@@ -168,11 +175,7 @@ async def test_a_reload_in_the_middle_of_an_answer_loses_nothing(
     await lab.say("Count.")
     await expect(lab.log.get_by_text("One,")).to_be_visible()
     await lab.message_box.fill("A draft")
-    await lab.command("docmanager:save-all")
-    await lab.page.wait_for_function(
-        "async () => JSON.stringify(await window.jupyterapp.serviceManager.workspaces.list())"
-        ".includes('A draft')"
-    )
+    await lab.page.evaluate(KEPT, "A draft")
     await lab.page.reload()
     await lab.ready()
     await lab.show_panel()
