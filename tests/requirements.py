@@ -235,7 +235,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),
     Requirement("ui:json-tree", "S0 S1", "JSON outputs as a tree, images as images"),
-    Requirement("ui:truncation", "S0 S1", "a truncation notice with the way to the whole", PANEL),
+    Requirement("ui:truncation", "S0 S1", "a truncation notice with the way to the whole"),
     Requirement("ui:error-block", "S0", "errors stand out and name the notebook"),
 )
 # fmt: on
