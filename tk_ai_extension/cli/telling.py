@@ -126,6 +126,8 @@ def _note(event: Mapping[str, Any]) -> str:
 
 def _arguments(arguments: Mapping[str, Any]) -> str:
     """A call's arguments in a few words."""
-    shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    shown = ", ".join(
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()
+    )
     cut = shown if len(shown) <= MAX_ARGUMENTS else f"{shown[:MAX_ARGUMENTS]}…"
     return f"({cut})"
