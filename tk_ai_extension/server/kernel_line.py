@@ -16,7 +16,6 @@ import json
 import logging
 import secrets
 import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +29,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
+from tk_ai_extension.workspace.sockets import sockets_folder
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +140,7 @@ class KernelLine:
             if self._closed:
                 return None
             if self._folder is None:
-                # Of mode 0700.
-                self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tk-ai-"))
+                self._folder = await asyncio.to_thread(sockets_folder)
             path = self._folder / "line.sock"
             if self._server is None:
                 self._server = await asyncio.start_unix_server(self._hear, path, limit=MAX_LINE)

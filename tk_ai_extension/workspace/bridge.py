@@ -8,7 +8,6 @@ import json
 import logging
 import secrets
 import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.workspace.peers import comes_from, peer_of
+from tk_ai_extension.workspace.sockets import sockets_folder
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class ToolBridge:
     def folder(self) -> Path:
         """Where the socket is, and the sessions' files; made at first use."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="tk-ai-"))
+            self._folder = sockets_folder()
         return self._folder
 
     def describe(self, session: str, about: Json) -> Path:

@@ -1,0 +1,46 @@
+"""Folders for sockets are private, and those of killed servers do not stay."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tk_ai_extension.workspace.sockets import PREFIX, sockets_folder
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:  # short, as pytest's own is not
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def test_what_a_killed_server_left_is_removed_and_a_living_ones_is_not(temporary: Path) -> None:
+    left, lives = sockets_folder(), sockets_folder()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(left / "line.sock"))
+    with socket.socket(socket.AF_UNIX) as living:
+        living.bind(str(lives / "line.sock"))
+        living.listen()
+        made = sockets_folder()
+    assert sorted(temporary.iterdir()) == sorted([lives, made])
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_what_is_not_a_folder_of_sockets_stays(temporary: Path) -> None:
+    (temporary / f"{PREFIX}notes").write_text("mine", encoding="utf-8")
+    elsewhere = temporary / "elsewhere"
+    elsewhere.mkdir()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(elsewhere / "line.sock"))
+    (temporary / f"{PREFIX}link").symlink_to(elsewhere)
+    empty = sockets_folder()
+    sockets_folder()
+    assert (temporary / f"{PREFIX}notes").exists()
+    assert (elsewhere / "line.sock").exists()
+    assert empty.exists()
