@@ -137,21 +137,25 @@ class Nb:
         """The host's process."""
         return self("status", "--json").json["host"]
 
-    def processes(self) -> list[psutil.Process]:
-        """The hosts and kernels of this project that run."""
-        mark = str(self.root / ".nb")
+    def processes(self, *, below: bool = False) -> list[psutil.Process]:
+        """The hosts and kernels of this project that run; with ``below`` those of projects in it too."""
+        root, mark = str(self.root), f"{self.root}/.nb"
         found: list[psutil.Process] = []
         for process in psutil.process_iter(["cmdline"]):
             line = process.info["cmdline"] or []
-            if any(mark in word for word in line) or (
-                "tk_ai_extension.cli.host" in line and str(self.root) in line
+            is_host = "tk_ai_extension.cli.host" in line
+            inside = [word for word in line if below and word.startswith(f"{root}/")]
+            if (
+                any(mark in word for word in line)
+                or (is_host and (root in line or inside))
+                or any("/.nb/" in word for word in inside)
             ):
                 found.append(process)
         return found
 
     def end(self) -> None:
         """Ends what still runs of this project."""
-        while running := self.processes():
+        while running := self.processes(below=True):
             # Hosts first: they start kernels again that were killed.
             hosts = [each for each in running if "tk_ai_extension.cli.host" in each.info["cmdline"]]
             for process in hosts or running:
