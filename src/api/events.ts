@@ -73,7 +73,7 @@ export interface IMessageEvent extends IBase<'message'> {
   notebook: string | null;
   mode: Mode;
   model: string;
-  attachments: string[];
+  attachments: readonly string[];
   waits: number;
 }
 
