@@ -36,7 +36,8 @@ class Requirement:
 
 
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
-PANEL = "The panel in JupyterLab, where a person sees and answers, is not there yet."
+NOT_IN_PANEL = "The panel shows the questions of its chats; those of other agents are answered over REST and in a terminal."
+OPEN_NOTEBOOK = "What stands in a notebook that is open is shown by JupyterLab itself, which fetches pictures."
 
 # A row is a line.
 # fmt: off
@@ -159,7 +160,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:prompts", "project", "prompts for the common jobs: explain, fix, clean up, document"),
     Requirement("mcp:completion", "project", "notebook and cell arguments are completed"),
     Requirement("mcp:errors", "project", "an error of a tool is an `isError` result with code and hint; an error of the protocol is a JSON-RPC error"),
-    Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; an approval is bound to the hash of the exact arguments and source", PANEL, partial=True),
+    Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; an approval is bound to the hash of the exact arguments and source", NOT_IN_PANEL, partial=True),
     Requirement("mcp:elicitation", "project", "a client that declares elicitation is asked for permission within the call"),
     Requirement("mcp:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets; an unknown one is an error"),
     Requirement("mcp:examples", "project", "every tool, resource, prompt and completion has an observable example"),
@@ -205,7 +206,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:other-user", "project", "executions, artifacts and chats of another user of the server are not found"),
     Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment or model context"),
     Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound"),
-    Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing", PANEL),
+    Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing", OPEN_NOTEBOOK, partial=True),
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
     Requirement("threat:kernel-pass", "project", "a kernel's code asks by a pass of its kernel's own, good there alone and until it ends, in the chat of its own notebook: it holds no token and no key, and reaches no other chat"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),

@@ -23,6 +23,10 @@ describe('what a model wrote', () => {
     expect(sanitizer.sanitize(html)).toBe(html);
   });
 
+  it('leaves no form, which would load the page anew', () => {
+    expect(sanitizer.sanitize('<form><b>x</b><form>y</form></form>')).toBe('<b>x</b>y');
+  });
+
   it('keeps no picture that may hold a script', () => {
     expect(sanitizer.sanitize('<img src="data:image/svg+xml;base64,AAAA">')).not.toContain('<img');
   });

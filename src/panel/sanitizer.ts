@@ -33,6 +33,10 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
     for (const element of inert.body.querySelectorAll('*')) {
       this._localise(element, inert);
     }
+    // A form without an address would load the page anew.
+    for (const form of inert.body.querySelectorAll('form')) {
+      form.replaceWith(...form.childNodes);
+    }
     return inert.body.innerHTML;
   }
 
