@@ -37,7 +37,9 @@ class Requirement:
 
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
 NOT_IN_PANEL = "The panel shows the questions of its chats; those of other agents are answered over REST and in a terminal."
-OPEN_NOTEBOOK = "What stands in a notebook that is open is shown by JupyterLab itself, which fetches pictures."
+OPEN_NOTEBOOK = (
+    "What stands in a notebook that is open is shown by JupyterLab itself, which fetches pictures."
+)
 
 # A row is a line.
 # fmt: off
