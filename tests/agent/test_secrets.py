@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -38,6 +40,28 @@ def contents(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@asynccontextmanager
+async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Talk]:
+    """A talk whose key comes from the file in the root."""
+    async with model.running():
+        settings = ProviderSettings(base_url=model.url, provider="anthropic", model=MODEL)
+        provision = Provision(settings, {}, desk.root)
+        office = Office(
+            workspace=desk.workspace,
+            registry=desk.registry,
+            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            surroundings=Surroundings(tmp_path / "claude", retries=0),
+            provider=provision.provider,
+            settings=ChatSettings(),
+        )
+        talk = Talk(Chats(office), office, model)
+        try:
+            yield talk
+        finally:
+            await talk.chats.close()
+            await provision.close()
+
+
 @pytest.mark.proves("ext:secrets", "threat:secrets")
 async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
     desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -55,23 +79,8 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
         Answer.of(ToolUse("list_files")),
         Answer.of("I see nothing."),
     )
-    async with model.running():
-        settings = ProviderSettings(base_url=model.url, provider="anthropic", model=MODEL)
-        provision = Provision(settings, {}, desk.root)
-        office = Office(
-            workspace=desk.workspace,
-            registry=desk.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            surroundings=Surroundings(tmp_path / "claude", retries=0),
-            provider=provision.provider,
-            settings=ChatSettings(),
-        )
-        talk = Talk(Chats(office), office, model)
-        try:
-            events = await talk.say("Look around.", notebook="a.ipynb", mode="auto")
-        finally:
-            await talk.chats.close()
-            await provision.close()
+    async with talking(desk, tmp_path, model) as talk:
+        events = await talk.say("Look around.", notebook="a.ipynb", mode="auto")
 
     assert [(each["tool"], each["ok"]) for each in of_kind(events, "tool_result")] == [
         ("insert_and_execute_cell", True),
@@ -124,23 +133,8 @@ async def test_a_server_that_repeats_the_key_it_refuses_is_not_quoted_with_it(
     (desk.root / ".secrets.env").write_text(f"ANTHROPIC_API_KEY={KEY}\n", encoding="utf-8")
     refused = Failure(status, "authentication_error", f"The key {KEY} is not known here.")
     model = ScriptedModel(*[refused] * 10)
-    async with model.running():
-        settings = ProviderSettings(base_url=model.url, provider="anthropic", model=MODEL)
-        provision = Provision(settings, {}, desk.root)
-        office = Office(
-            workspace=desk.workspace,
-            registry=desk.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            surroundings=Surroundings(tmp_path / "claude", retries=0),
-            provider=provision.provider,
-            settings=ChatSettings(),
-        )
-        talk = Talk(Chats(office), office, model)
-        try:
-            events = await talk.say("Are you there?")
-        finally:
-            await talk.chats.close()
-            await provision.close()
+    async with talking(desk, tmp_path, model) as talk:
+        events = await talk.say("Are you there?")
     (failed,) = of_kind(events, "error")
     assert "[secret]" in failed["error"]["message"]
     kept = contents(tmp_path / "chats")
