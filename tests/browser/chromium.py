@@ -14,6 +14,8 @@ import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import matplotlib as mpl
+
 PACKAGE = "@sparticuz/chromium@153.0.0"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -32,6 +34,18 @@ const { createReadStream: from, createWriteStream: to } = require('fs');
 const { createBrotliDecompress: brotli } = require('zlib');
 const [source, target] = process.argv.slice(1);
 from(source).pipe(brotli()).pipe(to(target));
+"""
+
+# The package's own names folders of the machine that it was made for. Without any font that has a
+# sign, this Chromium ends; matplotlib brings fonts with the signs and with letters of one width.
+_FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir>{own}</dir>
+  <dir>{matplotlib}</dir>
+  <dir>/usr/share/fonts</dir>
+  <cachedir>{cache}</cachedir>
+</fontconfig>
 """
 
 
@@ -69,6 +83,12 @@ def fetched(folder: Path) -> Chromium:
         making.mkdir()
         try:
             _fetch(making)
+            fonts = _FONTS.format(
+                own=folder / "fonts",
+                matplotlib=Path(mpl.get_data_path()) / "fonts" / "ttf",
+                cache=folder / "fonts-cache",
+            )
+            (making / "fonts.conf").write_text(fonts)
             making.rename(folder)
         except OSError:
             # Another process was faster.
