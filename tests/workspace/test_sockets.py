@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import stat
 import tempfile
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.workspace.sockets import PREFIX, sockets_folder
+from tk_ai_extension.workspace.sockets import PREFIX, Listener, sockets_folder
 
 
 @pytest.fixture
@@ -44,3 +46,27 @@ def test_what_is_not_a_folder_of_sockets_stays(temporary: Path) -> None:
     assert (temporary / f"{PREFIX}notes").exists()
     assert (elsewhere / "line.sock").exists()
     assert empty.exists()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_whoever_connects_while_it_closes_is_hung_up_on(temporary: Path, turns: int) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    listener = Listener("line.sock", answer, 1000)
+    path = await listener.open()
+    assert path is not None
+    with socket.socket(socket.AF_UNIX) as line:
+        line.setblocking(False)
+        line.connect(str(path))
+        # It is accepted in some turns of the loop, and served some turns later.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.close()
+        loop = asyncio.get_running_loop()
+        # One that was in the queue of the socket is reset.
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(loop.sock_recv(line, 1), 5) == b""
+    assert not path.parent.exists()
+    assert await listener.open() is None
+    assert len(listener) == 0

@@ -15,9 +15,7 @@ import contextlib
 import json
 import logging
 import secrets
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from tornado.web import HTTPError
@@ -29,7 +27,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
-from tk_ai_extension.workspace.sockets import sockets_folder
+from tk_ai_extension.workspace.sockets import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -97,11 +95,7 @@ class KernelLine:
         self._answer = answer
         self._process_of = process_of
         self._passes: dict[str, str] = {}
-        self._folder: Path | None = None
-        self._server: asyncio.Server | None = None
-        self._opening = asyncio.Lock()
-        self._questions: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._listener = Listener("line.sock", self._hear, MAX_LINE)
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
         """The line's address and a new pass, for a kernel whose process is about to begin.
@@ -109,7 +103,7 @@ class KernelLine:
         Nothing where there can be no line: a kernel is worth more than what it may ask.
         """
         try:
-            path = await self._open()
+            path = await self._listener.open()
         except OSError as error:
             logger.warning("Kernels get no line, by which cells could ask Claude: %s", error)
             path = None
@@ -124,40 +118,10 @@ class KernelLine:
 
     async def close(self) -> None:
         """Ends all questions and removes the socket."""
-        self._closed = True
-        if self._server is not None:
-            self._server.close()
-        for question in list(self._questions):
-            question.cancel()
-        await asyncio.gather(*self._questions, return_exceptions=True)
-        if self._folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-            self._folder = None
-
-    async def _open(self) -> Path | None:
-        """Listens, unless it does already; where. None where the server is stopping."""
-        async with self._opening:
-            if self._closed:
-                return None
-            if self._folder is None:
-                self._folder = await asyncio.to_thread(sockets_folder)
-            path = self._folder / "line.sock"
-            if self._server is None:
-                self._server = await asyncio.start_unix_server(self._hear, path, limit=MAX_LINE)
-            return path
+        await self._listener.close()
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._questions.add(task)
-            task.add_done_callback(self._questions.discard)
-        wire = Wire(reader, writer)
-        try:
-            await self._respond(wire, writer)
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+        await self._respond(Wire(reader, writer), writer)
 
     async def _respond(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
         try:
@@ -176,7 +140,7 @@ class KernelLine:
             await wire.send({"error": failed.as_dict()})
 
     def _check_bound(self) -> None:
-        if len(self._questions) > MAX_QUESTIONS:
+        if len(self._listener) > MAX_QUESTIONS:
             raise LimitReached(f"{MAX_QUESTIONS} cells ask at once already.")
 
     async def _admit(self, question: dict[str, Any], line: Any) -> str:

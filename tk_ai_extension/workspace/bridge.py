@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import secrets
-import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.workspace.peers import comes_from, peer_of
-from tk_ai_extension.workspace.sockets import sockets_folder
+from tk_ai_extension.workspace.sockets import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -54,41 +52,28 @@ class ToolBridge:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._grants: dict[str, _Grant] = {}
-        self._folder: Path | None = None
-        self._server: asyncio.Server | None = None
-        self._opening = asyncio.Lock()
-        self._calls: set[asyncio.Task[None]] = set()
-
-    @property
-    def folder(self) -> Path:
-        """Where the socket is, and the sessions' files; made at first use."""
-        if self._folder is None:
-            self._folder = sockets_folder()
-        return self._folder
+        self._listener = Listener("bridge.sock", self._hear, MAX_LINE)
 
     def describe(self, session: str, about: Json) -> Path:
         """Writes down what a session's code may know of it; where that stands."""
-        path = self.folder / f"{session}.json"
+        path = self._listener.folder / f"{session}.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps(about), encoding="utf-8")
         return path
 
     def forget(self, session: str) -> None:
         """A session is over: its file goes."""
-        if self._folder is not None:
-            (self._folder / f"{session}.json").unlink(missing_ok=True)
+        if self._listener.has_folder:
+            (self._listener.folder / f"{session}.json").unlink(missing_ok=True)
 
     async def open(self) -> None:
         """Listens, unless it does already."""
-        async with self._opening:
-            if self._server is None:
-                path = self.folder / "bridge.sock"
-                self._server = await asyncio.start_unix_server(self._hear, path, limit=MAX_LINE)
+        await self._listener.open()
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"unix://{self.folder / 'bridge.sock'}"
+        return f"unix://{self._listener.folder / 'bridge.sock'}"
 
     def token(self, caller: Caller, kernel_id: str, session: str, answer: Answer) -> str:
         """The token of a caller in a kernel, who acts with the mode and tools that they have now."""
@@ -109,20 +94,9 @@ class ToolBridge:
 
     async def close(self) -> None:
         """Ends all calls and removes the folder."""
-        if self._server is not None:
-            self._server.close()
-        for call in list(self._calls):
-            call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
-        if self._folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-            self._folder = None
+        await self._listener.close()
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
         try:
             line = await reader.readline()
             if line:
@@ -130,14 +104,10 @@ class ToolBridge:
                 await writer.drain()
         except (ConnectionError, ValueError) as error:  # it is gone, or its line has no end
             logger.info("A call over the bridge was cut off: %s", error)
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
 
     async def _respond(self, line: bytes, writer: asyncio.StreamWriter) -> Json:
         try:
-            if len(self._calls) > MAX_CALLS:
+            if len(self._listener) > MAX_CALLS:
                 raise LimitReached(f"{MAX_CALLS} calls are under way over the bridge.")
             asked = _parsed(line)
             grant = await self._admit(asked, writer.get_extra_info("socket"))
