@@ -55,8 +55,10 @@ class Conversation:
         request = MessagesRequest({}, {"model": "tk-tour", "messages": self._messages})
         answer = Tour().reply(request)
         assert isinstance(answer, Answer)
-        # The tour is called a script in everything that it says.
-        assert text_of(answer).startswith(texts.LABEL)
+        # The tour is called a script at the beginning of each turn, and once.
+        begins = "tool_result" not in str(blocks)
+        assert text_of(answer).startswith(texts.LABEL) == begins
+        assert text_of(answer).count(texts.LABEL) == begins
         self._messages.append(answer.message(request))
         return answer
 
@@ -203,7 +205,7 @@ async def test_the_whole_tour_works_in_the_active_notebook(tour: Talk, desk: Des
         ("overwrite_cell", True),
         ("execute_cell", True),
     ]
-    assert events[-1].data == {"end": "done", "text": f"{texts.LABEL} {texts.END}"}
+    assert events[-1].data == {"end": "done", "text": texts.END}
     mine, title, data, plot, mended = desk.on_disk("mine.ipynb").cells
     assert mine.source == "prices = [3, 4, 5]"
     assert title.source == texts.TITLE_CELL
@@ -228,7 +230,7 @@ async def test_the_plan_of_the_tour_is_approved_and_carried_out(tour: Talk, desk
             desk.workspace.policy.answer(USER, event.data["id"], "notebook")
     # In this mode only running is asked for.
     assert [asked["effect"] for asked in of_kind(events, "permission")] == ["EXECUTE"]
-    assert events[-1].data == {"end": "done", "text": f"{texts.LABEL} {texts.END}"}
+    assert events[-1].data == {"end": "done", "text": texts.END}
 
 
 async def answered(tour: Talk, desk: Desk, answer: PermissionAnswer, **fields: Any) -> list[Event]:
@@ -248,7 +250,7 @@ async def test_a_refusal_holds_and_ends_the_tour(tour: Talk, desk: Desk) -> None
     events = await answered(tour, desk, "deny", notebook="mine.ipynb")
     [asked] = of_kind(events, "permission")
     assert texts.TITLE_CELL.splitlines()[0] in asked["preview"]
-    assert events[-1].data["text"] == f"{texts.LABEL} {texts.REFUSED}"
+    assert events[-1].data["text"] == texts.REFUSED
     assert path.read_bytes() == before
 
 
@@ -263,7 +265,7 @@ async def test_a_person_without_a_notebook_gets_one_and_is_asked_before_each_cha
         "overwrite_cell",
         "execute_cell",
     ]
-    assert events[-1].data["text"] == f"{texts.LABEL} {texts.END}"
+    assert events[-1].data["text"] == texts.END
     assert [cell.source for cell in desk.on_disk("tour.ipynb").cells][-1] == texts.MENDED_CELL
 
 
@@ -275,7 +277,7 @@ async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
     events = await tour.say("start", notebook="shell.ipynb", mode="auto")
     *_, ran = of_kind(events, "tool_result")
     assert (ran["tool"], ran["ok"]) == ("insert_and_execute_cell", False)
-    assert events[-1].data == {"end": "done", "text": f"{texts.LABEL} {texts.BROKEN}"}
+    assert events[-1].data == {"end": "done", "text": texts.BROKEN}
 
 
 async def test_the_tour_answers_nobody_else(provision: Provision) -> None:

@@ -83,10 +83,12 @@ class Step:
     def answer(self, name: str, cell: str, before: str = "") -> Answer:
         """The model's answer that takes this step."""
         call = f"toolu_tour_{name}_{secrets.token_hex(8)}"
-        said = f"{before}\n\n{self.say}" if before else labelled(self.say)
-        return Answer((Text(said), ToolUse(self.tool, self.arguments(cell), id=call)), FREE)
+        return Answer(
+            (Text(before + self.say), ToolUse(self.tool, self.arguments(cell), id=call)), FREE
+        )
 
 
+LABEL: Final = f"{texts.LABEL} "
 FREE: Final = Usage(0, 0)
 """Nothing is counted: no tokens were made."""
 
@@ -147,7 +149,7 @@ class Tour:
         if message is not None:
             return _to_message(message)
         *_, last = request.tool_results or (None,)
-        return _say(texts.MENU) if last is None else _to_result(last, request)
+        return _say(texts.MENU, LABEL) if last is None else _to_result(last, request)
 
 
 class TourServer:
@@ -174,11 +176,6 @@ class TourServer:
             await self._server.stop()
 
 
-def labelled(text: str) -> str:
-    """What it says, with what it is in front."""
-    return f"{texts.LABEL} {text}"
-
-
 def message_of(request: MessagesRequest) -> Message | None:
     """What the person wrote last; None where the request brings what tools answered instead."""
     asked = [each for each in request.messages if each.get("role") == "user"]
@@ -199,16 +196,17 @@ def message_of(request: MessagesRequest) -> Message | None:
 
 
 def _to_message(message: Message) -> Reply:
-    intro = labelled(texts.INTRO) if message.first else ""
+    # What it says later in the turn stands below this.
+    before = f"{LABEL}{texts.INTRO}\n\n" if message.first else LABEL
     starts = _START.search(message.text) is not None or (message.first and message.mode == "auto")
     if _CONNECT.search(message.text) and not (message.first and message.mode == "auto"):
-        return _say(texts.CONNECT, intro)
+        return _say(texts.CONNECT, before)
     if not starts:
-        return _say(texts.MENU, intro)
+        return _say(texts.MENU, before)
     if message.mode == "plan" and not message.has_notebook:
-        return _say(texts.PLAN, intro)
+        return _say(texts.PLAN, before)
     step = "read" if message.has_notebook else "open"
-    return STEPS[step].answer(step, "", intro)
+    return STEPS[step].answer(step, "", before)
 
 
 def _to_result(result: ToolResult, request: MessagesRequest) -> Reply:
@@ -232,7 +230,7 @@ def _to_result(result: ToolResult, request: MessagesRequest) -> Reply:
 
 
 def _say(text: str, before: str = "") -> Answer:
-    return Answer((Text(f"{before}\n\n{text}" if before else labelled(text)),), FREE)
+    return Answer((Text(before + text),), FREE)
 
 
 def _mode(request: MessagesRequest) -> str:

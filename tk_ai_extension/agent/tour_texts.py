@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LABEL: Final = "**[The tour: a script, not a model]**"
-"""At the beginning of each thing that it says."""
+"""At the beginning of each turn's answer."""
 
 INTRO: Final = """\
 No model is connected to this server yet, so this is the built-in tour that answers. It understands \
