@@ -173,6 +173,10 @@ class TkAIExtensionApp(ExtensionApp):
         12 * 3_600.0, help="Seconds after which an MCP session that nobody uses is forgotten."
     ).tag(config=True)
 
+    permission_keep = Float(
+        3_600.0, help="Seconds for which a request for permission waits for its answer."
+    ).tag(config=True)
+
     artifact_max_bytes = Integer(
         100_000_000, help="Bytes that one artifact (an output too long to show) may have."
     ).tag(config=True)

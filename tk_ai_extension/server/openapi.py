@@ -8,6 +8,7 @@ from typing import Any, cast
 from tk_ai_extension import __version__
 from tk_ai_extension.server.openapi_changes import changes_paths
 from tk_ai_extension.server.openapi_chat import MODELS, chat_paths
+from tk_ai_extension.server.openapi_permissions import permissions_paths
 from tk_ai_extension.tools.registry import Registry, Tool
 
 PREFIX = "/api/tk-ai"
@@ -74,61 +75,6 @@ _TOOLS: dict[str, Any] = {
     },
 }
 
-_ANSWERS = {"enum": ["once", "chat", "notebook", "deny"]}
-
-_PERMISSIONS: dict[str, Any] = {
-    "type": "object",
-    "required": ["permissions"],
-    "properties": {
-        "permissions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": [
-                    "id",
-                    "author",
-                    "face",
-                    "tool",
-                    "effect",
-                    "notebook",
-                    "preview",
-                    "answers",
-                    "created",
-                ],
-                "properties": {
-                    "id": {"type": "string"},
-                    "author": {"type": "string", "description": "Who wants to act"},
-                    "face": {"type": "string", "description": "The way in by which the call came"},
-                    "tool": {"type": "string"},
-                    "effect": {"enum": ["READ", "WRITE", "EXECUTE"]},
-                    "notebook": {"type": ["string", "null"]},
-                    "preview": {
-                        "type": "string",
-                        "description": "What will happen: the diff or the code",
-                    },
-                    "answers": {"type": "array", "items": _ANSWERS},
-                    "created": {"type": "number", "description": "Seconds since the epoch"},
-                },
-                "additionalProperties": False,
-            },
-        }
-    },
-}
-
-_PERMISSION_ANSWER: dict[str, Any] = {
-    "type": "object",
-    "required": ["answer"],
-    "properties": {"answer": _ANSWERS},
-    "additionalProperties": False,
-}
-
-_PERMISSION_ANSWERED: dict[str, Any] = {
-    "type": "object",
-    "required": ["id", "answer"],
-    "properties": {"id": {"type": "string"}, "answer": _ANSWERS},
-    "additionalProperties": False,
-}
-
 _CALLER = {
     "name": "caller",
     "in": "query",
@@ -173,12 +119,7 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
             f"{PREFIX}/executions/{{id}}": {"get": _execution()},
             f"{PREFIX}/artifacts/{{id}}": {"get": _artifact()},
             **changes_paths(PREFIX, _operation),
-            f"{PREFIX}/permissions": {
-                "get": _operation(
-                    "list_permissions", "The requests for permission that wait", _PERMISSIONS
-                )
-            },
-            f"{PREFIX}/permissions/{{id}}": {"post": _answer()},
+            **permissions_paths(PREFIX, _operation),
             f"{PREFIX}/openapi.json": {
                 "get": _operation("openapi", "This description", {"type": "object"})
             },
@@ -269,15 +210,6 @@ def _artifact() -> dict[str, Any]:
         "description": "The whole of it, with its own content type",
         "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
     }
-    return operation
-
-
-def _answer() -> dict[str, Any]:
-    operation = _operation(
-        "answer_permission", "A person's answer to a request for permission", _PERMISSION_ANSWERED
-    )
-    operation["parameters"] = [_id("A request's id")]
-    operation["requestBody"] = {"required": True, "content": _json(_PERMISSION_ANSWER)}
     return operation
 
 

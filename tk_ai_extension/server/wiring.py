@@ -86,7 +86,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
             keep_seconds=app.artifact_keep,
         ),
         contain=contain_notebook,
-        policy=PermissionPolicy(cast("Mode", app.mode_cap)),
+        policy=PermissionPolicy(cast("Mode", app.mode_cap), keep_seconds=app.permission_keep),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
     return Wired(workspace, {"documents": store.backend, "executor": kernels.backend})

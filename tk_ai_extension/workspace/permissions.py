@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -22,6 +22,7 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
 )
 from tk_ai_extension.workspace.paths import moved
+from tk_ai_extension.workspace.permission_feed import Outcome, PermissionEvent, PermissionFeed
 
 Effect = Literal["READ", "WRITE", "EXECUTE"]
 """What a tool does to the world."""
@@ -91,6 +92,7 @@ class PermissionRequest:
         arguments_hash: Over the tool, its exact arguments, the notebook and the whole preview: an
             approval lets this through and nothing else.
         created: Seconds since the epoch.
+        within_call: Whether somebody is asked within the call: in its chat, or by its client.
     """
 
     id: str
@@ -101,6 +103,7 @@ class PermissionRequest:
     preview: str
     arguments_hash: str
     created: float
+    within_call: bool = False
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -114,6 +117,8 @@ class PermissionRequest:
         return {
             "id": self.id,
             "author": self.caller.author,
+            # Of one without a name that is all there is to know them by.
+            "caller": None if self.caller.name else self.caller.key,
             "face": self.caller.face,
             "tool": self.tool,
             "effect": self.effect,
@@ -121,6 +126,7 @@ class PermissionRequest:
             "preview": self.preview,
             "answers": list(self.answers),
             "created": self.created,
+            "within_call": self.within_call,
         }
 
 
@@ -172,6 +178,8 @@ class PermissionPolicy:
         # Standing approvals: of a caller (identity), and of a user in a notebook (user, path).
         self._chats: OrderedDict[tuple[str, Effect], None] = OrderedDict()
         self._notebooks: OrderedDict[tuple[str, str, Effect], None] = OrderedDict()
+        self._feed = PermissionFeed()
+        self._alarm: asyncio.TimerHandle | None = None
 
     def mode(self, caller: Caller) -> Mode:
         """The mode that holds for a caller: their own under the administrator's cap."""
@@ -232,6 +240,7 @@ class PermissionPolicy:
                 notebook=notebook,
                 preview=preview,
                 digest=digest,
+                within_call=approver is not None,
             )
             answer = None if approver is None else await self._ask(approver, request)
             if answer is None:
@@ -249,6 +258,14 @@ class PermissionPolicy:
         """The requests that wait for this user's answer, the oldest first."""
         self._expire()
         return [request for request in self._pending.values() if request.caller.user == user]
+
+    def follow(self, user: str) -> AsyncGenerator[PermissionEvent]:
+        """What becomes of this user's requests, until nobody asks any more.
+
+        It begins with those that wait. Whoever listens slowly, or not at all, costs no more than the
+        requests that wait.
+        """
+        return self._feed.follow(user, lambda: self.pending(user))
 
     def answer(self, user: str, permission_id: str, answer: Answer) -> None:
         """A person's answer to one of their own requests.
@@ -274,7 +291,7 @@ class PermissionPolicy:
         """The caller's session is over: its requests and approvals go. Those for notebooks stay."""
         for request in list(self._pending.values()):
             if request.caller.identity == caller.identity and request.id not in self._asking:
-                del self._pending[request.id]
+                self._end(request, "withdrawn")
         for identity, digest in list(self._once):
             if identity == caller.identity:
                 del self._once[identity, digest]
@@ -303,6 +320,7 @@ class PermissionPolicy:
         notebook: str | None,
         preview: str,
         digest: str,
+        within_call: bool,
     ) -> PermissionRequest:
         """The request that waits for this very call already, or a new one."""
         mine = self.pending(caller.user)
@@ -333,8 +351,11 @@ class PermissionPolicy:
             preview=preview,
             arguments_hash=digest,
             created=time.time(),
+            within_call=within_call,
         )
         self._pending[request.id] = request
+        self._feed.asked(request)
+        self._set_alarm()
         return request
 
     async def _ask(self, approver: Approver, request: PermissionRequest) -> Answer | None:
@@ -352,17 +373,18 @@ class PermissionPolicy:
             return answer
         except BaseException:
             # Nobody waits for it any more.
-            self._pending.pop(request.id, None)
+            self._end(request, "withdrawn")
             raise
         finally:
             del self._asking[request.id]
+            self._set_alarm()
             asking.cancel()
             await asyncio.wait((asking,))
 
     def _settle(self, request: PermissionRequest, answer: Answer) -> None:
         if answer not in request.answers:
             raise InvalidArguments(f"`{answer}` is no answer here: {', '.join(request.answers)}.")
-        self._pending.pop(request.id, None)
+        self._end(request, answer)
         if answer == "chat":
             self._chats[request.caller.identity, request.effect] = None
             self._bound(self._chats)
@@ -374,11 +396,28 @@ class PermissionPolicy:
         while len(approvals) > self._max_approvals:
             approvals.popitem(last=False)
 
+    def _end(self, request: PermissionRequest, outcome: Outcome) -> None:
+        """The request waits no more, where it did."""
+        if self._pending.pop(request.id, None) is not None:
+            self._feed.settled(request, outcome)
+
     def _expire(self) -> None:
         oldest = time.time() - self._keep
         for request in list(self._pending.values()):
             if request.created < oldest and request.id not in self._asking:
-                del self._pending[request.id]
+                self._end(request, "expired")
+
+    def _set_alarm(self) -> None:
+        """Has what waits expire when its time has come, so that those who show it hear of it."""
+        created = [each.created for each in self._pending.values() if each.id not in self._asking]
+        if self._alarm is None and created:
+            left = min(created) + self._keep - time.time()
+            self._alarm = asyncio.get_running_loop().call_later(max(0.0, left), self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._expire()
+        self._set_alarm()
 
 
 def _arguments_hash(

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import cast, get_args
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, cast, get_args
 
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
+if TYPE_CHECKING:
+    from tk_ai_extension.workspace.permission_feed import PermissionEvent
 
-class PermissionsHandler(TkAIHandler):
-    """The requests that wait."""
+
+class PermissionsHandler(StreamingHandler):
+    """The requests that wait, and what becomes of them."""
 
     @allowed("read")
     async def get(self) -> None:
-        """Lists those that wait for this user, the oldest first, with what each would do."""
+        """Lists those that wait for this user, the oldest first, with what each would do.
+
+        As server-sent events: the same list, then each that is asked or settled.
+        """
         await self.services.ready()
-        pending = self.services.workspace.policy.pending(username(self))
+        policy, user = self.services.workspace.policy, username(self)
+        if "text/event-stream" in self.request.headers.get("Accept", ""):
+            await self.stream(_frames(policy.follow(user)))
+            return
+        pending = policy.pending(user)
         self.write_json({"permissions": [request.as_dict() for request in pending]})
 
 
@@ -38,3 +51,8 @@ class PermissionHandler(TkAIHandler):
             )
         self.services.workspace.policy.answer(username(self), permission_id, cast("Answer", answer))
         self.write_json({"id": permission_id, "answer": answer})
+
+
+async def _frames(events: AsyncIterator[PermissionEvent]) -> AsyncIterator[str]:
+    async for event in events:
+        yield f"event: {event.kind}\ndata: {json.dumps(event.as_dict())}\n\n"

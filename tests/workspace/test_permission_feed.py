@@ -1,0 +1,139 @@
+"""Those who show requests for permission hear what becomes of each, and it costs little to listen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import PermissionRequired
+from tk_ai_extension.workspace.permission_feed import PermissionEvent
+from tk_ai_extension.workspace.permissions import Answer, PermissionPolicy, PermissionRequest
+
+DEADLINE = 10.0
+ADA = Caller("ada", "session-a", mode="ask")
+BOB = Caller("bob", "session-a", mode="ask")
+
+Events = AsyncGenerator[PermissionEvent]
+
+
+async def check(
+    policy: PermissionPolicy, caller: Caller = ADA, source: str = "x", **how: Any
+) -> None:
+    await policy.check(
+        caller,
+        "execute_ipython",
+        "EXECUTE",
+        arguments={"code": source},
+        notebook="n.ipynb",
+        preview=source,
+        **how,
+    )
+
+
+async def refused(policy: PermissionPolicy, caller: Caller = ADA, source: str = "x") -> str:
+    """The id of the request that a call leaves behind."""
+    with pytest.raises(PermissionRequired) as required:
+        await check(policy, caller, source)
+    return str(required.value.details["permission_id"])
+
+
+async def heard(events: Events) -> dict[str, Any]:
+    return (await asyncio.wait_for(anext(events), DEADLINE)).as_dict()
+
+
+async def test_it_begins_with_what_waits_and_goes_on_with_what_is_asked_and_answered() -> None:
+    policy = PermissionPolicy()
+    first = await refused(policy)
+    events = policy.follow("ada")
+    (waits,) = (await heard(events))["permissions"]
+    assert (waits["id"], waits["preview"], waits["within_call"]) == (first, "x", False)
+    second = await refused(policy, source="y")
+    asked = await heard(events)
+    assert (asked["kind"], asked["permission"]["id"]) == ("asked", second)
+    answers: list[tuple[str, Answer]] = [(first, "deny"), (second, "notebook")]
+    for permission, answer in answers:
+        policy.answer("ada", permission, answer)
+        assert await heard(events) == {"kind": "settled", "id": permission, "outcome": answer}
+
+
+@pytest.mark.proves("threat:other-user")
+async def test_everybody_hears_of_their_own_requests_alone() -> None:
+    policy = PermissionPolicy()
+    await refused(policy, BOB)
+    events = policy.follow("ada")
+    assert await heard(events) == {"kind": "waiting", "permissions": []}
+    await refused(policy, BOB, "y")
+    policy.answer("bob", await refused(policy, BOB, "z"), "once")
+    mine = await refused(policy)
+    assert (await heard(events))["permission"]["id"] == mine
+
+
+async def test_all_who_listen_hear_the_answer_that_one_gave() -> None:
+    policy = PermissionPolicy()
+    permission = await refused(policy)
+    pages = [policy.follow("ada") for _ in range(3)]
+    for events in pages:
+        await heard(events)
+    policy.answer("ada", permission, "once")
+    for events in pages:
+        assert (await heard(events))["outcome"] == "once"
+
+
+async def test_a_request_expires_although_nobody_asks_for_the_list() -> None:
+    policy = PermissionPolicy(keep_seconds=0.3)
+    events = policy.follow("ada")
+    await heard(events)
+    requests = [await refused(policy, source=source) for source in "xy"]
+    assert [(await heard(events))["permission"]["id"] for _ in requests] == requests
+    ends = [await heard(events) for _ in range(2)]
+    assert [(end["id"], end["outcome"]) for end in ends] == [(each, "expired") for each in requests]
+    # The next ones do as well.
+    again = await refused(policy)
+    assert (await heard(events))["permission"]["id"] == again
+    assert await heard(events) == {"kind": "settled", "id": again, "outcome": "expired"}
+
+
+async def test_who_goes_away_takes_the_questions_along() -> None:
+    class Shows:
+        async def ask(self, request: PermissionRequest) -> Answer | None:
+            return await asyncio.get_running_loop().create_future() or request.answers[0]
+
+    policy = PermissionPolicy()
+    events = policy.follow("ada")
+    await heard(events)
+    call = asyncio.create_task(check(policy, approver=Shows()))
+    asked = (await heard(events))["permission"]
+    assert asked["within_call"] is True
+    call.cancel()
+    assert await heard(events) == {"kind": "settled", "id": asked["id"], "outcome": "withdrawn"}
+    left = await refused(policy)
+    await heard(events)
+    policy.forget(ADA)
+    assert await heard(events) == {"kind": "settled", "id": left, "outcome": "withdrawn"}
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_who_listens_slowly_hears_no_more_than_what_still_matters() -> None:
+    policy = PermissionPolicy(max_pending=3)
+    known = await refused(policy)
+    events = policy.follow("ada")
+    await heard(events)
+    for number in range(1000):
+        policy.answer("ada", await refused(policy, source=f"number {number}"), "deny")
+    policy.answer("ada", known, "deny")
+    last = await refused(policy, source="last")
+    assert (await heard(events))["id"] == known
+    assert (await heard(events))["permission"]["id"] == last
+
+
+async def test_one_that_gives_its_name_needs_no_key_to_be_known_by() -> None:
+    policy = PermissionPolicy()
+    await refused(policy, Caller("ada", "nightly", face="rest", mode="ask"))
+    await refused(policy, Caller("ada", "0f3c", face="mcp", mode="ask", name="claude-code 2.1"))
+    unnamed, named = (request.as_dict() for request in policy.pending("ada"))
+    assert (unnamed["author"], unnamed["caller"]) == ("ada", "nightly")
+    assert (named["author"], named["caller"]) == ("claude-code 2.1", None)
