@@ -44,6 +44,10 @@ export interface IMessage {
   model?: string;
 }
 
+/** What a person says to a plan: to carry it out in a mode, or what is to be different. */
+export type PlanAnswer =
+  { answer: 'approve'; mode: Mode } | { answer: 'reject'; words: string; model?: string };
+
 /** What came of taking a turn back, by notebook. */
 export interface IUndone {
   notebook: string;
@@ -115,9 +119,13 @@ export class ChatApi {
     return this._begin('mcp/chat', message);
   }
 
-  /** Has the plan of a turn carried out in a mode; gives the turn that does it. */
-  async approve(id: string, plan: string, mode: Mode): Promise<{ chat: string; turn: string }> {
-    return this._begin(`chats/${id}/plan`, { plan, answer: 'approve', mode });
+  /** Answers the plan of a turn; gives the turn that carries it out, or makes it anew. */
+  async answerPlan(
+    id: string,
+    plan: string,
+    answer: PlanAnswer
+  ): Promise<{ chat: string; turn: string }> {
+    return this._begin(`chats/${id}/plan`, { plan, ...answer });
   }
 
   private async _begin(path: string, body: object): Promise<{ chat: string; turn: string }> {

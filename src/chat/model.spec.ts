@@ -27,7 +27,7 @@ function server(...streams: (ChatEvent | Error)[][]): Routes & { asked: number[]
   return {
     asked,
     send: () => Promise.resolve({ chat: 'c', turn: 't' }),
-    approve: () => Promise.resolve({ chat: 'c', turn: 't' }),
+    answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
     stop: () => Promise.resolve(),
     answer: () => Promise.resolve(),
     undo: () => Promise.resolve([]),

@@ -1,7 +1,14 @@
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import { ApiError, type ChatApi, type IMessage, type IUndone, UNREACHABLE } from '../api/client';
-import type { ChatEvent, IProblem, Leave, Mode } from '../api/events';
+import {
+  ApiError,
+  type ChatApi,
+  type IMessage,
+  type IUndone,
+  type PlanAnswer,
+  UNREACHABLE
+} from '../api/client';
+import type { ChatEvent, IProblem, Leave } from '../api/events';
 import { reduce } from './reduce';
 import { EMPTY, type IChatState, isBusy } from './state';
 
@@ -11,7 +18,7 @@ const PAUSES = [250, 500, 1000, 2000, 5000, 10000];
 /** What a chat's routes are needed for here. */
 export type Routes = Pick<
   ChatApi,
-  'answer' | 'approve' | 'chat' | 'events' | 'send' | 'stop' | 'undo'
+  'answer' | 'answerPlan' | 'chat' | 'events' | 'send' | 'stop' | 'undo'
 >;
 
 /** The state of the line to the server. */
@@ -100,13 +107,14 @@ export class ChatModel {
     return true;
   }
 
-  /** Has a plan carried out, in a mode. */
-  async approve(plan: string, mode: Mode): Promise<void> {
-    const begun = await this._try(id => this._api.approve(id, plan, mode));
+  /** Answers a turn's plan; whether the server took it. */
+  async answerPlan(plan: string, answer: PlanAnswer): Promise<boolean> {
+    const begun = await this._try(id => this._api.answerPlan(id, plan, answer));
     if (begun !== null) {
       this._expected = begun.turn;
       this._follow();
     }
+    return begun !== null;
   }
 
   /** Stops the turn that goes on and those that wait. */

@@ -4,6 +4,7 @@ import {
   LabIcon,
   notebookIcon,
   codeIcon,
+  editIcon,
   fileIcon,
   imageIcon
 } from '@jupyterlab/ui-components';
@@ -20,6 +21,16 @@ interface IProps {
   activeCell: boolean;
   onChange: (change: Partial<IDraft>) => void;
   onAttach: () => void;
+}
+
+/** Says that the next message answers a plan: nothing else goes with it. */
+export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
+  const { trans } = useDesk();
+  return (
+    <div className="tk-Chips" role="group" aria-label={trans.__('Goes with the message')}>
+      <Chip icon={editIcon} label={trans.__('Changes to the plan')} onRemove={onRemove} />
+    </div>
+  );
 }
 
 /** What the next message will carry. */

@@ -27,6 +27,7 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
     () => ({
       edit: turn => model.change({ text: turn.text }, true),
       approve: (turn, mode) => void model.approve(turn, mode),
+      revise: turn => model.revise(turn),
       resend: (turn, change) => void model.resend(turn, change)
     }),
     [model]
@@ -50,7 +51,7 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
           key={model.generation}
           chat={chat}
           actions={actions}
-          onStart={text => void model.submit(text)}
+          onStart={text => void model.ask(text)}
         />
       )}
       <Composer key={`box ${model.generation}`} model={model} />

@@ -19,6 +19,8 @@ export interface ITurnActions {
   edit(turn: ITurn): void;
   /** Has its plan carried out. */
   approve(turn: ITurn, mode: Mode): void;
+  /** Lets the person write what is to be different in its plan. */
+  revise(turn: ITurn): void;
   /** Sends the same message again, or another one about the same notebook. */
   resend(turn: ITurn, change?: { text?: string; mode?: Mode }): void;
 }
@@ -152,6 +154,9 @@ function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.El
       </button>
       <button type="button" className="tk-Button" onClick={() => actions.approve(turn, 'ask')}>
         {trans.__('Approve, but ask each time')}
+      </button>
+      <button type="button" className="tk-Button" onClick={() => actions.revise(turn)}>
+        {trans.__('Change the plan…')}
       </button>
     </div>
   );

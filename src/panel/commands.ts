@@ -104,7 +104,7 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: IPlaces):
       const { model } = places.show();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
       if (args['send'] === true) {
-        await model.submit(text);
+        await model.ask(text);
       } else {
         model.change({ text }, true);
       }

@@ -106,26 +106,54 @@ export class PanelModel {
     }
   }
 
+  /** Sends what is written: a message, or what is to be different in a plan. */
+  async submit(): Promise<void> {
+    const { revised, chat, answerer } = this;
+    const { text } = this._draft;
+    if (revised === null) {
+      await this.ask(text);
+    } else if (text.trim() !== '') {
+      const model = answerer === '' ? {} : { model: answerer };
+      const answer = { answer: 'reject', words: text, ...model } as const;
+      await this._send(text, { text: '' }, () => chat.answerPlan(revised, answer));
+    }
+  }
+
   /**
-   * Sends what is written, or another text, about what the person looks at now: whatever they look
-   * at when it is answered, the message stays bound to that.
+   * Sends a text about what the person looks at now: whatever they look at when it is answered, the
+   * message stays bound to that.
    */
-  async submit(text = this._draft.text): Promise<void> {
+  async ask(text: string): Promise<void> {
     if (text.trim() !== '') {
+      const { chat } = this;
       const { preferences, surroundings } = this._desk;
       const message = messageOf({ ...this._draft, text }, surroundings.seen, {
         mode: this.mode,
         model: this.answerer,
         activeCell: preferences.now.activeCell
       });
-      await this._send(message);
+      await this._send(text, BLANK, () => chat.send(message));
     }
   }
 
   /** Has a turn's plan carried out; the messages after it are in that mode, too. */
   async approve(turn: ITurn, mode: Mode): Promise<void> {
     this.choose({ mode });
-    await this._chat.approve(turn.id, mode);
+    await this._chat.answerPlan(turn.id, { answer: 'approve', mode });
+  }
+
+  /** The turn whose plan the message that is being written is about; null for an ordinary one. */
+  get revised(): string | null {
+    const turn = this._chat.state.turns.find(each => each.id === this._revised);
+    // Another message, or another tab, may have settled it.
+    return turn?.plans === true ? turn.id : null;
+  }
+
+  /** Lets the person say what is to be different in a turn's plan; null for an ordinary message. */
+  revise(turn: ITurn | null): void {
+    this._revised = turn?.id ?? null;
+    this._changed.emit();
+    this._wantsFocus.emit();
   }
 
   /** Sends a turn's message again, or another text about the same notebook. */
@@ -137,7 +165,7 @@ export class PanelModel {
       ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
       ...(this.answerer === '' ? {} : { model: this.answerer })
     };
-    await this._send(message);
+    await this._send(message.message, BLANK, () => this._chat.send(message));
   }
 
   private _show(id: string | null): void {
@@ -149,16 +177,26 @@ export class PanelModel {
     }
   }
 
-  /** What was written is there again where the server did not take it. */
-  private async _send(message: IMessage): Promise<void> {
+  /**
+   * Sends a text; what was written is there again where the server did not take it.
+   *
+   * @param text - The text.
+   * @param left - What is left of the draft, where that is its text.
+   * @param send - Sends it; whether the server took it.
+   */
+  private async _send(
+    text: string,
+    left: Partial<IDraft>,
+    send: () => Promise<boolean>
+  ): Promise<void> {
     const { chat, draft } = this;
-    const isDraft = message.message === draft.text;
+    const isDraft = text === draft.text;
     if (isDraft) {
-      this.change(BLANK);
+      this.change(left);
     }
     this.showHistory(false);
     const isNew = chat.id === null;
-    const taken = await chat.send(message);
+    const taken = await send();
     if (this._chat !== chat) {
       return;
     }
@@ -172,6 +210,7 @@ export class PanelModel {
 
   private _chat: ChatModel;
   private _draft: IDraft;
+  private _revised: string | null = null;
   private _mode: Mode | null = null;
   private _answerer: string | null = null;
   private _showsHistory = false;

@@ -1,0 +1,91 @@
+"""The chat in JupyterLab: how a person changes their mind, and what the panel remembers of it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.lab import Lab, write_notebook
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+
+
+@pytest.mark.proves("perm:plan-approval")
+async def test_a_plan_is_changed_by_words_and_then_carried_out(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    model.add(Answer.of("I would add a cell."), Answer.of("I would add two cells."))
+    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Carried out."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("plan")
+    await lab.say("What would you do?")
+    change = lab.log.get_by_role("button", name="Change the plan…")
+    await change.click()
+    await expect(lab.message_box).to_be_focused()
+    goes = lab.panel.get_by_role("group", name="Goes with the message")
+    await expect(goes).to_contain_text("Changes to the plan")
+    await lab.page.keyboard.type("Two cells.")
+    await lab.page.keyboard.press("Enter")
+
+    await expect(lab.log.get_by_text("I would add two cells.")).to_be_visible()
+    assert "Two cells." in "\n".join(model.requests[1].prompts)
+    # The first plan is settled, and the message after it an ordinary one.
+    await expect(change).to_have_count(1)
+    await expect(goes).not_to_contain_text("Changes to the plan")
+    await lab.log.get_by_role("button", name="Approve", exact=True).click()
+    await expect(lab.log.get_by_text("Carried out.")).to_be_visible()
+    assert len(lab.notebook("sales.ipynb").cells) == 2
+
+
+async def test_who_leaves_the_plan_alone_writes_an_ordinary_message(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("I would add a cell."), Answer.of("Noted."))
+    await lab.open()
+    await lab.show_panel()
+    await lab.mode.select_option("plan")
+    await lab.say("What would you do?")
+    await lab.log.get_by_role("button", name="Change the plan…").click()
+    await lab.panel.get_by_role("button", name="Remove Changes to the plan").click()
+    await lab.mode.select_option("ask")
+    await lab.say("Never mind.")
+    await expect(lab.log.get_by_text("Noted.")).to_be_visible()
+    await expect(lab.log.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [260, 800])
+async def test_the_box_is_as_high_as_what_stands_in_it(lab: Lab, width: int) -> None:
+    await lab.open()
+    await lab.show_panel()
+    await widen(lab, width)
+    one = await heights(lab)
+    assert one["box"] >= one["text"]
+    await lab.message_box.fill("\n".join("abcd"))
+    four = await heights(lab)
+    assert four["box"] >= four["text"] > one["text"]
+    await lab.message_box.fill("\n" * 30)
+    most = await heights(lab)
+    assert most["box"] < most["text"]
+
+
+async def heights(lab: Lab) -> dict[str, float]:
+    """Pixels of the box that show text, and pixels that its text takes."""
+    script = "box => ({ box: box.clientHeight, text: box.scrollHeight })"
+    found: dict[str, float] = await lab.message_box.evaluate(script)
+    return found
+
+
+async def widen(lab: Lab, width: int) -> None:
+    """Draws the edge of the sidebar until the panel is so wide."""
+    edge = lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:not(.lm-mod-hidden)")
+    at, panel = await edge.last.bounding_box(), await lab.panel.bounding_box()
+    assert at is not None and panel is not None
+    y = at["y"] + at["height"] / 2
+    await lab.page.mouse.move(at["x"] + at["width"] / 2, y)
+    await lab.page.mouse.down()
+    await lab.page.mouse.move(at["x"] + at["width"] / 2 - (width - panel["width"]), y, steps=4)
+    await lab.page.mouse.up()
+    wide = "([node, width]) => Math.abs(node.clientWidth - width) < 12"
+    node = await lab.panel.element_handle()
+    await lab.page.wait_for_function(wide, arg=[node, width])
