@@ -1,0 +1,61 @@
+"""What is published: an sdist that carries the panel, and the wheel that is made of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import tk_ai_extension
+from tests.proofs import ROOT
+
+NAME = f"tk_ai_extension-{tk_ai_extension.__version__}"
+
+
+def _run(*command: str | Path, cwd: Path) -> None:
+    """Runs it without node, and with no registry for npm's packages."""
+    tools = Path(sys.executable).parent
+    path = [each for each in os.environ["PATH"].split(os.pathsep) if Path(each) != tools]
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(path),
+        "YARN_NPM_REGISTRY_SERVER": "http://127.0.0.1:9",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_of_an_sdist_has_the_panel_and_needs_no_npm(tmp_path: Path) -> None:
+    _run("hatchling", "build", "--target", "sdist", "--directory", tmp_path, cwd=ROOT)
+    sdist = tmp_path / f"{NAME}.tar.gz"
+    with tarfile.open(sdist) as archive:
+        inside = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
+    assert {"tk_ai_extension/labextension/package.json", "src/index.ts", "LICENSE"} <= inside
+    assert not [name for name in inside if name.startswith((".ci", ".venv", "node_modules"))]
+
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    _run("pip", "wheel", *options, "--wheel-dir", tmp_path, sdist, cwd=tmp_path)
+    with zipfile.ZipFile(tmp_path / f"{NAME}-py3-none-any.whl") as archive:
+        files = set(archive.namelist())
+    data = f"{NAME}.data/data"
+    panel = f"{data}/share/jupyter/labextensions/tk-ai-extension"
+    assert {
+        f"{panel}/package.json",
+        f"{panel}/install.json",
+        f"{panel}/schemas/tk-ai-extension/panel.json",
+        f"{data}/etc/jupyter/jupyter_server_config.d/tk_ai_extension.json",
+        "tk_ai_extension/py.typed",
+    } <= files
+    assert [name for name in files if name.startswith(f"{panel}/static/remoteEntry")] != []
+    # The panel is in it once.
+    assert not [name for name in files if name.startswith("tk_ai_extension/labextension")]
