@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.kernels.connection import Ending
+from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.kernels.run import Patience, Run
 from tk_ai_extension.kernels.tally import Tally
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged

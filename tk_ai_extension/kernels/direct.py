@@ -9,7 +9,8 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.connection import ConnectionClosed, KernelConnection
+from tk_ai_extension.kernels.connection import KernelConnection
+from tk_ai_extension.kernels.conversation import ConnectionClosed
 from tk_ai_extension.kernels.run import Patience, Run
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest

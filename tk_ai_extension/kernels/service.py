@@ -19,7 +19,8 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.connection import ConnectionClosed, KernelConnection
+from tk_ai_extension.kernels.connection import KernelConnection
+from tk_ai_extension.kernels.conversation import ConnectionClosed
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.guard import GuardedClient

@@ -12,7 +12,7 @@ from uuid import uuid4
 from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import KernelEnvironment
-from tk_ai_extension.kernels.connection import ConnectionClosed, Ending
+from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
 from tk_ai_extension.kernels.stderr import StderrTail
 from tk_ai_extension.model.errors import KernelStartFailed
 
