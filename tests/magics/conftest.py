@@ -14,8 +14,8 @@ import pytest
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from traitlets.config import Config
 
-from tests.server.conftest import Ask, ask, extension, jp_server_config, notebook
-from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
+from tests.server.conftest import Ask, ask, extension, jp_server_config, model, notebook, with_model
+from tk_ai_extension.testing.scripted_model import ScriptedModel
 
 __all__ = ["ask", "extension", "jp_server_config", "model", "notebook"]
 
@@ -118,20 +118,8 @@ class Person:
 
 
 @pytest.fixture
-async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
-    async with ScriptedModel().running() as model:
-        for name, value in model.environment.items():
-            monkeypatch.setenv(name, value)
-        yield model
-
-
-@pytest.fixture
 def chat_config(jp_server_config: Config, tmp_path: Path) -> Config:
-    settings = jp_server_config.TkAIExtensionApp
-    settings.chat_model = MODEL
-    settings.chat_retries = 1
-    settings.data_dir = str(tmp_path / "state")
-    return jp_server_config
+    return with_model(jp_server_config, tmp_path / "state")
 
 
 @pytest.fixture

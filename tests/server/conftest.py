@@ -13,8 +13,19 @@ from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 from traitlets.config import Config
 
 from tests.servers import start_server
+from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
-__all__ = ["Ask", "Events", "ask", "extension", "jp_server_config", "notebook", "start_server"]
+__all__ = [
+    "Ask",
+    "Events",
+    "ask",
+    "extension",
+    "jp_server_config",
+    "model",
+    "notebook",
+    "start_server",
+    "with_model",
+]
 
 
 @pytest.fixture
@@ -25,6 +36,29 @@ def jp_server_config(jp_server_config: Config) -> Config:
         "tk_ai_extension": True,
     }
     return jp_server_config
+
+
+@pytest.fixture
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
+    """The scripted model, which the servers of the test's process find in its environment."""
+    async with ScriptedModel().running() as model:
+        for name, value in model.environment.items():
+            monkeypatch.setenv(name, value)
+        yield model
+
+
+def with_model(config: Config, data: Path) -> Config:
+    """A server's configuration in which the scripted model answers.
+
+    Args:
+        config: Is changed, and returned.
+        data: The folder for its chats.
+    """
+    settings = config.TkAIExtensionApp
+    settings.chat_model = MODEL
+    settings.chat_retries = 1
+    settings.data_dir = str(data)
+    return config
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from traitlets.config import Config
 
-from tests.server.conftest import Ask
+from tests.server.conftest import Ask, with_model
 from tk_ai_extension.testing.scripted_model import (
     MODEL,
     UNAUTHORIZED,
@@ -29,21 +29,9 @@ COUNTED = "One, two, three, four, five, six, seven, eight."
 
 
 @pytest.fixture
-async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
-    async with ScriptedModel().running() as model:
-        for name, value in model.environment.items():
-            monkeypatch.setenv(name, value)
-        yield model
-
-
-@pytest.fixture
 def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
-    settings = jp_server_config.TkAIExtensionApp
-    settings.chat_model = MODEL
-    settings.chat_retries = 1
-    settings.max_chats = 2
-    settings.data_dir = str(tmp_path / "state")
-    return jp_server_config
+    jp_server_config.TkAIExtensionApp.max_chats = 2
+    return with_model(jp_server_config, tmp_path / "state")
 
 
 class Client:

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from traitlets.config import Config
 
-from tests.server.conftest import Ask
+from tests.server.conftest import Ask, with_model
 from tests.server.test_users import TOKENS, TwoUsers
-from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
 CHATS = "api/tk-ai/chats"
 
 
 @pytest.fixture
-async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
-    async with ScriptedModel().running() as model:
-        for name, value in model.environment.items():
-            monkeypatch.setenv(name, value)
-        yield model
-
-
-@pytest.fixture
-def jp_server_config(jp_server_config: Config) -> Config:
+def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
     jp_server_config.ServerApp.identity_provider_class = TwoUsers
-    jp_server_config.TkAIExtensionApp.chat_model = MODEL
-    return jp_server_config
+    return with_model(jp_server_config, tmp_path / "state")
 
 
 @pytest.mark.proves("ext:multi-user", "threat:other-user")
