@@ -143,6 +143,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without"),
+    Requirement("ext:presence", "project", "with collaboration an agent at work is a collaborator with its name, a colour and its place, for as long as it works and some seconds more; no room stays open and nothing is saved for it"),
     Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions"),
     # -- MCP --
     Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),

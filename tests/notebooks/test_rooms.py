@@ -16,15 +16,8 @@ import pytest_asyncio
 from jupyter_server.serverapp import ServerApp
 from jupyter_ydoc import YNotebook
 from pycrdt import Assoc, Provider
-from tornado.httpclient import AsyncHTTPClient
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.websocket import (
-    WebSocketClientConnection,
-    WebSocketClosedError,
-    websocket_connect,
-)
 
+from tests.notebooks.browsers import browse, listening
 from tests.notebooks.conftest import room_bench, running_server
 from tests.notebooks.forms import PLAIN
 from tk_ai_extension.model.cells import CellContent
@@ -360,69 +353,10 @@ async def test_a_notebook_of_an_old_format_is_not_converted_by_being_looked_at(
 # --- a browser
 
 
-class Browser:
-    """JupyterLab's end of a room: a copy of the document, kept in step over a WebSocket."""
-
-    def __init__(self, socket: WebSocketClientConnection, room_id: str) -> None:
-        self.path = room_id
-        self.notebook = YNotebook()
-        self._socket = socket
-
-    async def send(self, message: bytes) -> None:
-        with suppress(WebSocketClosedError):
-            await self._socket.write_message(message, binary=True)
-
-    async def recv(self) -> bytes:
-        message = await self._socket.read_message()
-        if message is None:
-            raise StopAsyncIteration
-        assert isinstance(message, bytes)
-        return message
-
-    def __aiter__(self) -> Browser:
-        return self
-
-    async def __anext__(self) -> bytes:
-        return await self.recv()
-
-    async def sees(self, what: Any) -> None:
-        """Waits until ``what`` holds for the document."""
-        changed = asyncio.Event()
-        subscription = self.notebook.ycells.observe_deep(lambda _: changed.set())
-        async with asyncio.timeout(DEADLINE):
-            while not what(self.notebook):
-                changed.clear()
-                await changed.wait()
-        self.notebook.ycells.unobserve(subscription)
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def address(app: ServerApp) -> AsyncIterator[str]:
-    """The server's host and port."""
-    socket, port = bind_unused_port()
-    server = HTTPServer(app.web_app)
-    server.add_sockets([socket])
-    yield f"127.0.0.1:{port}"
-    server.stop()
-    await server.close_all_connections()
-
-
-async def browse(app: ServerApp, address: str, path: str) -> tuple[Browser, Any]:
-    """Opens a notebook as JupyterLab does."""
-    token = app.identity_provider.token
-    response = await AsyncHTTPClient().fetch(
-        f"http://{address}/api/collaboration/session/{path}",
-        method="PUT",
-        headers={"Authorization": f"token {token}"},
-        body=json.dumps({"format": "json", "type": "notebook"}),
-    )
-    session = json.loads(response.body)
-    room_id = f"json:notebook:{session['fileId']}"
-    socket = await websocket_connect(
-        f"ws://{address}/api/collaboration/room/{room_id}"
-        f"?sessionId={session['sessionId']}&token={token}"
-    )
-    return Browser(socket, room_id), socket
+    async with listening(app) as address:
+        yield address
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")

@@ -31,6 +31,8 @@ SAVE_DELAY = 0.8
 
 _TRIES = 3
 
+_ONLINE = "JupyterLab:globalAwareness"
+
 
 def find_collaboration(settings: Mapping[str, Any]) -> Any:
     """jupyter-collaboration's extension, where it is installed and not switched off, or None."""
@@ -61,6 +63,17 @@ class Rooms:
         file_id = self._settings["file_id_manager"].get_id(path)
         room = self.extension.ywebsocket_server.rooms.get(_room_id(file_id))
         return self._known(room, file_id, path) if room is not None else None
+
+    def is_open(self, live: LiveRoom) -> bool:
+        """Whether this is still the notebook's room."""
+        return self.extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
+
+    def shown_in(self, live: LiveRoom) -> list[Any]:
+        """The rooms in which people see who is in a notebook: its own, and that of all who are online."""
+        rooms = self.extension.ywebsocket_server.rooms
+        online = rooms.get(_ONLINE)
+        own = [live.room] if self.is_open(live) else []
+        return own if online is None else [*own, online]
 
     @asynccontextmanager
     async def entered(self, path: str) -> AsyncGenerator[LiveRoom]:

@@ -16,6 +16,7 @@ from tk_ai_extension.notebooks.filestore import NotebookFiles
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.collaboration import Rooms
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
+    from tk_ai_extension.notebooks.presence import Presence
     from tk_ai_extension.notebooks.tabholders import TabHolders
     from tk_ai_extension.notebooks.tabs import TabChannel
 
@@ -47,6 +48,7 @@ class ContentsNotebookStore:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._rooms: Rooms | None = None
+        self._presence: Presence | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
         self._kept = _kept(root, contents_manager, self._subscriptions.notify)
         self._channel = tabs
@@ -62,6 +64,16 @@ class ContentsNotebookStore:
         if self._live_rooms() is not None:
             return "room"
         return "file" if isinstance(self._kept, NotebookFiles) else "contents"
+
+    @property
+    def presence(self) -> Presence | None:
+        """Where agents at work are shown to people; None without jupyter-collaboration."""
+        rooms = self._live_rooms()
+        if rooms is not None and self._presence is None:
+            from tk_ai_extension.notebooks.presence import Presence
+
+            self._presence = Presence(rooms)
+        return self._presence
 
     async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
         """See `NotebookStore.open`."""
@@ -142,6 +154,8 @@ class ContentsNotebookStore:
         self._subscriptions.close()
         if self._tabs is not None:
             await self._tabs.close()
+        if self._presence is not None:
+            await self._presence.close()
         if self._rooms is not None:
             await self._rooms.close()
         await self._kept.close()

@@ -14,6 +14,7 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.notebooks.tabs import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.server.presence import show_agents
 from tk_ai_extension.server.services import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
@@ -89,6 +90,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         policy=PermissionPolicy(cast("Mode", app.mode_cap), keep_seconds=app.permission_keep),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
+    show_agents(workspace.activity, store)
     return Wired(workspace, {"documents": store.backend, "executor": kernels.backend})
 
 

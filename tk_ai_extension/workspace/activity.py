@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,6 +59,11 @@ class ActivityFeed:
     def __init__(self) -> None:
         self._followers: set[_Follower] = set()
         self._running: dict[tuple[str, str], Activity] = {}
+        self._listeners: list[Callable[[str, Caller, Activity], None]] = []
+
+    def listen(self, heard: Callable[[str, Caller, Activity], None]) -> None:
+        """Calls back with all that is told: the notebook's path, who does it, and what."""
+        self._listeners.append(heard)
 
     def tell(
         self,
@@ -83,6 +88,8 @@ class ActivityFeed:
         for follower in self._followers:
             if follower.path == path:
                 follower.put(activity)
+        for heard in self._listeners:
+            heard(path, caller, activity)
 
     async def follow(self, path: str) -> AsyncGenerator[Activity]:
         """What is done to the notebook at this path, until nobody asks any more.
