@@ -1,0 +1,71 @@
+import type { ServerConnection } from '@jupyterlab/services';
+
+import { ApiError, request, unreachable } from './client';
+import type { Leave } from './events';
+import { frames } from './sse';
+
+/** A call that waits for the person's leave. */
+export interface IRequest {
+  id: string;
+  /** Who wants to act: what a client calls itself, else the user. */
+  author: string;
+  /** The key of a caller that gives no name. */
+  caller: string | null;
+  /** The way in by which the call came. */
+  face: string;
+  tool: string;
+  effect: 'READ' | 'WRITE' | 'EXECUTE';
+  notebook: string | null;
+  /** What will happen: the diff, or the code. */
+  preview: string;
+  answers: Leave[];
+  /** Seconds since the epoch. */
+  created: number;
+  /** Whether somebody is asked within the call: in its chat, or by its client. */
+  within_call: boolean;
+}
+
+/** How a request ended: by an answer, by nobody's for too long, or with its caller. */
+export type Outcome = Leave | 'expired' | 'withdrawn';
+
+/** What becomes of the requests: a line begins with those that wait. */
+export type RequestEvent =
+  | { kind: 'waiting'; permissions: IRequest[] }
+  | { kind: 'asked'; permission: IRequest }
+  | { kind: 'settled'; id: string; outcome: Outcome };
+
+/** The routes of the requests for permission. */
+export class PermissionsApi {
+  constructor(private readonly _settings: ServerConnection.ISettings) {}
+
+  /** Answers a request. */
+  async answer(id: string, answer: Leave): Promise<void> {
+    await request(this._settings, 'POST', `permissions/${encodeURIComponent(id)}`, { answer });
+  }
+
+  /**
+   * What becomes of the user's requests, until the line is cut or `signal` aborts.
+   *
+   * @throws ApiError - the server cannot be reached, or does not tell.
+   */
+  async *follow(signal: AbortSignal): AsyncGenerator<RequestEvent, void, undefined> {
+    const headers = { Accept: 'text/event-stream' };
+    try {
+      const response = await request(
+        this._settings,
+        'GET',
+        'permissions',
+        undefined,
+        headers,
+        signal
+      );
+      for await (const frame of frames(response)) {
+        yield JSON.parse(frame.data) as RequestEvent;
+      }
+    } catch (error) {
+      if (!signal.aborted) {
+        throw error instanceof ApiError ? error : unreachable();
+      }
+    }
+  }
+}
