@@ -1,11 +1,18 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import changes from './changes/plugin';
 import chat from './chat/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
-const plugins: JupyterFrontEndPlugin<unknown>[] = [...chat, ...panel, ...notebook, ...tabs];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  ...chat,
+  ...changes,
+  ...panel,
+  ...notebook,
+  ...tabs
+];
 
 export default plugins;

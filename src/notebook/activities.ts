@@ -5,8 +5,8 @@ import { Token } from '@lumino/coreutils';
 import { type Message, MessageLoop } from '@lumino/messaging';
 import type { Widget } from '@lumino/widgets';
 
+import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
-import type { IKeeper } from './keeper';
 import type { ChangesApi } from './routes';
 
 /** What agents do in the notebooks that are open here. */
@@ -31,7 +31,7 @@ interface IOpen {
 export class Activities implements IActivities {
   constructor(
     private readonly _routes: ChangesApi,
-    private readonly _keeper: IKeeper,
+    private readonly _reviews: IReviews,
     private readonly _contents: Contents.IManager
   ) {
     document.addEventListener('visibilitychange', () => this._open.forEach(look));
@@ -53,7 +53,7 @@ export class Activities implements IActivities {
 
   private _begin(context: Context): IOpen {
     const path = (): string => this._contents.localPath(context.path);
-    const activity = new NotebookActivity(this._routes, this._keeper, path());
+    const activity = new NotebookActivity(this._routes, this._reviews, path());
     const open = { activity, views: new Set<NotebookPanel>() };
     this._open.set(context, open);
     context.pathChanged.connect(() => void activity.rename(path()));

@@ -1,7 +1,7 @@
 import { StateDB } from '@jupyterlab/statedb';
 
+import { type IDecision, Reviews } from '../changes/reviews';
 import { NotebookActivity, type Routes } from './activity';
-import { StateKeeper } from './keeper';
 import type { IActivityEvent, IChange } from './routes';
 
 type Told = IActivityEvent | null;
@@ -17,7 +17,14 @@ class Server implements Routes {
   }
 
   undo(notebook: string, entries: number[], cells: string[]): ReturnType<Routes['undo']> {
-    this.list = this.list.filter(({ entry }) => !entries.includes(entry));
+    this.list = this.list
+      .map(change => ({
+        ...change,
+        cells: change.cells.filter(
+          ({ cell }) => !entries.includes(change.entry) || !cells.includes(cell)
+        )
+      }))
+      .filter(change => change.cells.length > 0);
     return Promise.resolve([{ notebook, cells, left: this.left }]);
   }
 
@@ -84,13 +91,13 @@ function until(activity: NotebookActivity, so: () => boolean): Promise<void> {
 describe('NotebookActivity', () => {
   const marked = (activity: NotebookActivity): string[] => [...activity.marks.keys()];
   let server: Server;
-  let keeper: StateKeeper;
+  let reviews: Reviews;
   let activity: NotebookActivity;
 
   beforeEach(() => {
     server = new Server();
-    keeper = new StateKeeper(new StateDB());
-    activity = new NotebookActivity(server, keeper, 'a.ipynb');
+    reviews = new Reviews(new StateDB());
+    activity = new NotebookActivity(server, reviews, 'a.ipynb');
   });
 
   afterEach(() => activity.dispose());
@@ -124,7 +131,7 @@ describe('NotebookActivity', () => {
     await activity.keep(mark && [mark]);
     expect(marked(activity)).toEqual(['y']);
     await activity.rename('b.ipynb');
-    const next = new NotebookActivity(server, keeper, 'b.ipynb');
+    const next = new NotebookActivity(server, reviews, 'b.ipynb');
     next.look(true);
     await until(next, () => next.marks.size > 0);
     expect(marked(next)).toEqual(['y']);
@@ -138,8 +145,19 @@ describe('NotebookActivity', () => {
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     server.left = ['Somebody has worked on it since.'];
+    const told: IDecision[] = [];
+    reviews.decided.connect((_, decision) => told.push(decision));
     const mark = activity.marks.get('y');
     expect(await activity.undo(mark ? [mark] : [])).toEqual(server.left);
     expect(marked(activity)).toEqual(['x']);
+    expect(told).toEqual([{ path: 'a.ipynb', kind: 'taken back' }]);
+  });
+
+  it('has no mark for what was kept elsewhere in the page', async () => {
+    server.change(1, 'x', 'y');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 2);
+    await reviews.keep('a.ipynb', { all: 0, cells: { x: 1 } });
+    expect(marked(activity)).toEqual(['y']);
   });
 });

@@ -1,21 +1,12 @@
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import { ApiError, type IUndone } from '../api/client';
-import type { IKeeper } from './keeper';
-import {
-  type IKept,
-  type IMark,
-  keeping,
-  keepingAll,
-  marksOf,
-  NOTHING_KEPT,
-  undoing
-} from './marks';
+import type { IUndone } from '../api/client';
+import { keepLine } from '../api/line';
+import { keeping, keepingAll } from '../changes/kept';
+import type { IDecision, IReviews } from '../changes/reviews';
+import { type IMark, marksOf, undoing } from './marks';
 import type { ChangesApi, IActivityEvent, IChange } from './routes';
-
-/** How long it waits before it asks for a lost line again, in milliseconds; the last one stays. */
-const PAUSES = [500, 1000, 2000, 5000, 15000];
 
 /** A cell that runs, and for whom. */
 export interface IRunning {
@@ -35,10 +26,11 @@ export type Routes = Pick<ChangesApi, 'changes' | 'follow' | 'undo'>;
 export class NotebookActivity implements IDisposable {
   constructor(
     private readonly _routes: Routes,
-    private readonly _keeper: IKeeper,
+    private readonly _reviews: IReviews,
     path: string
   ) {
     this._path = path;
+    _reviews.decided.connect(this._onDecided);
   }
 
   /** Emitted when the marks or what runs are others. */
@@ -74,16 +66,15 @@ export class NotebookActivity implements IDisposable {
   async rename(path: string): Promise<void> {
     const seen = this._line !== null;
     this._hangUp();
-    await this._keeper.renamed(this._path, path);
+    await this._reviews.renamed(this._path, path);
     this._path = path;
     this.look(seen);
   }
 
   /** Keeps what was changed: the marks go, and do not come back. */
   async keep(marks?: readonly IMark[]): Promise<void> {
-    await this._keep(
-      marks === undefined ? keepingAll(this._kept, this._changes) : keeping(this._kept, marks)
-    );
+    const more = marks === undefined ? keepingAll(this._changes) : keeping(marks);
+    await this._reviews.keep(this._path, more);
   }
 
   /**
@@ -95,56 +86,43 @@ export class NotebookActivity implements IDisposable {
   async undo(marks: readonly IMark[]): Promise<string[]> {
     const { entries, cells } = undoing(marks);
     const found = await this._routes.undo(this._path, entries, cells);
-    const back = new Set(found.flatMap((each: IUndone) => each.cells));
-    // A change of several cells stands until all of them came back.
-    await this._keep(
-      keeping(
-        this._kept,
-        marks.filter(mark => back.has(mark.cell))
-      )
-    );
+    this._changes = await this._routes.changes(this._path);
+    this._mark();
+    this._reviews.tookBack(this._path);
     return found.flatMap((each: IUndone) => each.left);
   }
 
   dispose(): void {
     this._disposed = true;
     this._hangUp();
+    this._reviews.decided.disconnect(this._onDecided);
     Signal.clearData(this);
   }
 
-  private async _keep(kept: IKept): Promise<void> {
-    this._kept = kept;
-    this._mark();
-    await this._keeper.save(this._path, kept);
-  }
+  private readonly _onDecided = (_: IReviews, { path, kind }: IDecision): void => {
+    if (path === this._path && kind === 'kept') {
+      this._mark();
+    }
+  };
 
   private _mark(): void {
-    this._marks = marksOf(this._changes, this._kept);
+    this._marks = marksOf(this._changes, this._reviews.of(this._path));
     this._changed.emit();
   }
 
-  private async _follow(signal: AbortSignal): Promise<void> {
-    let tries = 0;
-    while (!signal.aborted) {
-      try {
-        for await (const event of this._routes.follow(this._path, signal)) {
-          tries = 0;
-          if (event?.kind === 'missed') {
-            // The next line begins with what runs.
-            break;
-          }
+  private _follow(signal: AbortSignal): Promise<void> {
+    return keepLine(
+      () => this._routes.follow(this._path, signal),
+      async event => {
+        // Where something was missed, the next line begins with what runs.
+        const goesOn = event?.kind !== 'missed';
+        if (goesOn) {
           await this._take(event, signal);
         }
-      } catch (error) {
-        if (!(error instanceof ApiError)) {
-          throw error;
-        }
-        if (!error.problem.retryable) {
-          return;
-        }
-      }
-      await pause(PAUSES[Math.min(tries++, PAUSES.length - 1)] ?? 0, signal);
-    }
+        return goesOn;
+      },
+      signal
+    );
   }
 
   /** Takes in what happened; null is the beginning of a line. */
@@ -171,15 +149,17 @@ export class NotebookActivity implements IDisposable {
           this._running = [];
         }
         await this._refresh(signal);
+        if (event?.kind === 'taken_back') {
+          this._reviews.tookBack(this._path);
+        }
     }
   }
 
   private async _refresh(signal: AbortSignal): Promise<void> {
     const changes = await this._routes.changes(this._path);
     // Asked for last, since the person may keep something while the server answers.
-    const kept = await this._keeper.load(this._path);
+    await this._reviews.load(this._path);
     if (!signal.aborted) {
-      this._kept = kept;
       this._changes = changes;
       this._mark();
     }
@@ -192,28 +172,9 @@ export class NotebookActivity implements IDisposable {
 
   private _path: string;
   private _changes: readonly IChange[] = [];
-  private _kept = NOTHING_KEPT;
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];
   private _line: AbortController | null = null;
   private _disposed = false;
   private _changed = new Signal<this, void>(this);
-}
-
-/** Waits for so long; less where the browser is online again, or nobody wants it any more. */
-async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) {
-    return;
-  }
-  const over = new AbortController();
-  await new Promise<void>(resolve => {
-    const timer = window.setTimeout(resolve, milliseconds);
-    const wake = (): void => {
-      window.clearTimeout(timer);
-      resolve();
-    };
-    window.addEventListener('online', wake, { signal: over.signal });
-    signal.addEventListener('abort', wake, { signal: over.signal });
-  });
-  over.abort();
 }

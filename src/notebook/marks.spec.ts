@@ -1,4 +1,5 @@
-import { keeping, keepingAll, marksOf, NOTHING_KEPT, placeOf, undoing } from './marks';
+import { keeping, keepingAll, NOTHING_KEPT } from '../changes/kept';
+import { marksOf, placeOf, undoing } from './marks';
 import type { ICellChange, IChange } from './routes';
 
 type Done = [cell: string, action?: ICellChange['action'], diff?: string];
@@ -72,14 +73,13 @@ describe('keeping', () => {
 
   it('lets the marks of single cells go for good', () => {
     const [mark] = marksOf(changes, NOTHING_KEPT).values();
-    const kept = keeping(NOTHING_KEPT, mark ? [mark] : []);
+    const kept = keeping(mark ? [mark] : []);
     expect([...marksOf(changes, kept).keys()]).toEqual(['b', 'c']);
     expect([...marksOf([change(3, [['a']]), ...changes], kept).keys()]).toEqual(['a', 'b', 'c']);
   });
 
   it('lets all go, but not what comes afterwards', () => {
-    const kept = keepingAll({ all: 0, cells: { a: 5 } }, changes);
-    expect(kept).toEqual({ all: 20, cells: {} });
+    const kept = keepingAll(changes);
     expect(marksOf(changes, kept).size).toBe(0);
     expect([...marksOf([change(3, [['c']]), ...changes], kept).keys()]).toEqual(['c']);
   });

@@ -1,5 +1,6 @@
 /** Which cells agents have changed since the person last kept what they saw. Plain values. */
 
+import { type IKept, isKept } from '../changes/kept';
 import type { IChange } from './routes';
 
 /** One change of one cell. */
@@ -29,24 +30,12 @@ export interface IMark {
   steps: readonly IStep[];
 }
 
-/**
- * What a person has seen and kept: changes up to a time, of all cells and of single ones.
- *
- * Times, since the numbers of changes begin anew with a new journal.
- */
-export interface IKept {
-  all: number;
-  cells: Readonly<Record<string, number>>;
-}
-
-export const NOTHING_KEPT: IKept = { all: 0, cells: {} };
-
 /** The marks, by cell, that whoever changed last comes first. */
 export function marksOf(changes: readonly IChange[], kept: IKept): Map<string, IMark> {
   const found = new Map<string, { yours: boolean; steps: IStep[] }>();
   for (const { entry, time, author, yours, cells } of changes) {
     for (const { cell, ...done } of cells) {
-      if (time <= Math.max(kept.all, kept.cells[cell] ?? 0)) {
+      if (isKept(kept, { cell, time })) {
         continue;
       }
       const mark = found.get(cell) ?? { yours: true, steps: [] };
@@ -67,20 +56,6 @@ export function marksOf(changes: readonly IChange[], kept: IKept): Map<string, I
     }
   }
   return marks;
-}
-
-/** What is kept once the person has kept these marks. */
-export function keeping(kept: IKept, marks: Iterable<IMark>): IKept {
-  const cells = { ...kept.cells };
-  for (const { cell, time } of marks) {
-    cells[cell] = Math.max(cells[cell] ?? 0, time);
-  }
-  return { all: kept.all, cells };
-}
-
-/** What is kept once the person has kept all that they see. */
-export function keepingAll(kept: IKept, changes: readonly IChange[]): IKept {
-  return { all: changes.reduce((last, { time }) => Math.max(last, time), kept.all), cells: {} };
 }
 
 /** The changes that have to be taken back for these marks to go, and of which cells. */

@@ -1,14 +1,13 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
-import { IStateDB, StateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import { IReviews } from '../changes/reviews';
 import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
 import { addCommands, ask } from './commands';
 import { offerHelp } from './failed';
-import { StateKeeper } from './keeper';
 import { markCells, showRunning } from './marking';
 import { ChatOpener } from './opener';
 import { ChangesApi } from './routes';
@@ -22,13 +21,9 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
   description: 'Knows what agents changed in open notebooks, and what they run there.',
   autoStart: true,
   provides: IActivities,
-  optional: [IStateDB],
-  activate: ({ serviceManager }: JupyterFrontEnd, state: IStateDB | null): IActivities =>
-    new Activities(
-      new ChangesApi(serviceManager.serverSettings),
-      new StateKeeper(state ?? new StateDB()),
-      serviceManager.contents
-    )
+  requires: [IReviews],
+  activate: ({ serviceManager }: JupyterFrontEnd, reviews: IReviews): IActivities =>
+    new Activities(new ChangesApi(serviceManager.serverSettings), reviews, serviceManager.contents)
 };
 
 /** Marks at the cells that agents changed. */

@@ -1,0 +1,49 @@
+/** What of the changes by agents a person has kept. Plain values. */
+
+/**
+ * What a person has seen and kept: changes up to a time, of all cells and of single ones.
+ *
+ * Times, since the numbers of changes begin anew with a new journal.
+ */
+export interface IKept {
+  all: number;
+  cells: Readonly<Record<string, number>>;
+}
+
+/** A change of a cell, by the cell's key and the time in seconds since the epoch. */
+export interface IChanged {
+  cell: string;
+  time: number;
+}
+
+export const NOTHING_KEPT: IKept = { all: 0, cells: {} };
+
+/** Whether a change was kept. */
+export function isKept(kept: IKept, { cell, time }: IChanged): boolean {
+  return time <= Math.max(kept.all, kept.cells[cell] ?? 0);
+}
+
+/** These changes, kept. */
+export function keeping(changed: Iterable<IChanged>): IKept {
+  const cells: Record<string, number> = {};
+  for (const { cell, time } of changed) {
+    cells[cell] = Math.max(cells[cell] ?? 0, time);
+  }
+  return { all: 0, cells };
+}
+
+/** All changes up to the last of these, kept. */
+export function keepingAll(changes: Iterable<{ time: number }>): IKept {
+  return { all: Math.max(0, ...Array.from(changes, ({ time }) => time)), cells: {} };
+}
+
+/** What was kept here or there. */
+export function joined(one: IKept, other: IKept): IKept {
+  const all = Math.max(one.all, other.all);
+  const cells = Object.entries(other.cells).reduce<Record<string, number>>(
+    (found, [cell, time]) => ({ ...found, [cell]: Math.max(found[cell] ?? 0, time) }),
+    { ...one.cells }
+  );
+  const single = Object.entries(cells).filter(([, time]) => time > all);
+  return { all, cells: Object.fromEntries(single) };
+}

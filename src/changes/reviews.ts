@@ -1,0 +1,84 @@
+import type { IStateDB } from '@jupyterlab/statedb';
+import { type ReadonlyPartialJSONObject, Token } from '@lumino/coreutils';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import { type IKept, joined, NOTHING_KEPT } from './kept';
+
+const KEY = 'tk-ai-extension:kept';
+
+/** What a person has decided in a notebook. */
+export interface IDecision {
+  path: string;
+  /** What they kept, or that something was taken back: the server's journal says what. */
+  kind: 'kept' | 'taken back';
+}
+
+/**
+ * What a person has decided on the changes by agents, for all who show them: what they kept.
+ *
+ * What was taken back is in the server's journal; here is only said when to look there again.
+ */
+export interface IReviews {
+  /** Emitted when something was decided, wherever in the page. */
+  readonly decided: ISignal<IReviews, IDecision>;
+  /** What was kept of a notebook, as far as it was asked for. */
+  of(path: string): IKept;
+  /** Asks what was kept of a notebook. */
+  load(path: string): Promise<IKept>;
+  /** Keeps more of a notebook: at once for all who look, in a moment also beyond a reload. */
+  keep(path: string, more: IKept): Promise<void>;
+  /** Tells that something was taken back in a notebook. */
+  tookBack(path: string): void;
+  /** A notebook has another path now. */
+  renamed(old: string, path: string): Promise<void>;
+}
+
+export const IReviews = new Token<IReviews>(
+  'tk-ai-extension:IReviews',
+  'What a person has kept of what agents changed in their notebooks.'
+);
+
+/** Remembers it in JupyterLab's state, which is the user's and outlives a reload. */
+export class Reviews implements IReviews {
+  constructor(private readonly _state: IStateDB) {}
+
+  get decided(): ISignal<this, IDecision> {
+    return this._decided;
+  }
+
+  of(path: string): IKept {
+    return this._kept.get(path) ?? NOTHING_KEPT;
+  }
+
+  async load(path: string): Promise<IKept> {
+    const found = (await this._state.fetch(keyOf(path))) as Partial<IKept> | undefined;
+    // What was kept while the state answered counts.
+    const kept = joined({ ...NOTHING_KEPT, ...found }, this.of(path));
+    this._kept.set(path, kept);
+    return kept;
+  }
+
+  async keep(path: string, more: IKept): Promise<void> {
+    this._kept.set(path, joined(this.of(path), more));
+    this._decided.emit({ path, kind: 'kept' });
+    const kept = await this.load(path);
+    await this._state.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
+  }
+
+  tookBack(path: string): void {
+    this._decided.emit({ path, kind: 'taken back' });
+  }
+
+  async renamed(old: string, path: string): Promise<void> {
+    await this.keep(path, await this.load(old));
+    this._kept.delete(old);
+    await this._state.remove(keyOf(old));
+  }
+
+  private readonly _kept = new Map<string, IKept>();
+  private readonly _decided = new Signal<this, IDecision>(this);
+}
+
+function keyOf(path: string): string {
+  return `${KEY}:${path}`;
+}
