@@ -191,3 +191,47 @@ async def test_the_changes_of_no_notebook_are_refused(
 ) -> None:
     for query, code in (("", 400), ("?notebook=../up.ipynb", 403)):
         assert (await ask("GET", f"{PATH}{query}", **jp_auth_header)).code == code
+
+
+class Cells:
+    """Asks which cells hold what was written through tools."""
+
+    def __init__(self, ask: Ask, headers: dict[str, str]) -> None:
+        self._ask = ask
+        self._headers = headers
+
+    async def __call__(self, notebook: str) -> tuple[dict[str, float], float | None]:
+        route = f"{PATH}/cells"
+        response = await self._ask("GET", f"{route}?notebook={notebook}", **self._headers)
+        assert response.code == 200
+        described = await self._ask("GET", "api/tk-ai/openapi.json", **self._headers)
+        answer = json.loads(described.body)["paths"][f"/{route}"]["get"]["responses"]["200"]
+        found = json.loads(response.body)
+        jsonschema.validate(found, answer["content"]["application/json"]["schema"])
+        return found["cells"], found["unsettled"]
+
+
+@pytest.fixture
+def cells(ask: Ask, jp_auth_header: dict[str, str]) -> Cells:
+    return Cells(ask, jp_auth_header)
+
+
+async def test_the_cells_that_agents_wrote_are_told_with_the_time_of_their_last_change(
+    cells: Cells, person: Person, call: Call, notebook: str
+) -> None:
+    assert await cells(notebook) == ({}, None)
+    await change(call, notebook, "1 / 2")
+    (first,) = await person.changes(notebook)
+    assert await cells(notebook) == ({"fails000": first["time"]}, None)
+    # A cell that was only moved holds what it held.
+    await call("move_cell", notebook=notebook, cell="prints00", index=0)
+    await change(call, notebook, "1 / 3")
+    changed = (await person.changes(notebook))[0]
+    assert await cells(notebook) == ({"fails000": changed["time"]}, None)
+    # What comes back was written by an agent too, and nobody has seen it since.
+    await person.undo(notebook=notebook, entries=[changed["entry"]])
+    [(cell, time)] = (await cells(notebook))[0].items()
+    assert cell == "fails000"
+    assert time > changed["time"]
+    await person.undo(notebook=notebook, entries=[first["entry"]])
+    assert await cells(notebook) == ({}, None)

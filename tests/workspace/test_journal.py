@@ -120,6 +120,21 @@ async def test_what_a_server_did_not_live_to_say_is_unknown_to_the_next(tmp_path
         await second.close()
 
 
+async def test_a_change_is_known_of_from_before_it_is_made_until_it_is_known_what_it_changed(
+    journal: Journal,
+) -> None:
+    assert await journal.written("n.ipynb") == ({}, None)
+    entry = await journal.intend(A, "n.ipynb", "edit_cell", "edit @318a")
+    cells, since = await journal.written("n.ipynb")
+    assert cells == {}
+    assert since is not None
+    await journal.done(entry, [change()])
+    assert await journal.written("n.ipynb") == ({change().cell: since}, None)
+    await journal.failed(await journal.intend(A, "n.ipynb", "edit_cell", "edit"), "refused")
+    assert (await journal.written("n.ipynb"))[1] is None
+    assert await journal.written("other.ipynb") == ({}, None)
+
+
 async def test_history_is_everybodys_the_newest_first(journal: Journal) -> None:
     entries = [await made(journal, caller) for caller in (A, B, BOB, NO_KEY)]
     await made(journal, A, "other.ipynb")

@@ -40,6 +40,17 @@ _CHANGES = _all_of(
         ),
     }
 )
+_WRITTEN = _all_of(
+    cells={
+        "type": "object",
+        "description": "By the cell's key the time of its last change, in seconds since the epoch",
+        "additionalProperties": {"type": "number"},
+    },
+    unsettled={
+        "type": ["number", "null"],
+        "description": "The time of the newest change of which is not known which cells it changed",
+    },
+)
 _UNDO: dict[str, Any] = {
     "type": "object",
     "required": ["notebook", "entries"],
@@ -80,6 +91,12 @@ def changes_paths(prefix: str, operation: Callable[..., dict[str, Any]]) -> dict
             "description": "What runs, and from now on: changed, taken_back, running, ran, missed",
         }
     }
+    told = "Which cells hold what was written through tools"
+    cells = operation("list_changed_cells", told, _WRITTEN, [_NOTEBOOK])
     undo = operation("undo_changes", "Takes changes back, cell by cell", _UNDONE)
     undo["requestBody"] = {"required": True, "content": {"application/json": {"schema": _UNDO}}}
-    return {f"{prefix}/changes": {"get": changes}, f"{prefix}/changes/undo": {"post": undo}}
+    return {
+        f"{prefix}/changes": {"get": changes},
+        f"{prefix}/changes/cells": {"get": cells},
+        f"{prefix}/changes/undo": {"post": undo},
+    }

@@ -91,6 +91,20 @@ WHERE path = :path AND kind = 'change' AND state = 'done' AND id > :since
 ORDER BY id DESC LIMIT :limit
 """
 
+# What an undo brought back counts as written then, where something of an agent's stands below it.
+_WRITTEN = """
+SELECT json_extract(value, '$.cell'), max(time)
+FROM entries JOIN changes ON entry = entries.id, json_each(data)
+WHERE entries.path = ? AND kind IN ('change', 'undo') AND state = 'done'
+  AND json_extract(value, '$.action') NOT IN ('move', 'delete')
+GROUP BY 1 HAVING max(kind = 'change')
+"""
+
+_UNSETTLED = """
+SELECT max(time) FROM entries
+WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'unknown')
+"""
+
 _OVER = """
 DELETE FROM entries WHERE id IN (SELECT id FROM (
     SELECT id, sum(200 + coalesce(length(data), 0)) OVER (ORDER BY id DESC) AS size
@@ -290,6 +304,22 @@ class Journal:
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(_STANDING, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
+
+        return await self._database.run(select)
+
+    async def written(self, path: str) -> tuple[dict[str, float], float | None]:
+        """The cells in which something stands that was written through tools, and since when.
+
+        Returns:
+            By the cell's key the time of its last change, in seconds since the epoch; and the time
+            of the newest change of which is not known what it did to which cells: one that goes on,
+            or that a server stopped in. None where there is none.
+        """
+
+        def select(db: sqlite3.Connection) -> tuple[dict[str, float], float | None]:
+            # In this order: what is settled in between is among the cells then.
+            [unsettled] = db.execute(_UNSETTLED, (path,)).fetchone()
+            return dict(db.execute(_WRITTEN, (path,)).fetchall()), unsettled
 
         return await self._database.run(select)
 

@@ -41,6 +41,21 @@ class ChangesHandler(StreamingHandler):
         self.write_json({"changes": [_described(entry, user) for entry in entries]})
 
 
+class ChangedCellsHandler(TkAIHandler):
+    """Which cells of a notebook hold what was written through tools, all of them and briefly."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Tells by cell the time of its last change, and the time of one that is not settled yet.
+
+        A change is among these before it is in the notebook, so that whoever sees something in a
+        cell and asks then is told who wrote it.
+        """
+        path = await _notebook(self, self.get_query_argument("notebook", None))
+        cells, unsettled = await self.services.workspace.journal.written(path)
+        self.write_json({"cells": cells, "unsettled": unsettled})
+
+
 class ChangesUndoHandler(TkAIHandler):
     """Taking changes back."""
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
-from tk_ai_extension.server.handlers.changes import ChangesHandler, ChangesUndoHandler
+from tk_ai_extension.server.handlers.changes import (
+    ChangedCellsHandler,
+    ChangesHandler,
+    ChangesUndoHandler,
+)
 from tk_ai_extension.server.handlers.chat import (
     ChatEventsHandler,
     ChatExportHandler,
@@ -43,6 +47,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/changes", ChangesHandler),
+    (r"api/tk-ai/changes/cells", ChangedCellsHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
