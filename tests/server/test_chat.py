@@ -215,7 +215,12 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
                     status, again = await client.request("POST", path, {"answer": "deny"})
                     assert (status, again["error"]["code"]) == (404, "permission_not_found")
                 else:
-                    stopped = await client.request("POST", f"{CHATS}/{chat}/stop", {})
+                    stop = f"{CHATS}/{chat}/stop"
+                    status, wrong = await client.request("POST", stop, {"turn": 1})
+                    assert (status, wrong["error"]["code"]) == (400, "invalid_arguments")
+                    another = await client.request("POST", stop, {"turn": "another"})
+                    assert another == (200, {"stopped": False})
+                    stopped = await client.request("POST", stop, {"turn": event["turn"]})
                     assert stopped == (200, {"stopped": True})
             numbers.append(event["number"])
             last = event
@@ -307,6 +312,14 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
         refused = await ask("GET", f"{path}/events", Last_Event_ID=wrong, **jp_auth_header)
         assert (refused.code, "invalid_arguments" in str(refused.body)) == (400, True)
 
+    status, standing = await client.request("GET", f"{path}/changes")
+    jsonschema.validate(standing, await described(client, "/api/tk-ai/chats/{id}/changes", "get"))
+    (change,) = standing["changes"]
+    assert (status, change["turn"], change["notebook"]) == (200, answer["turn"], notebook)
+    assert change["cells"] == [answer["changes"][0]["cell"]]
+    assert change["entry"] == answer["changes"][0]["entry"]
+    assert standing["since"] < change["time"]
+
     undo = {"turn": answer["turn"]}
     status, undone = await client.request("POST", f"{path}/undo", undo)
     jsonschema.validate(undone, await described(client, "/api/tk-ai/chats/{id}/undo", "post"))
@@ -314,6 +327,7 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     assert [each["notebook"] for each in undone["notebooks"]] == [notebook]
     status, again = await client.request("POST", f"{path}/undo", undo)
     assert (status, again["error"]["code"]) == (409, "nothing_to_undo")
+    assert (await client.request("GET", f"{path}/changes"))[1]["changes"] == []
 
     assert await client.request("DELETE", path) == (200, {"deleted": answer["chat"]})
     status, gone = await client.request("GET", path)

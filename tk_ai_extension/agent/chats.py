@@ -25,6 +25,7 @@ from tk_ai_extension.model.errors import (
     PlanNotFound,
     ToolError,
 )
+from tk_ai_extension.workspace.journal import JournalEntry
 
 MAX_TITLE = 80
 """Characters of a title."""
@@ -220,6 +221,15 @@ class Chats:
         return await take_back(
             self._office.workspace, _caller(chat), turn=turn, cells=cells, onwards=onwards
         )
+
+    async def standing(self, user: str, chat_id: str) -> list[JournalEntry]:
+        """What a chat changed and nobody has taken back, the newest first, with what it changed.
+
+        Raises:
+            ChatNotFound.
+        """
+        chat = await self.get(user, chat_id)
+        return await self._office.workspace.journal.undoable(_caller(chat), None)
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""

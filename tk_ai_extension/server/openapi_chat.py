@@ -76,6 +76,18 @@ _ANSWER: dict[str, Any] = {
     "additionalProperties": False,
 }
 _UNDO = _object("turn", turn=_TEXT, cells=_NAMES, onwards=_FLAG)
+_STANDING = _object(
+    changes=_list(
+        _object(
+            entry={**_WHOLE, "description": "As the event `cell_change` names it"},
+            turn=_MAYBE,
+            notebook={**_TEXT, "description": "Its path now"},
+            time=_NUMBER,
+            cells={**_NAMES, "description": "The cells of which the change stands"},
+        )
+    ),
+    since={**_NUMBER, "description": "Earlier changes may stand without being listed"},
+)
 _UNDONE = _object(notebooks=_list(_object(notebook=_TEXT, cells=_NAMES, left=_NAMES)))
 MODELS = _object(
     provider=_TEXT,
@@ -125,6 +137,10 @@ def chat_paths(prefix: str, operation: Operation, schemas: dict[str, Any]) -> di
     events["responses"]["200"] = _content(_EVENTS, "text/event-stream")
     rename = _of_chat(operation("rename_chat", "Gives a chat another title", _CHAT))
     rename["requestBody"] = _body(_object(title=_TEXT))
+    stop = _of_chat(operation("stop_chat", "Stops Claude", _object(stopped=_FLAG)))
+    stop["requestBody"] = _body(
+        {"type": "object", "properties": {"turn": _TEXT}, "additionalProperties": False}
+    )
     undo = _of_chat(operation("undo_turn", "Takes back what a turn changed", _UNDONE))
     undo["requestBody"] = _body(_UNDO)
     export = operation("export_chat", "A chat as a document", {})
@@ -143,9 +159,10 @@ def chat_paths(prefix: str, operation: Operation, schemas: dict[str, Any]) -> di
             "delete": _of_chat(operation("delete_chat", "Removes a chat", _object(deleted=_TEXT))),
         },
         f"{chat}/events": {"get": events},
-        f"{chat}/stop": {
-            "post": _of_chat(operation("stop_chat", "Stops Claude", _object(stopped=_FLAG)))
+        f"{chat}/changes": {
+            "get": _of_chat(operation("list_chat_changes", "What it changed and stands", _STANDING))
         },
+        f"{chat}/stop": {"post": stop},
         f"{chat}/plan": {"post": _of_chat(plan)},
         f"{chat}/undo": {"post": undo},
         f"{chat}/export": {"get": export},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Begun
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.transcripts import Chat
+    from tk_ai_extension.workspace.journal import JournalEntry
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 
@@ -176,11 +178,38 @@ class ChatStopHandler(TkAIHandler):
 
     @allowed("execute")
     async def post(self, chat_id: str) -> None:
-        """Stops the turn that goes on, wherever it is, and those that wait."""
-        if self.json_body():
-            raise InvalidArguments("A stop takes no arguments.", hint="Send an empty object.")
-        stopped = await (await self.services.chatting()).chats.stop(username(self), chat_id)
+        """Stops the turn that goes on, wherever it is, and those that wait.
+
+        With ``{"turn": "…"}`` only that one.
+        """
+        body = self.json_body()
+        turn = body.get("turn")
+        if body.keys() - {"turn"} or not isinstance(turn, str | None):
+            raise InvalidArguments(
+                "The body does not say what is to be stopped.",
+                hint='Send {}, or {"turn": "…"} for one turn.',
+            )
+        stopped = await (await self.services.chatting()).chats.stop(username(self), chat_id, turn)
         self.write_json({"stopped": stopped})
+
+
+class ChatChangesHandler(TkAIHandler):
+    """What of a chat's changes stands."""
+
+    @allowed("read")
+    async def get(self, chat_id: str) -> None:
+        """Lists what it changed and nobody has taken back, the newest first.
+
+        What it changed before ``since`` may stand, too: the journal does not reach back for ever.
+        """
+        from tk_ai_extension.workspace.journal import KEEP_DAYS, MAX_ENTRIES
+
+        chats = (await self.services.chatting()).chats
+        entries = await chats.standing(username(self), chat_id)
+        since = time.time() - KEEP_DAYS * 86_400
+        if len(entries) == MAX_ENTRIES:
+            since = max(since, entries[-1].time)
+        self.write_json({"changes": [_standing(entry) for entry in entries], "since": since})
 
 
 class ChatUndoHandler(TkAIHandler):
@@ -263,6 +292,16 @@ def _described(chat: Chat, *, busy: bool) -> dict[str, Any]:
         "created": chat.created,
         "updated": chat.updated,
         "busy": busy,
+    }
+
+
+def _standing(entry: JournalEntry) -> dict[str, Any]:
+    return {
+        "entry": entry.id,
+        "turn": entry.turn,
+        "notebook": entry.path,
+        "time": entry.time,
+        "cells": list(dict.fromkeys(change.cell for change in entry.changes)),
     }
 
 

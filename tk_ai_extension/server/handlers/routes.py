@@ -9,6 +9,7 @@ from tk_ai_extension.server.handlers.changes import (
     ChangesUndoHandler,
 )
 from tk_ai_extension.server.handlers.chat import (
+    ChatChangesHandler,
     ChatEventsHandler,
     ChatExportHandler,
     ChatHandler,
@@ -36,6 +37,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats", ChatsHandler),
     (r"api/tk-ai/chats/([^/]+)", ChatHandler),
     (r"api/tk-ai/chats/([^/]+)/events", ChatEventsHandler),
+    (r"api/tk-ai/chats/([^/]+)/changes", ChatChangesHandler),
     (r"api/tk-ai/chats/([^/]+)/stop", ChatStopHandler),
     (r"api/tk-ai/chats/([^/]+)/plan", ChatPlanHandler),
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
