@@ -12,9 +12,16 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from tests import sandboxes
 from tests.matrix import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]
+
+
+def pytest_configure() -> None:
+    """Before tests are collected: which of them can run is asked then."""
+    sandboxes.provide()
+
 
 # The conformance suites are part of the package; their asserts explain themselves like any test's.
 pytest.register_assert_rewrite("tk_ai_extension.testing")

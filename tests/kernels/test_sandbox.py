@@ -172,9 +172,9 @@ async def test_it_does_not_see_the_keys_and_sockets_of_the_host(kernel: Confined
 
 async def test_nor_those_of_projects_below_its_own(kernel: Confined) -> None:
     assert (kernel.project / "deep" / "below" / ".nb" / "key").exists()
-    assert await kernel.run("print(os.listdir('deep/below/.nb'), os.listdir('deep/below'))") == (
-        "[] ['.nb']"
-    )
+    assert await kernel.run(
+        "import os; print(os.listdir('deep/below/.nb'), os.listdir('deep/below'))"
+    ) == ("[] ['.nb']")
 
 
 @pytest.mark.parametrize("folder", ["env", "deep/pixi"])
