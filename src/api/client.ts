@@ -56,6 +56,25 @@ export interface IUndone {
   left: string[];
 }
 
+/** What a chat changed and nobody has taken back. */
+export interface IJournal {
+  changes: readonly IStandingChange[];
+  /** Seconds since the epoch: what was changed earlier may stand without being listed. */
+  since: number;
+}
+
+export interface IStandingChange {
+  /** As the event names it that told of the change. */
+  entry: number;
+  turn: string | null;
+  /** The notebook's path now. */
+  notebook: string;
+  /** Seconds since the epoch. */
+  time: number;
+  /** The keys of the cells of which it stands. */
+  cells: readonly string[];
+}
+
 /** The server's answer to a request that it did not carry out. */
 export class ApiError extends Error {
   constructor(readonly problem: IProblem) {
@@ -91,8 +110,9 @@ export class ChatApi {
     return this._json<IModels>('GET', 'models');
   }
 
-  async stop(id: string): Promise<void> {
-    await this._json('POST', `chats/${id}/stop`, {});
+  /** Stops the turn that goes on and those that wait, or one of them. */
+  async stop(id: string, turn?: string): Promise<void> {
+    await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
 
   async answer(permission: string, answer: Leave): Promise<void> {
@@ -103,6 +123,11 @@ export class ChatApi {
   async undo(id: string, turn: string, cells?: string[]): Promise<IUndone[]> {
     const body = cells === undefined ? { turn } : { turn, cells };
     return (await this._json<{ notebooks: IUndone[] }>('POST', `chats/${id}/undo`, body)).notebooks;
+  }
+
+  /** What of a chat's changes stands. */
+  async changes(id: string): Promise<IJournal> {
+    return this._json<IJournal>('GET', `chats/${id}/changes`);
   }
 
   /** A chat as Markdown or as a notebook. */

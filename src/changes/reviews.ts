@@ -1,5 +1,5 @@
 import type { IStateDB } from '@jupyterlab/statedb';
-import { type ReadonlyPartialJSONObject, Token } from '@lumino/coreutils';
+import { JSONExt, type ReadonlyPartialJSONObject, Token } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { type IKept, joined, NOTHING_KEPT } from './kept';
@@ -23,7 +23,7 @@ export interface IReviews {
   readonly decided: ISignal<IReviews, IDecision>;
   /** What was kept of a notebook, as far as it was asked for. */
   of(path: string): IKept;
-  /** Asks what was kept of a notebook. */
+  /** Asks what was kept of a notebook, which is told where it is news. */
   load(path: string): Promise<IKept>;
   /** Keeps more of a notebook: at once for all who look, in a moment also beyond a reload. */
   keep(path: string, more: IKept): Promise<void>;
@@ -53,8 +53,12 @@ export class Reviews implements IReviews {
   async load(path: string): Promise<IKept> {
     const found = (await this._state.fetch(keyOf(path))) as Partial<IKept> | undefined;
     // What was kept while the state answered counts.
-    const kept = joined({ ...NOTHING_KEPT, ...found }, this.of(path));
+    const before = this.of(path);
+    const kept = joined({ ...NOTHING_KEPT, ...found }, before);
     this._kept.set(path, kept);
+    if (!JSONExt.deepEqual(kept as never, before as never)) {
+      this._decided.emit({ path, kind: 'kept' });
+    }
     return kept;
   }
 

@@ -27,6 +27,7 @@ function server(...streams: (ChatEvent | Error)[][]): Routes & { asked: number[]
   return {
     asked,
     send: () => Promise.resolve({ chat: 'c', turn: 't' }),
+    changes: () => Promise.resolve({ changes: [], since: 0 }),
     answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
     stop: () => Promise.resolve(),
     answer: () => Promise.resolve(),

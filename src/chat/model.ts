@@ -3,6 +3,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import {
   ApiError,
   type ChatApi,
+  type IJournal,
   type IMessage,
   type IUndone,
   type PlanAnswer,
@@ -10,7 +11,7 @@ import {
 } from '../api/client';
 import type { ChatEvent, IProblem, Leave } from '../api/events';
 import { reduce } from './reduce';
-import { EMPTY, type IChatState, isBusy } from './state';
+import { EMPTY, type IChatState, isBusy, type ITurn } from './state';
 
 /** How long it waits before it asks for a lost stream again, in milliseconds; the last one stays. */
 const PAUSES = [250, 500, 1000, 2000, 5000, 10000];
@@ -18,7 +19,7 @@ const PAUSES = [250, 500, 1000, 2000, 5000, 10000];
 /** What a chat's routes are needed for here. */
 export type Routes = Pick<
   ChatApi,
-  'answer' | 'answerPlan' | 'chat' | 'events' | 'send' | 'stop' | 'undo'
+  'answer' | 'answerPlan' | 'changes' | 'chat' | 'events' | 'send' | 'stop' | 'undo'
 >;
 
 /** The state of the line to the server. */
@@ -65,7 +66,17 @@ export class ChatModel {
     return isBusy(this._state);
   }
 
-  /** Emitted when anything of the above is new. */
+  /** What of its changes stands; null where the server has not said so yet. */
+  get journal(): IJournal | null {
+    return this._journal;
+  }
+
+  /** Emitted when the journal is new. */
+  get journalChanged(): ISignal<this, void> {
+    return this._journalChanged;
+  }
+
+  /** Emitted when anything else of the above is new. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
@@ -88,6 +99,23 @@ export class ChatModel {
         this._follow();
       }
     });
+    await this.readJournal();
+  }
+
+  /** Asks what of its changes stands, where it made some. */
+  async readJournal(): Promise<void> {
+    if (this._id === null || !this._state.turns.some(hasChanges)) {
+      return;
+    }
+    try {
+      this._journal = await this._api.changes(this._id);
+      this._journalChanged.emit();
+    } catch (error) {
+      // What was known stays; it is asked again at the next occasion.
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+    }
   }
 
   /** Sends a message; whether the server took it. */
@@ -117,9 +145,9 @@ export class ChatModel {
     return begun !== null;
   }
 
-  /** Stops the turn that goes on and those that wait. */
-  async stop(): Promise<void> {
-    await this._try(id => this._api.stop(id));
+  /** Stops the turn that goes on and those that wait, or one of them. */
+  async stop(turn?: string): Promise<void> {
+    await this._try(id => this._api.stop(id, turn));
   }
 
   /** Answers a request for permission. */
@@ -129,7 +157,9 @@ export class ChatModel {
 
   /** Takes back what a turn changed; null where that was not possible, and `problem` says why. */
   async undo(turn: string, cells?: string[]): Promise<IUndone[] | null> {
-    return this._try(id => this._api.undo(id, turn, cells));
+    const undone = await this._try(id => this._api.undo(id, turn, cells));
+    await this.readJournal();
+    return undone;
   }
 
   /** Asks for a lost line at once. */
@@ -154,6 +184,9 @@ export class ChatModel {
     this._changed.emit();
     for (const event of events) {
       this._happened.emit(event);
+      if (event.kind === 'done') {
+        void this.readJournal();
+      }
     }
   }
 
@@ -244,6 +277,7 @@ export class ChatModel {
 
   private _id: string | null;
   private _state = EMPTY;
+  private _journal: IJournal | null = null;
   private _line: Line = 'open';
   private _problem: IProblem | null = null;
   private _loaded = false;
@@ -251,7 +285,12 @@ export class ChatModel {
   private _following: AbortController | null = null;
   private _wake: () => void = () => undefined;
   private _changed = new Signal<this, void>(this);
+  private _journalChanged = new Signal<this, void>(this);
   private _happened = new Signal<this, ChatEvent>(this);
+}
+
+function hasChanges(turn: ITurn): boolean {
+  return turn.items.some(item => item.kind === 'call' && item.changes.length > 0);
 }
 
 function isCut(error: unknown): boolean {

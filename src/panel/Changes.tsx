@@ -1,37 +1,42 @@
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { IChange } from '../api/events';
+import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import { diffLines, tally } from '../chat/diff';
 import type { ChatModel } from '../chat/model';
-import { changesByCell, type ITurn } from '../chat/state';
-import { useDesk } from './desk';
+import type { ITurn } from '../chat/state';
+import { useDesk, useSignal } from './desk';
 import { Lines } from './Lines';
 
 /** At the end of a turn: which cells it changed, to keep or to take back, all or one by one. */
 export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.Element | null {
-  const { memory, trans } = useDesk();
-  const [kept, setKept] = useState(memory.isKept(turn.id));
-  const [undone, setUndone] = useState<ReadonlySet<string>>(new Set());
+  const { reviews, trans } = useDesk();
+  useSignal(chat.journalChanged);
+  useSignal(reviews.decided);
   const [note, setNote] = useState('');
-  const cells = [...changesByCell(turn).values()].filter(changes => changes.some(isOfSource));
+  const { journal } = chat;
+  const cells = reviewOf(turn, journal, path => reviews.of(path));
+  const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
+  useEffect(() => {
+    for (const path of notebooks.split('\n')) {
+      void reviews.load(path);
+    }
+  }, [notebooks, reviews]);
   if (cells.length === 0) {
     return null;
   }
-  const open = cells.filter(changes => !undone.has(keyOf(changes)));
+  const open = cells.filter(each => each.standing === 'open');
+  const kept = cells.filter(each => each.standing === 'kept');
+  const undone = cells.filter(each => each.standing === 'undone');
 
-  const undo = async (which?: IChange[][]): Promise<void> => {
-    const found = await chat.undo(
-      turn.id,
-      which?.map(changes => keyOf(changes))
-    );
+  const undo = async (which?: ICellReview): Promise<void> => {
+    const found = await chat.undo(turn.id, which && [which.cell]);
     if (found === null) {
       setNote(chat.problem?.hint ?? '');
       return;
     }
     const left = found.flatMap(each => each.left);
-    const gone = (which ?? open).map(keyOf).filter(cell => !left.includes(cell));
-    setUndone(new Set([...undone, ...gone]));
     setNote(
       left.length === 0
         ? ''
@@ -43,19 +48,25 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
     );
   };
   const keep = (): void => {
-    memory.keep(turn.id);
-    setKept(true);
+    if (journal !== null) {
+      keepingTurn(turn.id, journal).forEach((more, path) => void reviews.keep(path, more));
+    }
   };
 
-  const title =
-    open.length === 0
-      ? trans.__('Taken back')
-      : trans._n('%1 cell changed', '%1 cells changed', open.length);
+  const decided = [
+    ...(kept.length === 0 ? [] : [trans.__('Kept')]),
+    ...(undone.length === 0 ? [] : [trans.__('%1 taken back', undone.length)])
+  ];
+  const shown = cells.length - undone.length;
   return (
     <div className="tk-Changes" role="group" aria-label={trans.__('Changes')}>
       <div className="tk-Changes-bar">
-        <span className="tk-Changes-title">{title}</span>
-        {open.length > 0 && !kept && (
+        <span className="tk-Changes-title">
+          {shown === 0
+            ? trans.__('Taken back')
+            : trans._n('%1 cell changed', '%1 cells changed', open.length || shown)}
+        </span>
+        {open.length > 0 && (
           <>
             <button type="button" className="tk-Button" onClick={keep}>
               {trans.__('Keep')}
@@ -65,24 +76,31 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
             </button>
           </>
         )}
-        {kept && open.length > 0 && <span className="tk-Changes-kept">{trans.__('Kept')}</span>}
+        {open.length === 0 && shown > 0 && decided.length > 0 && (
+          <span className="tk-Changes-kept">{decided.join(', ')}</span>
+        )}
       </div>
       {note !== '' && (
         <div className="tk-Notice" role="status">
           {note}
         </div>
       )}
-      {!kept &&
-        open.map(changes => (
-          <CellChanges key={keyOf(changes)} changes={changes} onUndo={() => void undo([changes])} />
-        ))}
+      {open.map(each => (
+        <CellChanges key={each.cell} review={each} onUndo={() => void undo(each)} />
+      ))}
     </div>
   );
 }
 
-function CellChanges({ changes, onUndo }: { changes: IChange[]; onUndo: () => void }): JSX.Element {
+interface IProps {
+  review: ICellReview;
+  onUndo: () => void;
+}
+
+function CellChanges({ review, onUndo }: IProps): JSX.Element {
   const { surroundings, trans } = useDesk();
-  const last = changes.at(-1) as IChange;
+  const { changes, notebook, cell } = review;
+  const [first, last] = [changes[0] as IChange, changes.at(-1) as IChange];
   const { added, removed } = tally(changes.map(change => change.diff));
   const words: Record<IChange['action'], string> = {
     insert: trans.__('New cell %1', last.index),
@@ -91,7 +109,6 @@ function CellChanges({ changes, onUndo }: { changes: IChange[]; onUndo: () => vo
     move: trans.__('Moved cell %1', last.index),
     outputs: trans.__('Cell %1', last.index)
   };
-  const first = changes.find(isOfSource) ?? last;
   return (
     <details className="tk-CellChange">
       <summary>
@@ -101,14 +118,14 @@ function CellChanges({ changes, onUndo }: { changes: IChange[]; onUndo: () => vo
           <span className="tk-mod-removed">−{removed}</span>
         </span>
       </summary>
-      {changes.filter(isOfSource).map(change => (
+      {changes.map(change => (
         <Lines key={change.entry} lines={diffLines(change.diff)} />
       ))}
       <div className="tk-CellChange-actions">
         <button
           type="button"
           className="tk-Button"
-          onClick={() => void surroundings.reveal(last.notebook, last.cell)}
+          onClick={() => void surroundings.reveal(notebook, cell)}
         >
           {trans.__('Show')}
         </button>
@@ -118,12 +135,4 @@ function CellChanges({ changes, onUndo }: { changes: IChange[]; onUndo: () => vo
       </div>
     </details>
   );
-}
-
-function isOfSource(change: IChange): boolean {
-  return change.action !== 'outputs';
-}
-
-function keyOf(changes: readonly IChange[]): string {
-  return changes[0]?.cell ?? '';
 }

@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
+import type { IDecision, IReviews } from '../changes/reviews';
 import type { ChatModel } from '../chat/model';
 import { useDesk, useSignal } from './desk';
 import { Problem } from './Problem';
@@ -20,8 +21,17 @@ interface IProps {
 
 /** What was said. The view follows it only while the person is at its end. */
 export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
-  const { preferences, trans } = useDesk();
+  const { preferences, reviews, trans } = useDesk();
   useSignal(chat.changed);
+  useEffect(() => {
+    const decided = (_: IReviews, { kind }: IDecision): void => {
+      if (kind === 'taken back') {
+        void chat.readJournal();
+      }
+    };
+    reviews.decided.connect(decided);
+    return () => void reviews.decided.disconnect(decided);
+  }, [chat, reviews]);
   useSignal(preferences.changed);
   const { turns } = chat.state;
   const [shown, setShown] = useState(SHOWN);

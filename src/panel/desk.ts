@@ -4,6 +4,7 @@ import type { ISignal } from '@lumino/signaling';
 import type { CommandRegistry } from '@lumino/commands';
 import { createContext, useContext, useEffect, useState } from 'react';
 
+import type { IReviews } from '../changes/reviews';
 import type { IChats } from '../chat/service';
 import type { Memory } from './memory';
 import type { Preferences } from './preferences';
@@ -15,6 +16,8 @@ export interface IDesk {
   commands: CommandRegistry;
   memory: Memory;
   preferences: Preferences;
+  /** What the person has kept of what agents changed. */
+  reviews: IReviews;
   /** Renders what a model wrote: sanitized, and loading nothing. */
   rendermime: IRenderMimeRegistry;
   surroundings: Surroundings;

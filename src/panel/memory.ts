@@ -9,8 +9,6 @@ interface IRemembered {
   chat: string | null;
   /** Drafts by chat; that of a new one under the empty name. */
   drafts: Record<string, string>;
-  /** Turns whose changes the person looked at and kept. */
-  kept: string[];
 }
 
 /** Keeps drafts and the like in JupyterLab's state. */
@@ -42,14 +40,6 @@ export class Memory {
     });
   }
 
-  isKept(turn: string): boolean {
-    return this._now.kept.includes(turn);
-  }
-
-  keep(turn: string): void {
-    this._save({ kept: [...this._now.kept.slice(-200), turn] });
-  }
-
   private async _restore(): Promise<void> {
     const found = (await this._state?.fetch(KEY)) as Partial<IRemembered> | undefined;
     // What happened meanwhile counts.
@@ -64,6 +54,6 @@ export class Memory {
     );
   }
 
-  private _now: IRemembered = { chat: null, drafts: {}, kept: [] };
+  private _now: IRemembered = { chat: null, drafts: {} };
   private _fresh: Partial<IRemembered> = {};
 }

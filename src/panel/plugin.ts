@@ -13,6 +13,7 @@ import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Token } from '@lumino/coreutils';
 
+import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { addCommands, CommandIDs, type IPlaces } from './commands';
 import type { IDesk } from './desk';
@@ -31,12 +32,13 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
   description: 'What the panel needs of JupyterLab: the notebooks, rendering, state.',
   autoStart: true,
   provides: Desk,
-  requires: [IChats, IRenderMimeRegistry],
+  requires: [IChats, IRenderMimeRegistry, IReviews],
   optional: [ITranslator, INotebookTracker, IDocumentManager, IStateDB],
   activate: (
     app: JupyterFrontEnd,
     chats: IChats,
     rendermime: IRenderMimeRegistry,
+    reviews: IReviews,
     translator: ITranslator | null,
     notebooks: INotebookTracker | null,
     documents: IDocumentManager | null,
@@ -54,6 +56,7 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
       memory,
       preferences: new Preferences(),
       rendermime: rendermime.clone({ sanitizer }),
+      reviews,
       surroundings: new Surroundings(app, notebooks, documents),
       trans
     };

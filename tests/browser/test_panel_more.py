@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, expect
 
+from tests.browser.agents import Open
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+
+Seen = tuple[Locator, Open]
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -80,7 +83,8 @@ async def widen(lab: Lab, width: int) -> None:
     """Draws the edge of the sidebar until the panel is so wide."""
     edge = lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:not(.lm-mod-hidden)")
     at, panel = await edge.last.bounding_box(), await lab.panel.bounding_box()
-    assert at is not None and panel is not None
+    assert at is not None
+    assert panel is not None
     y = at["y"] + at["height"] / 2
     await lab.page.mouse.move(at["x"] + at["width"] / 2, y)
     await lab.page.mouse.down()
@@ -89,3 +93,60 @@ async def widen(lab: Lab, width: int) -> None:
     wide = "([node, width]) => Math.abs(node.clientWidth - width) < 12"
     node = await lab.panel.element_handle()
     await lab.page.wait_for_function(wide, arg=[node, width])
+
+
+@pytest.fixture
+async def changed(lab: Lab, model: ScriptedModel) -> Seen:
+    """A notebook in which a turn of the chat has changed two cells, with the panel beside it."""
+    write_notebook(lab.server.root / "plan.ipynb", "a = 1", "b = 1")
+    model.add(
+        Answer.of(ToolUse("read_notebook")),
+        Answer.of(
+            ToolUse("overwrite_cell", {"cell": 0, "source": "a = 2"}),
+            ToolUse("overwrite_cell", {"cell": 1, "source": "b = 2"}),
+        ),
+        Answer.of("Both are changed."),
+    )
+    await lab.open("plan.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    await lab.say("Change both.")
+    changes = lab.panel.get_by_role("group", name="Changes", exact=True)
+    await expect(changes).to_contain_text("2 cells changed")
+    seen = Open(lab)
+    await expect(seen.marks).to_have_count(2)
+    return changes, seen
+
+
+@pytest.mark.proves("ext:panel")
+async def test_what_is_kept_in_the_panel_is_marked_no_more_and_the_other_way_round(
+    lab: Lab, changed: Seen
+) -> None:
+    changes, seen = changed
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Keep").click()
+    await expect(changes).to_contain_text("1 cell changed")
+    await expect(seen.marks).to_have_count(1)
+    await changes.get_by_role("button", name="Keep", exact=True).click()
+    await expect(changes).to_contain_text("Kept")
+    await expect(seen.marks).to_have_count(0)
+
+
+@pytest.mark.proves("ext:panel")
+async def test_what_is_taken_back_in_the_notebook_is_so_in_the_panel_also_after_a_reload(
+    lab: Lab, changed: Seen
+) -> None:
+    changes, seen = changed
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Undo").click()
+    await expect(changes).to_contain_text("1 cell changed")
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await expect(changes).to_contain_text("Taken back")
+    await expect(seen.marks).to_have_count(0)
+    assert [cell.source for cell in lab.notebook("plan.ipynb").cells] == ["a = 1", "b = 1"]
+
+    await lab.page.reload()
+    await lab.ready()
+    await lab.command("tk-ai:show-panel")
+    await expect(changes).to_contain_text("Taken back")
+    await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)

@@ -1,0 +1,68 @@
+import type { ChatEvent } from '../api/events';
+import type { IJournal } from '../api/client';
+import { reduce } from '../chat/reduce';
+import { EMPTY, type ITurn } from '../chat/state';
+import { NOTHING_KEPT } from './kept';
+import { keepingTurn, reviewOf } from './turns';
+
+/** A turn that changed these cells, each by the entry of its place, from 1. */
+function turnOf(...cells: string[]): ITurn {
+  const events = [
+    { kind: 'message', chat: 'c', text: 'Go.', notebook: 'a.ipynb', mode: 'auto', waits: 0 },
+    { kind: 'tool_call', call: 'k', tool: 'edit_cell', arguments: {} },
+    ...cells.map((cell, place) => ({
+      ...{ kind: 'cell_change', call: 'k', notebook: 'a.ipynb', action: 'replace', cell },
+      ...{ index: place, cell_type: 'code', diff: '+1\n', entry: place + 1 }
+    }))
+  ].map((event, place) => ({ id: place + 1, turn: 't', time: 100, attachments: [], ...event }));
+  return reduce(EMPTY, events as unknown as ChatEvent[]).turns[0] as ITurn;
+}
+
+function journalOf(...entries: [entry: number, ...cells: string[]][]): IJournal {
+  const changes = entries.map(([entry, ...cells]) => ({
+    ...{ entry, cells, turn: 't', notebook: 'now.ipynb', time: 100 + entry }
+  }));
+  return { changes, since: 10 };
+}
+
+const NONE = (): typeof NOTHING_KEPT => NOTHING_KEPT;
+
+describe('reviewOf', () => {
+  const turn = turnOf('x', 'y', 'x');
+  const standings = (journal: IJournal | null, keptOf = NONE): string[] =>
+    reviewOf(turn, journal, keptOf).map(({ cell, standing }) => `${cell} ${standing}`);
+
+  it('offers what stands, where the notebook is now', () => {
+    const found = reviewOf(turn, journalOf([1, 'x'], [2, 'y'], [3, 'x']), NONE);
+    expect(found.map(({ cell, notebook, changes }) => [cell, notebook, changes.length])).toEqual([
+      ['x', 'now.ipynb', 2],
+      ['y', 'now.ipynb', 1]
+    ]);
+  });
+
+  it('has of the journal what was taken back, by whomever', () => {
+    expect(standings(journalOf([1, 'x'], [2, 'y']))).toEqual(['x open', 'y open']);
+    expect(standings(journalOf([2, 'y']))).toEqual(['x undone', 'y open']);
+    // Of a change of several cells, some came back.
+    expect(standings(journalOf([2, 'z'], [3, 'x']))).toEqual(['x open', 'y undone']);
+  });
+
+  it('has what was kept, in the panel or at the cell', () => {
+    const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
+    const keptOf = (path: string): typeof NOTHING_KEPT =>
+      path === 'now.ipynb' ? { all: 0, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
+    expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
+  });
+
+  it('says nothing of what it does not know', () => {
+    expect(standings(null)).toEqual(['x settled', 'y settled']);
+    expect(standings({ changes: [], since: 101 })).toEqual(['x settled', 'y settled']);
+  });
+});
+
+it('keeps all that stands of a turn, and of no other', () => {
+  const journal = journalOf([1, 'x', 'y'], [3, 'x']);
+  const other = { ...journalOf([4, 'z']).changes[0], turn: 'other' } as (typeof journal.changes)[0];
+  const kept = keepingTurn('t', { ...journal, changes: [other, ...journal.changes] });
+  expect([...kept]).toEqual([['now.ipynb', { all: 0, cells: { x: 103, y: 101 } }]]);
+});
