@@ -4,12 +4,14 @@ import changes from './changes/plugin';
 import chat from './chat/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
+import questions from './questions/plugin';
 import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...chat,
   ...changes,
+  ...questions,
   ...panel,
   ...notebook,
   ...tabs

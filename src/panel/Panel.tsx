@@ -1,6 +1,7 @@
 import { useMemo } from 'react';
 import type { JSX } from 'react';
 
+import { Asked } from './Asked';
 import { Composer } from './Composer';
 import { type IDesk, DeskProvider, useDesk, useSignal } from './desk';
 import { Header } from './Header';
@@ -54,6 +55,7 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
           onStart={text => void model.ask(text)}
         />
       )}
+      <Asked />
       <Composer key={`box ${model.generation}`} model={model} />
     </section>
   );

@@ -6,6 +6,7 @@ import { createContext, useContext, useEffect, useState } from 'react';
 
 import type { IReviews } from '../changes/reviews';
 import type { IChats } from '../chat/service';
+import type { IQuestions } from '../questions/model';
 import type { Memory } from './memory';
 import type { Preferences } from './preferences';
 import type { Surroundings } from './surroundings';
@@ -16,6 +17,8 @@ export interface IDesk {
   commands: CommandRegistry;
   memory: Memory;
   preferences: Preferences;
+  /** What agents ask that are not the panel's own chats. */
+  questions: IQuestions;
   /** What the person has kept of what agents changed. */
   reviews: IReviews;
   /** Renders what a model wrote: sanitized, and loading nothing. */

@@ -1,6 +1,7 @@
 import { Notification } from '@jupyterlab/apputils';
 
 import type { IHappened } from '../chat/service';
+import { shortName } from '../questions/visible';
 import type { IDesk } from './desk';
 
 /**
@@ -9,7 +10,7 @@ import type { IDesk } from './desk';
  * @param isSeen - whether a panel shows.
  */
 export function notify(desk: IDesk, isSeen: () => boolean): void {
-  const { chats, commands, preferences, trans } = desk;
+  const { chats, commands, preferences, questions, trans } = desk;
   const began = new Map<string, number>();
   const tell = (message: string): void => {
     if (preferences.now.notify && (!isSeen() || document.hidden)) {
@@ -24,6 +25,9 @@ export function notify(desk: IDesk, isSeen: () => boolean): void {
       });
     }
   };
+  questions.asked.connect((_, { author, caller }) => {
+    tell(trans.__('%1 waits for your leave.', shortName(caller ?? author)));
+  });
   chats.happened.connect((_, { event }: IHappened) => {
     if (event.kind === 'began') {
       began.set(event.turn, event.time);

@@ -15,6 +15,7 @@ import { Token } from '@lumino/coreutils';
 
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
+import { IQuestions } from '../questions/model';
 import { addCommands, CommandIDs, type IPlaces } from './commands';
 import type { IDesk } from './desk';
 import { Memory } from './memory';
@@ -32,11 +33,12 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
   description: 'What the panel needs of JupyterLab: the notebooks, rendering, state.',
   autoStart: true,
   provides: Desk,
-  requires: [IChats, IRenderMimeRegistry, IReviews],
+  requires: [IChats, IQuestions, IRenderMimeRegistry, IReviews],
   optional: [ITranslator, INotebookTracker, IDocumentManager, IStateDB],
   activate: (
     app: JupyterFrontEnd,
     chats: IChats,
+    questions: IQuestions,
     rendermime: IRenderMimeRegistry,
     reviews: IReviews,
     translator: ITranslator | null,
@@ -55,6 +57,7 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
       commands: app.commands,
       memory,
       preferences: new Preferences(),
+      questions,
       rendermime: rendermime.clone({ sanitizer }),
       reviews,
       surroundings: new Surroundings(app, notebooks, documents),

@@ -1,0 +1,117 @@
+import { useEffect, useState } from 'react';
+import type { JSX } from 'react';
+
+import type { IProblem, Leave } from '../api/events';
+import type { IRequest } from '../api/permissions';
+import type { IEnded } from '../questions/model';
+import { shortName } from '../questions/visible';
+import { useDesk, useSignal } from './desk';
+import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
+
+/** How many questions are shown at once, the oldest ones. */
+const SHOWN = 3;
+
+/** What other agents ask for, above the box: in sight whatever the panel shows. */
+export function Asked(): JSX.Element {
+  const { questions, trans } = useDesk();
+  useSignal(questions.changed);
+  const said = useAnnounced();
+  const { waiting } = questions;
+  return (
+    <>
+      <div className="tk-Announced" role="status">
+        {said}
+      </div>
+      {waiting.length > 0 && (
+        <section className="tk-Asked" aria-label={trans.__('Questions of other agents')}>
+          {waiting.length > 1 && (
+            <div className="tk-Asked-count">
+              {trans.__('%1 questions wait for you', waiting.length)}
+            </div>
+          )}
+          {waiting.slice(0, SHOWN).map(request => (
+            <AgentQuestion key={request.id} request={request} />
+          ))}
+        </section>
+      )}
+    </>
+  );
+}
+
+function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
+  const { questions, trans } = useDesk();
+  const [problem, setProblem] = useState<IProblem | null>(null);
+  const runs = request.effect === 'EXECUTE';
+  const labels: Labels = {
+    once: [
+      trans.__('Allow'),
+      request.within_call
+        ? trans.__('Allow this once (Enter)')
+        : trans.__('Allow this once, when the agent comes again for it (Enter)')
+    ],
+    chat: [
+      trans.__('This agent'),
+      runs
+        ? trans.__('Let this agent run code in any notebook without asking (Shift+Enter)')
+        : trans.__('Let this agent change any notebook without asking (Shift+Enter)')
+    ],
+    ...useCommonLabels(request)
+  };
+  const answer = async (leave: Leave): Promise<void> => {
+    setProblem(await questions.answer(request, leave));
+  };
+  return (
+    <QuestionCard
+      question={request}
+      tool={request.tool}
+      who={useWho(request)}
+      title={useTitle(request)}
+      labels={labels}
+      onAnswer={answer}
+    >
+      {problem === null ? null : (
+        <div className="tk-Question-problem" role="alert">
+          {problem.message}
+        </div>
+      )}
+    </QuestionCard>
+  );
+}
+
+/** Who asks, and by which way in. */
+function useWho({ author, caller, face }: IRequest): string {
+  const { trans } = useDesk();
+  const ways: Partial<Record<string, string>> = {
+    mcp: 'MCP',
+    rest: 'REST',
+    nb: trans.__('command line'),
+    chat: trans.__('code in a kernel')
+  };
+  return `${shortName(caller ?? author)} · ${ways[face] ?? face}`;
+}
+
+/** What a screen reader says when a question comes, and when one goes that was not answered here. */
+function useAnnounced(): string {
+  const { questions, trans } = useDesk();
+  const [said, setSaid] = useState('');
+  useEffect(() => {
+    const asked = (_: unknown, { author, caller }: IRequest): void => {
+      setSaid(trans.__('%1 waits for your leave.', shortName(caller ?? author)));
+    };
+    const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
+      const name = shortName(request.caller ?? request.author);
+      if (outcome === 'expired') {
+        setSaid(trans.__('The question of %1 has expired.', name));
+      } else if (!here) {
+        setSaid(trans.__('The question of %1 waits no more.', name));
+      }
+    };
+    questions.asked.connect(asked);
+    questions.ended.connect(ended);
+    return () => {
+      questions.asked.disconnect(asked);
+      questions.ended.disconnect(ended);
+    };
+  }, [questions, trans]);
+  return said;
+}

@@ -1,0 +1,146 @@
+import { Token } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import { ApiError } from '../api/client';
+import type { IProblem, Leave } from '../api/events';
+import { keepLine } from '../api/line';
+import type { IRequest, Outcome, PermissionsApi, RequestEvent } from '../api/permissions';
+import { reduce } from './waiting';
+
+/** A request that waits no more. */
+export interface IEnded {
+  request: IRequest;
+  /** Null where it ended while nobody looked. */
+  outcome: Outcome | null;
+  /** Whether it was answered in this page. */
+  here: boolean;
+}
+
+/** What agents ask that are not the panel's own chats. */
+export interface IQuestions {
+  /** The requests that wait, the oldest first. */
+  readonly waiting: readonly IRequest[];
+  /** Emitted when others wait. */
+  readonly changed: ISignal<IQuestions, void>;
+  /** Emitted for each request once it is known of. */
+  readonly asked: ISignal<IQuestions, IRequest>;
+  /** Emitted for each that waits no more. */
+  readonly ended: ISignal<IQuestions, IEnded>;
+  /** Answers one; what went wrong, where it still waits afterwards. */
+  answer(request: IRequest, answer: Leave): Promise<IProblem | null>;
+}
+
+export const IQuestions = new Token<IQuestions>(
+  'tk-ai-extension:IQuestions',
+  'What agents over MCP or REST wait for leave to do, and the way to answer.'
+);
+
+/** What of the routes is needed here. */
+export type Routes = Pick<PermissionsApi, 'answer' | 'follow'>;
+
+/** The requests that wait, kept up with the server for as long as somebody looks. */
+export class Questions implements IQuestions, IDisposable {
+  constructor(private readonly _routes: Routes) {}
+
+  get waiting(): readonly IRequest[] {
+    return this._waiting;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get asked(): ISignal<this, IRequest> {
+    return this._asked;
+  }
+
+  get ended(): ISignal<this, IEnded> {
+    return this._ended;
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  /**
+   * Says whether somebody looks at the page.
+   *
+   * While nobody does there is no line to the server: browsers allow few of them, and a line begins
+   * with what waits.
+   */
+  look(seen: boolean): void {
+    if (seen && this._line === null && !this._disposed) {
+      const { signal } = (this._line = new AbortController());
+      void keepLine(
+        () => this._routes.follow(signal),
+        event => this._take(event),
+        signal
+      );
+    } else if (!seen) {
+      this._line?.abort();
+      this._line = null;
+    }
+  }
+
+  async answer(request: IRequest, answer: Leave): Promise<IProblem | null> {
+    this._answering.add(request.id);
+    try {
+      await this._routes.answer(request.id, answer);
+      this._take({ kind: 'settled', id: request.id, outcome: answer });
+      return null;
+    } catch (error) {
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+      if (error.problem.code !== 'permission_not_found') {
+        return error.problem;
+      }
+      // Somebody was faster, or it has expired.
+      this._answering.delete(request.id);
+      const others = this._waiting.filter(each => each.id !== request.id);
+      this._show(others.length < this._waiting.length ? others : this._waiting, null);
+      return null;
+    } finally {
+      this._answering.delete(request.id);
+    }
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this.look(false);
+    Signal.clearData(this);
+  }
+
+  private _take(event: RequestEvent): boolean {
+    this._show(reduce(this._waiting, event), event.kind === 'settled' ? event.outcome : null);
+    return true;
+  }
+
+  private _show(waiting: readonly IRequest[], outcome: Outcome | null): void {
+    const before = this._waiting;
+    if (waiting === before) {
+      return;
+    }
+    this._waiting = waiting;
+    this._changed.emit();
+    for (const request of before) {
+      if (!waiting.includes(request)) {
+        this._ended.emit({ request, outcome, here: this._answering.has(request.id) });
+      }
+    }
+    for (const request of waiting) {
+      if (!before.includes(request)) {
+        this._asked.emit(request);
+      }
+    }
+  }
+
+  private _waiting: readonly IRequest[] = [];
+  private _line: AbortController | null = null;
+  private _disposed = false;
+  private readonly _answering = new Set<string>();
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _asked = new Signal<this, IRequest>(this);
+  private readonly _ended = new Signal<this, IEnded>(this);
+}

@@ -1,0 +1,30 @@
+/** Events become the requests that wait for an answer here. Pure: no list is ever changed. */
+
+import type { IRequest, RequestEvent } from '../api/permissions';
+
+/** The requests after an event. What is known already stays the same object. */
+export function reduce(waiting: readonly IRequest[], event: RequestEvent): readonly IRequest[] {
+  switch (event.kind) {
+    case 'waiting':
+      return event.permissions
+        .filter(isShownHere)
+        .map(each => waiting.find(known => known.id === each.id) ?? each);
+    case 'asked': {
+      const { permission } = event;
+      const isNew = waiting.every(known => known.id !== permission.id);
+      return isNew && isShownHere(permission) ? [...waiting, permission] : waiting;
+    }
+    case 'settled':
+      return waiting.some(known => known.id === event.id)
+        ? waiting.filter(known => known.id !== event.id)
+        : waiting;
+    default:
+      // A newer server tells of more than is known here.
+      return waiting;
+  }
+}
+
+/** Whether it is asked for here, and not in the chat that it belongs to. */
+function isShownHere({ face, within_call }: IRequest): boolean {
+  return !(face === 'chat' && within_call);
+}
