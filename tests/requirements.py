@@ -36,7 +36,6 @@ class Requirement:
 
 
 GATEWAY = "The executor for kernels behind a gateway is not there yet."
-NOT_IN_PANEL = "The panel shows the questions of its chats; those of other agents are answered over REST and in a terminal."
 OPEN_NOTEBOOK = (
     "What stands in a notebook that is open is shown by JupyterLab itself, which fetches pictures."
 )
@@ -163,7 +162,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:prompts", "project", "prompts for the common jobs: explain, fix, clean up, document"),
     Requirement("mcp:completion", "project", "notebook and cell arguments are completed"),
     Requirement("mcp:errors", "project", "an error of a tool is an `isError` result with code and hint; an error of the protocol is a JSON-RPC error"),
-    Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; an approval is bound to the hash of the exact arguments and source", NOT_IN_PANEL, partial=True),
+    Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; an approval is bound to the hash of the exact arguments and source; the person answers it in the panel, over REST or in a terminal"),
     Requirement("mcp:elicitation", "project", "a client that declares elicitation is asked for permission within the call"),
     Requirement("mcp:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets; an unknown one is an error"),
     Requirement("mcp:examples", "project", "every tool, resource, prompt and completion has an observable example"),
@@ -178,7 +177,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result"),
     Requirement("rest:executions", "project", "`GET /api/tk-ai/executions/{id}` streams server-sent events and resumes after `Last-Event-ID`"),
     Requirement("rest:artifacts", "project", "`GET /api/tk-ai/artifacts/{id}` gives an artifact to its own user"),
-    Requirement("rest:permissions", "project", "`GET /api/tk-ai/permissions` lists what waits for the user's leave, with the diff or the code; `POST …/{id}` answers it"),
+    Requirement("rest:permissions", "project", "`GET /api/tk-ai/permissions` lists what waits for the user's leave, with the diff or the code, and streams what is asked and how it ends; `POST …/{id}` answers it"),
     Requirement("rest:openapi", "project", "an OpenAPI 3.1 description is served, and the routes do what it says"),
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),
     Requirement("rest:base-url", "project", "every route honours the server's `base_url`"),
