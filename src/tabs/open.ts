@@ -3,11 +3,12 @@ import type * as nbformat from '@jupyterlab/nbformat';
 import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
-import { UUID } from '@lumino/coreutils';
+import { JSONExt, UUID } from '@lumino/coreutils';
 
 import { Clock } from './clock';
+import { stepsTo } from './merging';
 import { setOutputs } from './outputs';
-import type { IApply, IOutputs, Question } from './protocol';
+import type { IApply, IOutputs, Question, Step } from './protocol';
 import { Refusal } from './protocol';
 import { Saving } from './saving';
 import { carryOut } from './steps';
@@ -32,7 +33,12 @@ export class OpenNotebook {
     private readonly _panels: () => NotebookPanel[]
   ) {
     this.clock = new Clock(context.model.sharedModel);
-    this._saving = new Saving(context, contents, () => this.clock.now);
+    this._saving = new Saving(
+      context,
+      contents,
+      () => this.clock.now,
+      content => this._take(content as nbformat.INotebookContent)
+    );
   }
 
   /** The page's name for what it holds. */
@@ -114,13 +120,52 @@ export class OpenNotebook {
   private _apply(told: IApply): object {
     let applied = this._operations.has(told.op);
     if (!applied && this._isAsSeen(told)) {
-      const active = this._panels().map(panel => panel.content.activeCell?.model.id);
-      carryOut(this.context.model.sharedModel, told.steps);
+      this._carryOut(told.steps);
       this._remember(told.op);
-      this._keepActive(active);
       applied = true;
     }
     return { applied, ...this._changes(told.since) };
+  }
+
+  /** Shows what is in the file: what is the same there stays as it is, with scroll and selection. */
+  private _take(content: nbformat.INotebookContent): void {
+    const { model } = this.context;
+    const shared = model.sharedModel;
+    if (model.dirty) {
+      throw new Refusal('file_changed', 'Something was typed while the file was read.');
+    }
+    const isOfThisFormat =
+      content.nbformat === shared.nbformat && content.nbformat_minor === shared.nbformat_minor;
+    const present = shared.cells.map(cell => cell.toJSON());
+    const steps = isOfThisFormat ? stepsTo(present, content.cells) : null;
+    if (steps === null) {
+      (Object.getPrototypeOf(model) as typeof model).fromJSON.call(model, content);
+      return;
+    }
+    this._trustAs(content.cells, steps);
+    this._carryOut(steps);
+    if (!JSONExt.deepEqual(shared.metadata, content.metadata)) {
+      shared.setMetadata(content.metadata);
+    }
+    model.dirty = false;
+  }
+
+  /** Outputs of others are as trusted as the server takes them for. */
+  private _trustAs(stored: readonly nbformat.ICell[], steps: readonly Step[]): void {
+    const shown = steps.filter(step => step.do === 'set' && step.outputs !== undefined);
+    const ids = new Set(shown.map(step => (step as { id: string }).id));
+    const trusted = new Map(stored.map(cell => [cell['id'], cell.metadata.trusted === true]));
+    for (const cell of this.context.model.cells) {
+      if (ids.has(cell.id)) {
+        cell.trusted = trusted.get(cell.id) ?? false;
+      }
+    }
+  }
+
+  private _carryOut(steps: readonly Step[]): void {
+    const active = this._panels().map(panel => panel.content.activeCell?.model.id);
+    carryOut(this.context.model.sharedModel, steps);
+    this._keepActive(active);
   }
 
   private _isAsSeen({ needs, since, exact }: IApply): boolean {

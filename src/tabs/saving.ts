@@ -1,5 +1,6 @@
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
+import type { PartialJSONValue } from '@lumino/coreutils';
 
 import { Refusal } from './protocol';
 
@@ -14,11 +15,13 @@ type Context = DocumentRegistry.Context;
 export class Saving {
   /**
    * @param changes - the number of the last change, which grows with each.
+   * @param take - shows what is in the file.
    */
   constructor(
     private readonly _context: Context,
     private readonly _contents: Contents.IManager,
-    private readonly _changes: () => number
+    private readonly _changes: () => number,
+    private readonly _take: (content: PartialJSONValue) => void
   ) {
     const save = _context.save.bind(_context);
     this._save = save;
@@ -53,9 +56,20 @@ export class Saving {
   async refresh(): Promise<void> {
     await this._queue(async () => {
       if ((await this.isOutdated()) && !this._context.model.dirty) {
-        await this._context.revert();
+        await this._quietly(() => this._revert());
       }
     });
+  }
+
+  /** JupyterLab's own revert, but for what it does to the model: it would make every cell anew. */
+  private async _revert(): Promise<void> {
+    const model = this._context.model as { fromJSON?: (content: PartialJSONValue) => void };
+    model.fromJSON = this._take;
+    try {
+      await this._context.revert();
+    } finally {
+      delete model.fromJSON;
+    }
   }
 
   /** Whether the file is another one than what was opened or saved here. */

@@ -65,11 +65,15 @@ class TabHolders:
     async def locked(self, tab: Tab) -> AsyncGenerator[TabReplica]:
         """The copy of what a tab holds, up to date, and nobody else's meanwhile.
 
+        Of several tabs another one may have saved a moment ago: what has nothing unsaved looks first.
+
         Raises:
             TabGone, TabRefused.
         """
         lock = self._locks.setdefault(tab.id, asyncio.Lock())
         async with lock:
+            if not tab.dirty and len(self.channel.present(tab.path)) > 1:
+                await self._refresh(tab)
             replica = self.replica(tab)
             await replica.update(tab)
             yield replica

@@ -1,0 +1,84 @@
+import type * as nbformat from '@jupyterlab/nbformat';
+
+import { staying, stepsTo } from './merging';
+
+function code(id: string, source: string, rest: object = {}): nbformat.ICell {
+  return {
+    id,
+    cell_type: 'code',
+    metadata: {},
+    source,
+    outputs: [],
+    execution_count: null,
+    ...rest
+  };
+}
+
+const output: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
+
+describe('stepsTo', () => {
+  const [a, b, c] = [code('a', '1'), code('b', '2'), code('c', '3')];
+
+  it('is nothing where all is the same', () => {
+    expect(stepsTo([a, b], [a, { ...b, metadata: { trusted: true } }])).toEqual([]);
+  });
+
+  it('changes of a source what differs', () => {
+    expect(stepsTo([code('a', 'x = old + 1')], [code('a', 'x = new + 1')])).toEqual([
+      { do: 'set', id: 'a', source: [{ start: 4, end: 7, text: 'new' }] }
+    ]);
+  });
+
+  it('takes a letter that stands twice for one', () => {
+    expect(stepsTo([code('a', 'aa')], [code('a', 'a')])).toEqual([
+      { do: 'set', id: 'a', source: [{ start: 1, end: 2, text: '' }] }
+    ]);
+  });
+
+  it('sets outputs and count where they are others', () => {
+    const ran = code('a', '1', { outputs: [output], execution_count: 2 });
+    expect(stepsTo([a, b], [ran, b])).toEqual([
+      { do: 'set', id: 'a', outputs: [output], execution_count: 2 }
+    ]);
+  });
+
+  it('inserts and deletes', () => {
+    expect(stepsTo([a, b], [c, b])).toEqual([
+      { do: 'delete', id: 'a' },
+      { do: 'insert', index: 0, cell: c }
+    ]);
+  });
+
+  it('moves as few as it can', () => {
+    expect(stepsTo([a, b, c], [b, c, a])).toEqual([
+      { do: 'delete', id: 'a' },
+      { do: 'insert', index: 2, cell: a }
+    ]);
+  });
+
+  it('replaces a cell of another type, or with other metadata', () => {
+    const prose: nbformat.ICell = { id: 'a', cell_type: 'markdown', metadata: {}, source: '1' };
+    expect(stepsTo([a], [prose])).toEqual([{ do: 'replace', id: 'a', cell: prose }]);
+    const tagged = { ...a, metadata: { tags: ['x'] } };
+    expect(stepsTo([a], [tagged])).toEqual([{ do: 'replace', id: 'a', cell: tagged }]);
+  });
+
+  it('does not guess where cells have no ids, or one id twice', () => {
+    const bare: nbformat.ICell = { cell_type: 'code', metadata: {}, source: '' };
+    expect(stepsTo([a], [bare])).toBeNull();
+    expect(stepsTo([a], [a, a])).toBeNull();
+    expect(stepsTo([a], [])).toBeNull();
+  });
+});
+
+describe('staying', () => {
+  it.each([
+    ['a b c', 'a b c', 'a b c'],
+    ['a b c d', 'd a b c', 'a b c'],
+    ['a b c', 'c b a', 'a'],
+    ['a b c d e', 'a e b x c d', 'a b c d'],
+    ['a b', 'x y', '']
+  ])('of %s and %s is %s', (before, after, stay) => {
+    expect([...staying(before.split(' '), after.split(' '))].sort().join(' ')).toBe(stay);
+  });
+});

@@ -1,0 +1,242 @@
+"""A notebook that is open in pages of JupyterLab: what is asked of them, done in them and between them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from playwright.async_api import Page, WebSocket
+from tornado.httpclient import AsyncHTTPClient
+
+from tests.browser.lab import DEADLINE, Lab
+
+BOTH = pytest.mark.parametrize("collaboration", [False, True], ids=["alone", "collaboration"])
+"""Stories that are the same without jupyter-collaboration and with it."""
+
+SOURCES = """
+() => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  return panel.content.model.sharedModel.cells.map(cell => cell.getSource());
+}
+"""
+STATE = """
+() => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  return {
+    active: content.activeCellIndex,
+    editing: content.mode === 'edit',
+    focused: content.activeCell.editor.hasFocus(),
+    scrolled: content.node.querySelector('.jp-WindowedPanel-outer').scrollTop,
+    cursor: content.activeCell.editor.getCursorPosition(),
+    dirty: content.model.dirty
+  };
+}
+"""
+SHOWN = """
+path => {
+  const context = window.jupyterapp?.shell.currentWidget?.context;
+  return context?.path === path && context.isReady
+    && context.sessionContext.session?.kernel?.connectionStatus === 'connected'
+    && document.querySelector('.jp-Notebook .jp-Cell .cm-content') !== null;
+}
+"""
+CLEAN = "() => !window.jupyterapp.shell.currentWidget.content.model.dirty"
+# Under a dialog of JupyterLab's about its connection nobody can type.
+WRITE = """
+([cell, text]) => {
+  const { cells } = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+  const end = cells[cell].getSource().length;
+  cells[cell].updateSource(end, end, text);
+}
+"""
+HAS = """
+sources => {
+  const { cells } = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+  return JSON.stringify(cells.map(cell => cell.getSource())) === JSON.stringify(sources);
+}
+"""
+CLOSE = """
+() => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  panel?.close();
+  return document.querySelector('.jp-Notebook') === null;
+}
+"""
+SHOWS = """
+([cell, text]) => {
+  const panel = window.jupyterapp?.shell.currentWidget;
+  const shown = panel?.content?.widgets?.[cell]?.node.querySelector('.jp-OutputArea-output pre');
+  return shown?.textContent === text;
+}
+"""
+BEGINS = SHOWS.replace("shown?.textContent === text", "shown?.textContent.startsWith(text)")
+# What is in the file, whatever is in a room or a tab: the server is asked as by any program.
+ON_DISK = """
+async ([path, sources]) => {
+  const response = await fetch(`/api/contents/${path}?content=1`, { cache: 'no-store' });
+  const { content } = await response.json();
+  return JSON.stringify(content.cells.map(cell => cell.source)) === JSON.stringify(sources);
+}
+"""
+RAN = """
+async ([path, cell, text, count]) => {
+  const response = await fetch(`/api/contents/${path}?content=1`, { cache: 'no-store' });
+  const { outputs, execution_count } = (await response.json()).content.cells[cell];
+  return execution_count === count && outputs.map(output => output.text).join('') === text;
+}
+"""
+DIALOG = ".jp-Dialog"
+
+
+async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:
+    """Calls a tool as a program does."""
+    response = await AsyncHTTPClient().fetch(
+        f"{lab.server.url}api/tk-ai/tools/{tool}?caller=agent",
+        method="POST",
+        headers={**lab.server.headers, "Content-Type": "application/json"},
+        body=json.dumps(arguments),
+        raise_error=False,
+        request_timeout=60,
+    )
+    answer = json.loads(response.body)
+    assert response.code == status, answer
+    return answer
+
+
+async def reads(lab: Lab, path: str, text: str) -> None:
+    """An agent reads until the notebook that it sees has this text."""
+    async with asyncio.timeout(DEADLINE / 1000):
+        while text not in (await call(lab, "read_notebook", notebook=path))["text"]:
+            pass
+
+
+async def saved(lab: Lab, path: str, sources: list[str]) -> None:
+    """Waits until the cells are in the file: a person saves, or with collaboration the room does."""
+    script = "() => window.jupyterapp.shell.currentWidget.content.model.collaborative"
+    if not await lab.page.evaluate(script):
+        await lab.command("docmanager:save")
+        await lab.page.wait_for_function(CLEAN)
+    await lab.page.wait_for_function(ON_DISK, arg=[path, sources])
+
+
+@dataclass
+class Network:
+    """What is between a browser and a server, and can fail."""
+
+    host: str
+    port: int
+    url: str = ""
+    _is_down: bool = False
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @classmethod
+    @asynccontextmanager
+    async def to(cls, url: str) -> AsyncIterator[Network]:
+        """A network to a server."""
+        address = urlsplit(url)
+        network = cls(address.hostname or "", address.port or 0)
+        server = await asyncio.start_server(network._serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        network.url = urlunsplit(address._replace(netloc=f"127.0.0.1:{port}"))
+        try:
+            yield network
+        finally:
+            network.fails()
+            server.close()
+
+    def fails(self) -> None:
+        """Cuts every connection, and lets none through."""
+        self._is_down = True
+        for writer in self._open:
+            writer.transport.abort()
+
+    def works(self) -> None:
+        """Lets connections through again."""
+        self._is_down = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_down:
+            writer.transport.abort()
+            return
+        there, back = await asyncio.open_connection(self.host, self.port)
+        ends = {writer, back}
+        self._open |= ends
+        await asyncio.gather(_pipe(reader, back), _pipe(there, writer))
+        self._open -= ends
+
+
+class Frames:
+    """What a page and the server say to each other about notebooks."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._new = asyncio.Event()
+
+    def follow(self, socket: WebSocket) -> None:
+        """Listens, if it is that line."""
+        if "api/tk-ai/tabs" in socket.url:
+            socket.on("framesent", self._hear)
+            socket.on("framereceived", self._hear)
+
+    def _hear(self, frame: str | bytes) -> None:
+        self._said.append(str(frame).replace(" ", ""))
+        self._new.set()
+
+    async def next(
+        self, check: Callable[[str], bool], doing: Coroutine[Any, Any, Any] | None = None
+    ) -> str:
+        """The first such frame among those to come, while something is done."""
+        seen = len(self._said)
+        if doing is not None:
+            await doing
+        async with asyncio.timeout(DEADLINE / 1000):
+            while (found := next(filter(check, self._said[seen:]), None)) is None:
+                self._new.clear()
+                await self._new.wait()
+        return found
+
+    async def heard(self, listing: str) -> None:
+        """Waits until the server has heard what is open, as a frame lists it."""
+        answer = f'"listed":{json.loads(listing)["list"]}}}'
+        async with asyncio.timeout(DEADLINE / 1000):
+            while not any(answer in frame for frame in self._said):
+                self._new.clear()
+                await self._new.wait()
+
+    def all(self) -> list[str]:
+        """All of them so far."""
+        return self._said
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+async def types(page: Page, cell: int, text: str) -> None:
+    """A person types at the end of a cell."""
+    await page.locator(".jp-Notebook .jp-Cell .jp-InputArea .cm-content").nth(cell).click()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.type(text)
+
+
+async def opened(lab: Lab, path: str, page: Page | None = None) -> Page:
+    """A page that shows a notebook, with its kernel, which the server knows of."""
+    page = page or lab.page
+    await page.goto(f"{lab.server.url}lab/tree/{path}?token={lab.server.token}")
+    return await shown(page, path)
+
+
+async def shown(page: Page, path: str) -> Page:
+    """The page once it shows a notebook with its kernel."""
+    await page.wait_for_function(SHOWN, arg=path)
+    return page

@@ -1,0 +1,170 @@
+"""One notebook in two browsers, of two people or of one: what both see, and who counts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab, write_notebook
+from tests.browser.open_notebook import (
+    BOTH,
+    DIALOG,
+    HAS,
+    SHOWS,
+    SOURCES,
+    STATE,
+    call,
+    opened,
+    reads,
+    saved,
+    types,
+)
+from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+
+DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"
+FAR_DOWN = """
+index => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  content.activeCellIndex = index;
+  content.widgets.forEach((cell, place) => { cell.node.dataset.place = String(place); });
+  return content.scrollToItem(index, 'start');
+}
+"""
+# Where a cell is on the screen, once the heights of those above it are known.
+TOP = """
+async index => {
+  const { widgets } = window.jupyterapp.shell.currentWidget.content;
+  const top = () => Math.round(widgets[index].node.getBoundingClientRect().top);
+  let frames = 0;
+  for (let last = top(); frames < 30; frames++) {
+    await new Promise(requestAnimationFrame);
+    if (top() !== last) {
+      last = top();
+      frames = 0;
+    }
+  }
+  return top();
+}
+"""
+PLACES = """
+() => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  return content.widgets.map(cell => cell.node.dataset.place ?? 'new');
+}
+"""
+
+
+async def another(lab: Lab, path: str) -> Page:
+    """The same notebook in a browser of its own."""
+    assert lab.page.context.browser is not None
+    context = await lab.page.context.browser.new_context(viewport={"width": 1280, "height": 800})
+    return await opened(lab, path, await context.new_page())
+
+
+@BOTH
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
+async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await open_lab(collaboration=collaboration)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    first = await opened(lab, "n.ipynb")
+    second = await another(lab, "n.ipynb")
+    await types(first, 0, "  # typed")
+    await reads(lab, "n.ipynb", "# typed")
+    await call(lab, "overwrite_cell", notebook="n.ipynb", cell=1, source="b = 3")
+    ran = await call(
+        lab, "insert_and_execute_cell", notebook="n.ipynb", source="print(6 * 7)", index=2
+    )
+    assert ran["status"] == "ok"
+    expected = ["a = 1  # typed", "b = 3", "print(6 * 7)"]
+    for page in (first, second):
+        await page.wait_for_function(HAS, arg=expected)
+        await page.wait_for_function(SHOWS, arg=[2, "42\n"])
+        assert await page.locator(DIALOG).count() == 0
+    await saved(lab, "n.ipynb", expected)
+
+
+@BOTH
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
+async def test_two_who_type_are_brought_together_or_the_agent_is_told(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await open_lab(collaboration=collaboration)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    first = await opened(lab, "n.ipynb")
+    second = await another(lab, "n.ipynb")
+    await types(first, 0, "  # one")
+    await types(second, 1, "  # two")
+    both = ["a = 1  # one", "b = 2  # two"]
+    if collaboration:
+        await reads(lab, "n.ipynb", "# one")
+        await reads(lab, "n.ipynb", "# two")
+        await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3", index=2)
+        for page in (first, second):
+            await page.wait_for_function(HAS, arg=[*both, "c = 3"])
+    else:
+        await second.wait_for_function(DIRTY)
+        refused = await call(
+            lab, "insert_cell", status=409, notebook="n.ipynb", source="c = 3", index=2
+        )
+        assert refused["error"]["code"] == "open_twice"
+        assert await first.evaluate(SOURCES) == [both[0], "b = 2"]
+        assert await second.evaluate(SOURCES) == ["a = 1", both[1]]
+    for page in (first, second):
+        assert await page.locator(DIALOG).count() == 0
+
+
+@pytest.mark.proves("ext:rtc")
+async def test_the_one_who_only_looks_stays_where_they_are(open_lab: OpenLab) -> None:
+    lab = await open_lab()
+    write_notebook(lab.server.root / "n.ipynb", *(f"x = {n}\n" * 4 for n in range(40)))
+    first = await opened(lab, "n.ipynb")
+    second = await another(lab, "n.ipynb")
+    await second.evaluate(FAR_DOWN, 30)
+    top, before = await second.evaluate(TOP, 30), await second.evaluate(STATE)
+    assert before["scrolled"] > 0
+    await types(first, 0, "# typed")
+    await reads(lab, "n.ipynb", "# typed")
+    await call(lab, "overwrite_cell", notebook="n.ipynb", cell=30, source="x = 'changed'\n" * 4)
+    await call(lab, "execute_cell", notebook="n.ipynb", cell=39)
+    await call(lab, "insert_cell", notebook="n.ipynb", source="last", index=40)
+    sources = [f"x = {n}\n" * 4 for n in range(40)]
+    sources[0] += "# typed"
+    sources[30] = "x = 'changed'\n" * 4
+    for page in (first, second):
+        await page.wait_for_function(HAS, arg=[*sources, "last"])
+    assert await second.evaluate(TOP, 30) == top
+    assert await second.evaluate(STATE) == before
+    assert await second.evaluate(PLACES) == [*map(str, range(40)), "new"]
+    await expect(second.locator(DIALOG)).to_have_count(0)
+
+
+@BOTH
+@pytest.mark.proves("ext:rtc", "ext:panel")
+async def test_what_was_asked_about_one_notebook_is_done_there_though_another_is_looked_at(
+    open_lab: OpenLab, model: ScriptedModel, collaboration: bool
+) -> None:
+    lab = await open_lab(model, collaboration=collaboration)
+    for path, source in (("asked.ipynb", "a = 1"), ("other.ipynb", "o = 1")):
+        write_notebook(lab.server.root / path, source)
+    held = Held(Answer.of(ToolUse("insert_cell", {"source": "done = 1", "index": 1})), after=1)
+    model.add(held, Answer.of("Added."))
+    page = await opened(lab, "other.ipynb")
+    await lab.command("docmanager:open", path="asked.ipynb")
+    await page.wait_for_function("() => window.jupyterapp.shell.currentWidget.context?.isReady")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    await lab.say("Add a cell.")
+    await asyncio.wait_for(held.held.wait(), 60)
+    await lab.command("docmanager:open", path="other.ipynb")
+    held.go_on.set()
+    await expect(lab.log.get_by_text("Added.")).to_be_visible()
+    assert await page.evaluate(SOURCES) == ["o = 1"]
+    await lab.command("docmanager:open", path="asked.ipynb")
+    await page.wait_for_function(HAS, arg=["a = 1", "done = 1"])
+    await saved(lab, "asked.ipynb", ["a = 1", "done = 1"])
+    assert [cell.source for cell in lab.notebook("other.ipynb").cells] == ["o = 1"]
