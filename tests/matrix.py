@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-BACKENDS = ("direct", "stack", "file", "room", "tab")
+BACKENDS = ("direct", "stack", "gateway", "file", "room", "tab")
 """Executors, then documents: the order of the columns."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 

@@ -35,7 +35,6 @@ class Requirement:
         return self.reason_open is None or self.partial
 
 
-GATEWAY = "The executor for kernels behind a gateway is not there yet."
 OPEN_NOTEBOOK = (
     "What stands in a notebook that is open is shown by JupyterLab itself, which fetches pictures."
 )
@@ -92,7 +91,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("kernel:heartbeat", "S0", "a kernel that died is noticed within 5 s"),
     Requirement("kernel:replace-dead", "S0 S1", "a dead session kernel is replaced before the run; one that crashes in the run is replaced and the code run once more"),
     Requirement("kernel:restart-limit", "S0", "a second crash in one session ends with \"restarted too many times\""),
-    Requirement("kernel:start-retry", "S0", "starting a kernel through a gateway is retried once on HTTP 5xx", GATEWAY, partial=True),
+    Requirement("kernel:start-retry", "S0", "starting a kernel through a gateway is retried once on HTTP 5xx"),
     Requirement("kernel:exhaustion", "S0", "on EMFILE, ENFILE or \"Too many open files\": idle session kernels are let go, then one retry"),
     Requirement("kernel:env", "S0 S1", "cwd, environment entries and `sys.path` are set in the kernel at start and per execution; PI_SESSION_FILE, ARTIFACTS and PI_ARTIFACTS_DIR (the same folder), PI_TOOL_BRIDGE_URL, PI_TOOL_BRIDGE_TOKEN, PI_TOOL_BRIDGE_SESSION are set for `python` kernels"),
     Requirement("kernel:bridge", "S1", "code in a kernel can call the registry's tools through a bridge whose address, token and session are in its environment; the token is good for that caller and that kernel alone, and the caller's permission mode holds"),
@@ -197,7 +196,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author was told; identical after sync"),
     Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),
-    Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice", GATEWAY),
+    Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice"),
     Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),
     Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice"),
     Requirement("fault:agent-killed", "project", "the agent's process killed: typed error, kernel and notebook untouched, the chat resumes"),

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
@@ -21,9 +22,13 @@ from tornado.testing import bind_unused_port
 from traitlets import default
 from traitlets.config import Config
 
+from tests.kernels.gateways import Gateway, running_gateway
+from tk_ai_extension.kernels.choosing import kernels_of
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
 from tk_ai_extension.kernels.run import Patience
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.testing.executor_bench import ExecutorBench
 from tk_ai_extension.testing.faults import write_kernelspec
 
@@ -38,10 +43,17 @@ class Server:
     port: int
     specs: Path
     """The folder of its kernelspecs."""
+    gateway: Gateway | None = None
+    """What runs its kernels, where it does not do so itself."""
 
     @property
     def manager(self) -> Any:
         return self.app.kernel_manager
+
+    @property
+    def kernels(self) -> Any:
+        """A manager of its kernels that gives clients of them."""
+        return self.gateway or self.manager
 
     @property
     def stack(self) -> Any:
@@ -59,8 +71,17 @@ class Server:
 
 
 @asynccontextmanager
-async def running_server(folder: Path, *, nbmodel: bool) -> AsyncIterator[Server]:
-    """A Jupyter Server in this process, with kernelspecs and files of its own."""
+async def running_server(
+    folder: Path, *, nbmodel: bool = False, gateway: Gateway | None = None, url: str = ""
+) -> AsyncIterator[Server]:
+    """A Jupyter Server in this process, with kernelspecs and files of its own.
+
+    Args:
+        folder: For all that it writes.
+        nbmodel: Whether it has jupyter_server_nbmodel.
+        gateway: What runs its kernels; itself unless given.
+        url: Where it finds the gateway, if not at its own address: what is between them.
+    """
     specs = folder / "kernels"
     write_kernelspec(
         specs, "python3", [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -74,6 +95,10 @@ async def running_server(folder: Path, *, nbmodel: bool) -> AsyncIterator[Server
     config.ServerApp.root_dir = str(folder / "root")
     config.IdentityProvider.token = "secret"
     config.AsyncMultiKernelManager.connection_dir = str(folder / "runtime")
+    if gateway is not None:
+        config.GatewayClient.url = url or gateway.url
+        config.GatewayClient.auth_token = gateway.token
+        config.GatewayClient.gateway_retry_interval = 0.1
 
     class Specs(KernelSpecManager):
         """The kernelspecs of the tests alone, whatever the machine has."""
@@ -87,9 +112,11 @@ async def running_server(folder: Path, *, nbmodel: bool) -> AsyncIterator[Server
             return False
 
     ServerApp.clear_instance()
+    GatewayClient.clear_instance()
     app = ServerApp.instance(config=config, log_level="WARN", open_browser=False, allow_root=True)
     app.init_signal = lambda: None
-    app.kernel_spec_manager_class = Specs
+    if gateway is None:
+        app.kernel_spec_manager_class = Specs
     app.initialize(argv=[], find_extensions=False, new_httpserver=False)
     # Each message of a flood is worth a debug record to it, which pytest would keep.
     app.log.setLevel(logging.WARNING)
@@ -97,7 +124,7 @@ async def running_server(folder: Path, *, nbmodel: bool) -> AsyncIterator[Server
     http = HTTPServer(app.web_app)
     http.add_sockets([socket])
     try:
-        yield Server(app, port, specs)
+        yield Server(app, port, specs, gateway)
     finally:
         http.stop()
         await http.close_all_connections()
@@ -107,9 +134,10 @@ async def running_server(folder: Path, *, nbmodel: bool) -> AsyncIterator[Server
         await app._cleanup()
         app.kernel_manager.context.destroy(linger=0)
         ServerApp.clear_instance()
+        GatewayClient.clear_instance()
 
 
-@pytest.fixture(scope="module", params=["direct", "stack"])
+@pytest.fixture(scope="module", params=["direct", "stack", "gateway"])
 def backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -117,15 +145,25 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    async with running_server(folder, nbmodel=backend == "stack") as server:
-        yield server
+    async with AsyncExitStack() as stack:
+        gateway = None
+        if backend == "gateway":
+            gateway = await stack.enter_async_context(running_gateway(folder / "gateway"))
+        yield await stack.enter_async_context(
+            running_server(folder, nbmodel=backend == "stack", gateway=gateway)
+        )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kernels(server: Server) -> AsyncIterator[JupyterKernels]:
+async def kernels(server: Server) -> AsyncIterator[JupyterKernels | GatewayKernels]:
     """The service over that server's kernels; `auto` takes the stack where there is one."""
-    service = JupyterKernels(
-        server.manager, server.app.kernel_spec_manager, stack=server.stack, patience=PATIENCE
+    service = kernels_of(
+        server.manager,
+        server.app.kernel_spec_manager,
+        environment=InheritedEnvironment(),
+        ready_timeout=READY_TIMEOUT,
+        stack=server.stack,
+        patience=PATIENCE,
     )
     yield service
     await service.close()
@@ -161,9 +199,10 @@ def bench(
 ) -> ExecutorBench:
     return ExecutorBench(
         kernels=kernels,
-        manager=server.manager,
+        manager=server.kernels,
         backend=backend,
         kernel_id=kernel_id,
         harmed=harmed,
         request=server.request,
+        tells_exit=server.gateway is None,
     )

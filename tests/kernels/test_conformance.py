@@ -1,4 +1,4 @@
-"""Both executors keep the executor's promises, on a real server with real kernels."""
+"""All executors keep the executor's promises, on a real server with real kernels."""
 
 from __future__ import annotations
 

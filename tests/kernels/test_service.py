@@ -55,7 +55,7 @@ def specs(server: Server) -> Path:
 
 @pytest.mark.proves("kernel:tools")
 async def test_kernelspecs_are_listed_with_the_default_first(kernels: JupyterKernels) -> None:
-    first, *others = kernels.kernelspecs()
+    first, *others = await kernels.kernelspecs()
     assert (first.name, first.language, first.default) == ("python3", "python", True)
     assert ("bash", "bash", False) in [(each.name, each.language, each.default) for each in others]
 

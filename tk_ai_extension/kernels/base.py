@@ -16,7 +16,7 @@ class Executor(Protocol):
 
     @property
     def name(self) -> str:
-        """``stack`` or ``direct``: in logs, in `Execution.backend`, in get_kernel_status."""
+        """``stack``, ``direct`` or ``gateway``: in logs, in `Execution.backend`, in get_kernel_status."""
         ...
 
     def execute(self, kernel_id: str, request: ExecutionRequest) -> AsyncGenerator[ExecutionEvent]:
@@ -31,7 +31,7 @@ class Executor(Protocol):
         the request's timeout holds all the same.
 
         Raises (before anything was submitted):
-            KernelNotFound, KernelDied, KernelBusy.
+            KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
         """
         ...
 
@@ -55,6 +55,7 @@ class KernelInfo:
         cpu: Per cent of one core since the last look, None on the first.
         uptime: Seconds since it was started or first seen.
         sandboxed: Whether it runs in a sandbox, and sees no more than its project.
+        remote: Whether it runs on another machine, as far as is known: behind a gateway.
     """
 
     id: str
@@ -67,6 +68,7 @@ class KernelInfo:
     pid: int | None = None
     restarts: int = 0
     sandboxed: bool = False
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,12 @@ class KernelEnvironment(Protocol):
 class Kernels(Protocol):
     """The kernels of one server (or one nb project): start, find, watch, stop."""
 
-    def kernelspecs(self) -> list[Kernelspec]:
-        """The installed kernelspecs, the default one first."""
+    async def kernelspecs(self) -> list[Kernelspec]:
+        """The installed kernelspecs, the default one first.
+
+        Raises:
+            GatewayUnavailable: they are a gateway's.
+        """
         ...
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:

@@ -9,9 +9,8 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.connection import KernelConnection
-from tk_ai_extension.kernels.conversation import ConnectionClosed
-from tk_ai_extension.kernels.run import Patience, Run
+from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation
+from tk_ai_extension.kernels.run import FASTER, Patience, Run
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
@@ -24,7 +23,7 @@ MAX_SUBMISSIONS = 50
 class KernelAccess(Protocol):
     """What an executor needs of the service that owns the kernels."""
 
-    async def connection(self, kernel_id: str) -> KernelConnection:
+    async def connection(self, kernel_id: str) -> Conversation:
         """An open connection to the kernel.
 
         Raises:
@@ -51,6 +50,7 @@ class DirectExecutor:
     """
 
     name = "direct"
+    too_fast = FASTER
 
     def __init__(
         self,
@@ -73,20 +73,21 @@ class DirectExecutor:
             stopping=lambda: self.kernels.is_stopping(kernel_id),
             patience=self._patience,
             max_output_bytes=self._max_output_bytes,
+            too_fast=self.too_fast,
         )
 
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
         """Runs one request; see `kernels.base.Executor`."""
-        connection = await self.kernels.connection(kernel_id)
         for _ in range(MAX_SUBMISSIONS):
+            connection = await self.kernels.connection(kernel_id)
             run = self.new_run(kernel_id, request, self.name)
             try:
                 msg_id = connection.submit(execute_content(request), run)
-            except ConnectionClosed as closed:
-                raise KernelDied(closed.ending.message) from closed
-            log.info("Submitting execution request to kernel %s (backend direct)", kernel_id)
+            except ConnectionClosed:
+                continue  # it has gone just now, and the kernel got nothing
+            log_start(kernel_id, self.name)
             try:
                 async with aclosing(run.events()) as events:
                     async for event in events:
@@ -101,9 +102,9 @@ class DirectExecutor:
                     self._see_out(connection, msg_id, run)
             if not run.aborted:
                 return
-        raise KernelDied(f"The kernel dropped the request {MAX_SUBMISSIONS} times.")
+        raise KernelDied(f"The kernel did not take the request {MAX_SUBMISSIONS} times.")
 
-    def _see_out(self, connection: KernelConnection, msg_id: str, run: Run) -> None:
+    def _see_out(self, connection: Conversation, msg_id: str, run: Run) -> None:
         """Listens on for the end of a run that nobody follows: its timeout holds all the same."""
 
         async def see_out() -> None:
@@ -115,9 +116,14 @@ class DirectExecutor:
         task.add_done_callback(self._seen_out.discard)
 
 
-async def _let_go(connection: KernelConnection, msg_id: str, run: Run) -> None:
+async def _let_go(connection: Conversation, msg_id: str, run: Run) -> None:
     connection.forget(msg_id)
     await run.close()
+
+
+def log_start(kernel_id: str, backend: str) -> None:
+    """Writes to the log that code goes to a kernel."""
+    log.info("Submitting execution request to kernel %s (backend %s)", kernel_id, backend)
 
 
 def log_end(kernel_id: str, execution: Execution) -> None:

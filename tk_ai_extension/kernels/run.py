@@ -46,11 +46,14 @@ class Patience:
         second_half: For idle after the reply, or for the reply after idle, with nothing heard.
         interrupt: For the end after an interrupt, before the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
+        unasked: For the news that a kernel is being stopped, after an interrupt that nobody here has
+            asked for: that is how stopping begins. 0 where it is known beforehand.
     """
 
     second_half: float = 5.0
     interrupt: float = 5.0
     stopping: float = 15.0
+    unasked: float = 0.0
 
 
 class Run:
@@ -67,6 +70,7 @@ class Run:
         interrupt: Interrupts the kernel.
         stopping: Whether the kernel is being stopped or restarted.
         max_output_bytes: The bound of what is kept of the outputs.
+        too_fast: Why messages of a flood were lost, where some were.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Run:
         stopping: Callable[[], bool],
         patience: Patience | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        too_fast: str = FASTER,
     ) -> None:
         self.started = False
         """Whether the kernel has begun to run the code."""
@@ -90,6 +95,7 @@ class Run:
         self._stopping = stopping
         self._patience = patience or Patience()
         self._collector = OutputCollector(max_output_bytes)
+        self._too_fast = too_fast
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self.ended = asyncio.Event()
@@ -269,8 +275,15 @@ class Run:
         elif self._stopping() and self._reply.get("status") != "ok":
             # Stopping a kernel interrupts it first: what the code says to that is not its end.
             self._after(self._patience.stopping, self._finish)
+        elif self._patience.unasked and self._was_interrupted_by_others:
+            self._after(self._patience.unasked, self._finish)
         else:
             self._finish()
+
+    @property
+    def _was_interrupted_by_others(self) -> bool:
+        ours = self._interrupted or self._timed_out
+        return not ours and (self._reply or {}).get("ename") == "KeyboardInterrupt"
 
     def _give_up_waiting(self) -> None:
         quiet = self._loop.time() - self._heard_at
@@ -283,7 +296,9 @@ class Run:
             self._tell_losses()
             if not self._idle and self._heard >= FLOOD:
                 # What was lost before it was lost with it, and nothing came after to count it by.
-                self._collector.warn(f"[Messages with the last of the output were lost: {FASTER}.]")
+                self._collector.warn(
+                    f"[Messages with the last of the output were lost: {self._too_fast}.]"
+                )
             self._finish()
 
     def _finish(self) -> None:
@@ -320,7 +335,7 @@ class Run:
         lost = unheard - self._unheard - 1 - self._questions
         if lost > 0:
             log.warning("%d messages of a kernel were lost before they got here", lost)
-            self._collector.warn(f"[{lost:,} messages with output were lost: {FASTER}.]")
+            self._collector.warn(f"[{lost:,} messages with output were lost: {self._too_fast}.]")
 
     # -- timeout and interrupts
 

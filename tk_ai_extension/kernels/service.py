@@ -114,7 +114,7 @@ class JupyterKernels:
 
     # -- what there is
 
-    def kernelspecs(self) -> list[Kernelspec]:
+    async def kernelspecs(self) -> list[Kernelspec]:
         """The installed kernelspecs, the default one first."""
         default = self._manager.default_kernel_name
         found = [
@@ -167,8 +167,9 @@ class JupyterKernels:
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
         """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id."""
         name = kernel_name or self._manager.default_kernel_name
-        if name not in {spec.name for spec in self.kernelspecs()}:
-            known = ", ".join(spec.name for spec in self.kernelspecs()) or "none"
+        specs = await self.kernelspecs()
+        if name not in {spec.name for spec in specs}:
+            known = ", ".join(spec.name for spec in specs) or "none"
             raise KernelspecNotFound(f"No kernelspec `{name}` is installed (there are: {known}).")
         return await self._starter.start(name, path)
 

@@ -11,6 +11,7 @@ from tk_ai_extension.kernels.direct import (
     DirectExecutor,
     execute_content,
     log_end,
+    log_start,
 )
 from tk_ai_extension.kernels.guard import Submission
 from tk_ai_extension.kernels.nbmodel import GuardedStack, Result
@@ -53,7 +54,7 @@ class StackExecutor:
             run = self._direct.new_run(kernel_id, request, self.name)
             submission = Submission.of(run, execute_content(request))
             attempt = _Attempt(run, submission)
-            log.info("Submitting execution request to kernel %s (backend stack)", kernel_id)
+            log_start(kernel_id, self.name)
             self._stack.put(kernel_id, submission, attempt.ended)
             async with aclosing(run.events()) as events:
                 async for event in events:

@@ -128,7 +128,7 @@ class KernelStarter:
             arguments["confinement"] = confinement
         kernel_id = str(uuid4())
         try:
-            started = await self._ask_manager(
+            started = await self._manager.start_kernel(
                 kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
             )
         except BaseException:
@@ -159,16 +159,6 @@ class KernelStarter:
         confinement.remove()
         await asyncio.shield(self._discard(kernel_id))
         return True
-
-    async def _ask_manager(self, **arguments: Any) -> str:
-        """Has the manager start a kernel; once more where a gateway behind it failed (HTTP 5xx)."""
-        try:
-            return await self._manager.start_kernel(**arguments)
-        except HTTPError as error:
-            if error.status_code < 500:
-                raise
-            log.warning("The gateway failed to start a kernel, once more: %s", error)
-        return await self._manager.start_kernel(**arguments)
 
     def _hand_over(self, kernel_id: str, tail: StderrTail) -> None:
         """Lets go of the pipe: a restarted kernel writes to our own stderr, as Jupyter has it."""

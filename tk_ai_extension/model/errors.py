@@ -307,11 +307,23 @@ class KernelDied(ToolError):
 
 
 class KernelUnsupported(ToolError):
-    """The kernel lives where no executor reaches it (behind a gateway)."""
+    """The kernel is another's to stop, or lives where this server does not reach it."""
 
     code = "kernel_unsupported"
     status = 501
     default_hint = "Use a kernel that this Jupyter Server has started itself."
+
+
+class GatewayUnavailable(ToolError):
+    """The gateway that runs this server's kernels does not answer, or refuses what it is asked."""
+
+    code = "gateway_unavailable"
+    status = 502
+    retryable = True
+    default_hint = (
+        "Nothing was run. See that the gateway is up and that GatewayClient.url is its address, "
+        "then try again."
+    )
 
 
 class LanguageUnsupported(ToolError):

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
-from tk_ai_extension.kernels.service import Backend, JupyterKernels
+from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
@@ -57,7 +58,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         event_logger=managers.server.event_logger,
         tabs=tabs,
     )
-    kernels = JupyterKernels(
+    kernels = kernels_of(
         managers.kernels,
         managers.kernelspecs,
         environment=InheritedEnvironment(app.kernel_env_exclude),

@@ -17,6 +17,7 @@ from tk_ai_extension.model.executions import (
     OutputsChanged,
 )
 from tk_ai_extension.model.outputs import StreamEdit, apply_change, stream_text
+from tk_ai_extension.testing import faults
 
 DEADLINE = 30.0
 """Seconds in which each execution of the suite ends."""
@@ -33,6 +34,7 @@ class ExecutorBench:
         kernel_id: A running Python kernel, which tests may share; none of them harms it.
         harmed: Starts a Python kernel for a test that harms it.
         request: A request to Jupyter's REST API, as a person's browser makes it: method and path.
+        tells_exit: Whether it can be known how a kernel's process has ended.
     """
 
     kernels: Kernels
@@ -41,6 +43,15 @@ class ExecutorBench:
     kernel_id: str
     harmed: Callable[[], Awaitable[str]]
     request: Callable[[str, str], Awaitable[None]]
+    tells_exit: bool = True
+
+    async def pid(self, kernel_id: str) -> int:
+        """The process of a kernel on this machine, also where the service does not know it."""
+        known = (await self.kernels.info(kernel_id)).pid
+        if known is not None:
+            return known
+        (found,) = faults.processes_with(f"kernel-{kernel_id}.json")  # its connection file
+        return found
 
 
 @dataclass

@@ -32,7 +32,7 @@ def call(tool, **arguments):
     if not url.startswith("unix://"):
         raise ToolError(
             "There is no bridge here: PI_TOOL_BRIDGE_URL is not set. Code in a sandbox does not call "
-            "the tools, which work outside of it.",
+            "the tools, which work outside of it; nor does code behind a gateway.",
             code="permission_denied",
             hint="Have whoever runs this code call the tool.",
         )

@@ -124,7 +124,7 @@ class SessionKeeper:
 
     def _variables(self) -> dict[str, str]:
         session, bridge = self._session, self._sessions.bridge
-        if session.sandboxed:  # all that is outside; and what the tools do, they do outside
+        if session.apart:  # all that is outside; and what the tools do, they do outside
             return {}
         about = {"session": session.id, "kernel_id": session.kernel_id, "folder": session.folder}
         state = bridge.describe(session.id, about)

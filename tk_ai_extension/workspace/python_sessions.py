@@ -75,8 +75,8 @@ class PythonSession:
         stopped: Whether somebody has shut its kernel down.
         restarts: How often its kernel crashed and was replaced.
         resetting: Whether a reset is in progress.
-        sandboxed: Whether its kernel runs in a sandbox: neither the bridge nor the session's files
-            are to be found there.
+        apart: Whether its kernel runs in a sandbox or behind a gateway: neither the bridge nor the
+            session's files are to be found there.
         using: How many runs use it or wait for it.
         used: When it was last used; seconds of the monotonic clock.
     """
@@ -90,7 +90,7 @@ class PythonSession:
     stopped: bool = False
     restarts: int = 0
     resetting: bool = False
-    sandboxed: bool = False
+    apart: bool = False
     using: int = 0
     used: float = field(default_factory=time.monotonic)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -261,7 +261,8 @@ class PythonSessions:
             self._kernels, path, make_room=partial(self._let_go_of_idle, NO_FILES)
         )
         session.died = session.stopped = False
-        session.sandboxed = (await self._kernels.info(kernel_id)).sandboxed
+        info = await self._kernels.info(kernel_id)
+        session.apart = info.sandboxed or info.remote
         return kernel_id
 
     async def _restart(self, session: PythonSession) -> None:

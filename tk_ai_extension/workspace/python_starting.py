@@ -29,7 +29,7 @@ async def start_python(
         KernelspecNotFound: no Python kernel is installed.
         KernelStartFailed: the start failed for another reason, or twice.
     """
-    name = _python_kernelspec(kernels)
+    name = await _python_kernelspec(kernels)
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return await kernels.start(name, path=path)
@@ -43,9 +43,9 @@ async def start_python(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _python_kernelspec(kernels: Kernels) -> str:
+async def _python_kernelspec(kernels: Kernels) -> str:
     """The default kernelspec, if it is Python's, else the first that is."""
-    specs = kernels.kernelspecs()
+    specs = await kernels.kernelspecs()
     for spec in specs:  # the default one first
         if spec.language == "python":
             return spec.name

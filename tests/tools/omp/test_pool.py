@@ -5,7 +5,6 @@ import errno
 import inspect
 
 import pytest
-from tornado.web import HTTPError
 
 from tests.desk import BOB
 from tk_ai_extension.model.errors import KernelStartFailed, LimitReached
@@ -180,19 +179,6 @@ async def test_the_start_is_tried_once_more_and_not_for_ever(desk, run, failing)
     with pytest.raises(KernelStartFailed, match="Too many open files"):
         await run("1")
     assert (await run("1")).status == "ok"
-
-
-@pytest.mark.proves("kernel:start-retry")
-async def test_a_gateways_failure_is_tried_once_more_and_its_refusal_is_not(desk, run, failing):
-    failing(HTTPError(503, "the gateway is starting"))
-    assert (await run("1", session="a")).status == "ok"
-    failing(HTTPError(502, "bad gateway"), times=2)
-    with pytest.raises(KernelStartFailed, match="bad gateway"):
-        await run("1", session="b")
-    assert (await run("1", session="b")).status == "ok"
-    failing(HTTPError(403, "forbidden"))
-    with pytest.raises(KernelStartFailed, match="forbidden"):
-        await run("1", session="c")
 
 
 async def test_a_session_that_did_not_start_leaves_nothing_behind(desk, run, failing):

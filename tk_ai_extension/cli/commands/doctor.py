@@ -46,7 +46,7 @@ async def _doctor(session: Session, args: argparse.Namespace) -> int:  # noqa: A
         Look(name="nb", ok=True, detail=version),
         Look(name="host", ok=headless.host is not None, detail=host),
         await _writable(headless.root),
-        _kernelspecs(session),
+        await _kernelspecs(session),
         *await _servers(),
     ]
     findings = await asyncio.to_thread(probe, Path(headless.root))
@@ -61,8 +61,9 @@ async def _writable(root: str) -> Look:
     return Look(name="project", ok=ok, detail=root if ok else f"{root} cannot be written")
 
 
-def _kernelspecs(session: Session) -> Look:
-    names = [spec.name for spec in session.headless.workspace.kernels.kernelspecs()]
+async def _kernelspecs(session: Session) -> Look:
+    specs = await session.headless.workspace.kernels.kernelspecs()
+    names = [spec.name for spec in specs]
     detail = ", ".join(names) or "none is installed: `pip install ipykernel` brings Python's"
     return Look(name="kernels", ok=bool(names), detail=detail)
 

@@ -41,7 +41,7 @@ class KernelspecList(Result):
 @tool("READ", command="kernels")
 async def list_kernels(context: ToolContext) -> KernelspecList:
     """Lists the installed kernelspecs."""
-    specs = context.workspace.kernels.kernelspecs()
+    specs = await context.workspace.kernels.kernelspecs()
     return KernelspecList(
         kernels=[
             KernelspecEntry(
@@ -61,7 +61,7 @@ class KernelEntry(BaseModel):
     state: str
     notebooks: list[str]
     backend: str
-    """Which executor runs code in it: ``stack`` or ``direct``."""
+    """Which executor runs code in it: ``stack``, ``direct`` or ``gateway``."""
     memory_mb: float | None = None
     cpu_percent: float | None = None
     uptime: float | None = None

@@ -141,10 +141,10 @@ async def create_notebook(
     new: tuple[tuple[CellKind, str], ...] = tuple(
         (cell.cell_type, cell.source) for cell in cells or []
     )
-    return _creation(context, context.workspace.contain(notebook), kernel_name, new)
+    return await _creation(context, context.workspace.contain(notebook), kernel_name, new)
 
 
-def _creation(
+async def _creation(
     context: ToolContext,
     path: str,
     kernel_name: str | None,
@@ -155,7 +155,7 @@ def _creation(
     Raises:
         KernelspecNotFound.
     """
-    specs = {spec.name: spec for spec in context.workspace.kernels.kernelspecs()}
+    specs = {spec.name: spec for spec in await context.workspace.kernels.kernelspecs()}
     if kernel_name is not None and kernel_name not in specs:
         raise _no_kernelspec(kernel_name, list(specs))
     spec = (
@@ -214,7 +214,7 @@ async def use_notebook(
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
     path = managed.path if managed else workspace.contain(notebook)
-    specs = [spec.name for spec in workspace.kernels.kernelspecs()]
+    specs = [spec.name for spec in await workspace.kernels.kernelspecs()]
     if kernel_name is not None and kernel_name not in specs:
         raise _no_kernelspec(kernel_name, specs)
     if kernel_id is not None and kernel_id not in workspace.kernels.ids():
@@ -228,7 +228,7 @@ async def use_notebook(
                 f"There is no notebook {path}.",
                 hint="mode `create` makes it; list_notebooks shows those that exist.",
             )
-        await _create(context, _creation(context, path, kernel_name), "use_notebook")
+        await _create(context, await _creation(context, path, kernel_name), "use_notebook")
     document = await workspace.store.open(path)
     snapshot = await workspace.read(document)
     began = time.monotonic()

@@ -1,0 +1,409 @@
+"""Kernels behind a gateway, with a network between that fails (what all executors do: conformance)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_client.session import Session
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+from tests.kernels.conftest import PATIENCE, Server, running_server
+from tests.kernels.gateways import Gateway, running_gateway
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.gateway.connection import GatewayConnection
+from tk_ai_extension.kernels.gateway.framing import JsonFraming
+from tk_ai_extension.kernels.gateway.service import GatewayKernels
+from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.model.errors import (
+    GatewayUnavailable,
+    KernelNotFound,
+    KernelspecNotFound,
+    KernelStartFailed,
+)
+from tk_ai_extension.testing import faults
+from tk_ai_extension.testing.executor_bench import (
+    DEADLINE,
+    ExecutorBench,
+    happens,
+    kernel_events,
+    run,
+    submit,
+)
+from tk_ai_extension.testing.proxy import Proxy, Refusal, proxy_to
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Start = Callable[[], Awaitable[str]]
+
+
+@pytest.fixture(scope="module")
+def backend() -> str:
+    return "gateway"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    async with running_gateway(tmp_path_factory.mktemp("gateway")) as gateway:
+        yield gateway
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def network(gateway: Gateway) -> AsyncIterator[Proxy]:
+    """What is between the server and its gateway."""
+    async with proxy_to(gateway.url) as proxy:
+        yield proxy
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(
+    gateway: Gateway, network: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    async with running_server(folder, gateway=gateway, url=network.url) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def proxy(network: Proxy) -> Proxy:
+    """The network, with nothing wrong with it yet."""
+    await network.mend()
+    return network
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernels]]:
+    """Makes services of a test's own over the server's kernels; arguments are `GatewayKernels`'."""
+    made: list[GatewayKernels] = []
+
+    def make(**options: Any) -> GatewayKernels:
+        options = {"environment": InheritedEnvironment(), "ready_timeout": 30.0, **options}
+        specs = server.app.kernel_spec_manager
+        made.append(GatewayKernels(server.manager, specs, patience=PATIENCE, **options))
+        return made[-1]
+
+    yield make
+    for kernels in made:
+        await kernels.close()
+
+
+def at(bench: ExecutorBench, kernels: GatewayKernels) -> ExecutorBench:
+    """The bench with another service."""
+    return ExecutorBench(
+        kernels, bench.manager, bench.backend, bench.kernel_id, bench.harmed, bench.request
+    )
+
+
+# -- the connection
+
+
+@pytest.mark.proves("fault:connection-lost", "exec:statuses", "exec:fallback")
+async def test_a_connection_that_is_cut_says_that_the_outcome_is_unknown_and_runs_nothing_twice(
+    bench: ExecutorBench, proxy: Proxy, tmp_path: Path
+) -> None:
+    go, ran = tmp_path / "go", tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'a').write('once ')\n" + faults.run_until(go, "went_on = True")
+    async with kernel_events(bench) as events:
+        running = submit(bench, code)
+        await running.printed()
+        queued = submit(bench, f"open({str(ran)!r}, 'a').write('queued ')")
+        await asyncio.sleep(0)  # it has been sent by now
+        await proxy.cut()
+        outcome, behind = await running.outcome(), await queued.outcome()
+        assert outcome.status == behind.status == "connection_lost"
+        assert "whether the code ran to its end is unknown" in outcome.execution.message
+        assert outcome.text() == "waiting\n"
+        go.touch()
+        after = await run(bench, "went_on")
+        assert (after.status, after.outputs[0]["data"]["text/plain"]) == ("ok", "True")
+        kinds = {events.get_nowait().kind for _ in range(events.qsize())}
+    assert ran.read_text().split() in (["once"], ["once", "queued"])
+    assert not kinds & {"died", "restarted", "shutdown"}, "nothing became of its variables"
+
+
+@pytest.mark.proves("fault:connection-lost")
+async def test_a_line_on_which_nothing_comes_any_more_is_lost(
+    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels], tmp_path: Path
+) -> None:
+    here = at(bench, service(ping_interval=0.3))
+    go = tmp_path / "go"
+    running = submit(here, faults.run_until(go))
+    await running.printed()
+    proxy.swallow()
+    try:
+        assert (await running.outcome()).status == "connection_lost"
+    finally:
+        await proxy.close()
+        await proxy.open()
+        go.touch()
+    assert (await run(here, "1")).status == "ok"
+
+
+@pytest.mark.proves("fault:connection-lost", "kernel:shared-live")
+async def test_a_kernel_restarted_while_the_line_was_down_is_told_as_restarted(
+    bench: ExecutorBench, proxy: Proxy, gateway: Gateway, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    await run(bench, "kept = 1", kernel_id)
+    async with kernel_events(bench) as events:
+        await proxy.close()
+        await happens(events, "state", kernel_id=kernel_id, state="unknown")
+        await gateway.request("POST", f"api/kernels/{kernel_id}/restart")
+        await proxy.open()
+        await happens(events, "restarted", kernel_id=kernel_id)
+    outcome = await run(bench, "kept", kernel_id)
+    assert outcome.status == "error", "its variables are gone"
+
+
+@pytest.mark.proves("fault:connection-lost")
+async def test_a_gateway_that_is_down_is_a_typed_error_at_once_and_no_loss_when_it_is_back(
+    bench: ExecutorBench, proxy: Proxy
+) -> None:
+    await run(bench, "kept = 41")
+    await proxy.close()
+    began = time.monotonic()
+    for act in (
+        lambda: run(bench, "kept = 0"),
+        lambda: bench.kernels.start("python3"),
+        bench.kernels.kernelspecs,
+        lambda: bench.kernels.interrupt(bench.kernel_id),
+        lambda: bench.kernels.restart(bench.kernel_id),
+    ):
+        with pytest.raises(GatewayUnavailable) as failure:
+            await act()
+        assert proxy.url.rstrip("/") in failure.value.message
+        assert failure.value.retryable
+        assert "GatewayClient.url" in failure.value.hint
+    assert time.monotonic() - began < 5
+    assert (await bench.kernels.info(bench.kernel_id)).state == "unknown"
+    await proxy.open()
+    outcome = await run(bench, "kept + 1")
+    assert outcome.outputs[0]["data"]["text/plain"] == "42"
+
+
+async def test_a_gateway_that_refuses_the_token_says_so(
+    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
+) -> None:
+    proxy.rewrite = lambda head: head.replace(b"Authorization: token ", b"Authorization: token x")
+    with pytest.raises(GatewayUnavailable) as failure:
+        await run(at(bench, service()), "1")
+    assert "auth_token" in failure.value.hint
+
+
+async def test_a_gateway_of_the_old_framing_is_understood(
+    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
+) -> None:
+    proxy.rewrite = lambda head: head.replace(b"Sec-Websocket-Protocol", b"X-Nothing")
+    kernels = service()
+    here = at(bench, kernels)
+    shown = "from IPython.display import display\nprint(input('? '))\ndisplay({'text/plain': 'é'}, raw=True)"
+    outcome = await run(here, shown, allow_stdin=True)
+    assert (outcome.status, outcome.execution.prompt) == ("ok", "? ")
+    assert outcome.outputs[-1]["data"]["text/plain"] == "é"
+    # A message with buffers is a binary one there.
+    send = "get_ipython().kernel.session.send"
+    comm = (
+        f"{send}(get_ipython().kernel.iopub_socket, 'comm_msg', {{'data': {{}}}}, buffers=[b'1'])"
+    )
+    assert (await run(here, f"{comm}\nprint('after')")).text() == "after\n"
+    line = await kernels.connection(bench.kernel_id)
+    assert isinstance(line, GatewayConnection)
+    assert isinstance(line._framing, JsonFraming)
+
+
+# -- starting
+
+
+@pytest.mark.proves("kernel:start-retry")
+@pytest.mark.parametrize("status", ["503 Service Unavailable", "500 Internal Server Error"])
+async def test_a_start_that_fails_at_the_gateway_is_tried_once_more(
+    bench: ExecutorBench, proxy: Proxy, gateway: Gateway, harmed: Start, status: str
+) -> None:
+    before = set(await gateway.kernels())
+    proxy.refusals.append(Refusal("POST /api/kernels", status, times=1))
+    kernel_id = await harmed()
+    assert proxy.seen("POST /api/kernels") == 2
+    assert set(await gateway.kernels()) == before | {kernel_id}
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+
+
+@pytest.mark.proves("kernel:start-retry")
+@pytest.mark.parametrize(
+    ("status", "asked"), [("503 Service Unavailable", 2), ("403 Forbidden", 1)]
+)
+async def test_a_start_that_fails_again_or_is_refused_says_what_to_do(
+    bench: ExecutorBench, proxy: Proxy, gateway: Gateway, status: str, asked: int
+) -> None:
+    before = set(await gateway.kernels())
+    proxy.refusals.append(Refusal("POST /api/kernels", status))
+    with pytest.raises(KernelStartFailed) as failure:
+        await bench.kernels.start("python3")
+    assert proxy.seen("POST /api/kernels") == asked
+    assert f"HTTP {status.partition(' ')[0]}" in failure.value.message
+    assert ("failed twice" in failure.value.message) == (asked == 2)
+    assert "Its own log says why" in failure.value.hint
+    assert set(await gateway.kernels()) == before
+
+
+async def test_a_kernelspec_that_the_gateway_does_not_have_is_named(bench: ExecutorBench) -> None:
+    first, *others = await bench.kernels.kernelspecs()
+    assert (first.name, first.language, first.default) == ("python3", "python", True)
+    assert "bash" in [each.name for each in others]
+    with pytest.raises(KernelspecNotFound, match=r"`nope`.*python3"):
+        await bench.kernels.start("nope")
+
+
+@pytest.mark.proves("fault:never-ready")
+async def test_a_kernel_that_is_never_ready_is_not_left_at_the_gateway(
+    gateway: Gateway, proxy: Proxy, service: Callable[..., GatewayKernels]
+) -> None:
+    faults.write_broken_kernelspec(gateway.folder / "data" / "kernels", "sleeps", faults.SLEEPS)
+    before = set(await gateway.kernels())
+    with pytest.raises(KernelStartFailed, match="did not answer within 1 s"):
+        await service(ready_timeout=1).start("sleeps")
+    assert set(await gateway.kernels()) == before
+
+
+@pytest.mark.proves("fault:never-ready")
+async def test_a_start_that_is_cancelled_leaves_nothing_at_the_gateway(
+    gateway: Gateway, proxy: Proxy, service: Callable[..., GatewayKernels]
+) -> None:
+    before = set(await gateway.kernels())
+    kernels = service()
+    starting = asyncio.create_task(kernels.start("python3"))
+    async with asyncio.timeout(DEADLINE):
+        await proxy.asked("POST /api/kernels")
+    starting.cancel()
+    await asyncio.wait({starting})
+    await kernels.close()  # waits for what it has still to clear away
+    assert set(await gateway.kernels()) == before
+
+
+@pytest.mark.proves("threat:secrets", "kernel:env")
+async def test_of_the_environment_the_gateway_gets_what_is_meant_for_it_alone(
+    proxy: Proxy, service: Callable[..., GatewayKernels], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET", "TK_AI_LINE", "TK_AI_PASS"):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("KERNEL_HARMLESS", "here")
+    kernels = service(environment=InheritedEnvironment(["KERNEL_SECRET"]))
+    kernel_id = await kernels.start("python3", path="notebook.ipynb")
+    await kernels.shutdown(kernel_id)
+    (asked,) = (each for each in proxy.requests if each.line.startswith("POST /api/kernels "))
+    environment = json.loads(asked.sent)["env"]
+    assert environment["KERNEL_HARMLESS"] == "here"
+    assert set(environment) >= {"KERNEL_WORKING_DIR"}
+    assert "canary" not in environment.values()
+
+
+# -- people, and the gateway's own doings
+
+
+@pytest.mark.proves("kernel:session", "kernel:shared-live", "nb:collaborate")
+async def test_a_person_in_jupyterlab_and_an_agent_are_in_one_kernel(
+    server: Server, bench: ExecutorBench, proxy: Proxy
+) -> None:
+    body = {"path": "shared.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+    await server.request("POST", "api/sessions", body)
+    kernel_id = await JupyterSessions(server.app.session_manager).kernel_of("shared.ipynb")
+    assert kernel_id is not None
+    assert kernel_id in bench.kernels.ids()
+    await bench.kernels.wait_ready(kernel_id)
+    request = HTTPRequest(
+        f"ws://127.0.0.1:{server.port}/api/kernels/{kernel_id}/channels?session_id=browser",
+        headers={"Authorization": "token secret"},
+    )
+    browser = await websocket_connect(request)
+    async with kernel_events(bench) as events:
+        message = Session(session="browser").msg("execute_request", {"code": "theirs = 41"})
+        await browser.write_message(JsonFraming().pack("shell", message))
+        theirs = await happens(events, "ran", kernel_id=kernel_id)
+        assert (theirs.code, theirs.ours) == ("theirs = 41", False)
+    outcome = await run(bench, "print(theirs + 1)", kernel_id)
+    assert outcome.text() == "42\n"
+    async with asyncio.timeout(DEADLINE):
+        while "42" not in str(shown := await browser.read_message()):
+            assert shown is not None
+    browser.close()
+    await bench.kernels.shutdown(kernel_id)
+
+
+async def test_a_gateway_that_lists_no_kernels_is_no_hindrance(
+    bench: ExecutorBench, proxy: Proxy, harmed: Start
+) -> None:
+    proxy.refusals.append(Refusal("GET /api/kernels", "403 Forbidden"))
+    kernel_id = await harmed()
+    assert kernel_id in bench.kernels.ids()
+    assert (await bench.kernels.info(kernel_id)).remote
+    assert (await run(bench, "1", kernel_id)).status == "ok"
+    await bench.kernels.restart(kernel_id)
+    await bench.kernels.interrupt(kernel_id)
+    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
+    await bench.kernels.shutdown(kernel_id)
+    assert kernel_id not in bench.kernels.ids()
+
+
+@pytest.mark.proves("fault:restarted-under", "kernel:tools")
+async def test_a_kernel_that_the_gateway_ends_is_gone_here_too(
+    bench: ExecutorBench, gateway: Gateway, proxy: Proxy, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    async with kernel_events(bench) as events:
+        running = submit(bench, faults.RUN_FOREVER, kernel_id)
+        await running.printed()
+        await gateway.request("DELETE", f"api/kernels/{kernel_id}")
+        assert (await running.outcome()).status == "kernel_died"
+        await happens(events, "shutdown", kernel_id=kernel_id)
+    with pytest.raises(KernelNotFound):
+        await run(bench, "1", kernel_id)
+    assert kernel_id not in bench.kernels.ids()
+
+
+@pytest.mark.proves("fault:connection-lost", "fault:restarted-under")
+async def test_a_kernel_that_went_while_the_line_was_down_has_died(
+    bench: ExecutorBench, gateway: Gateway, proxy: Proxy, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    async with kernel_events(bench) as events:
+        await proxy.close()
+        await happens(events, "state", kernel_id=kernel_id, state="unknown")
+        await gateway.request("DELETE", f"api/kernels/{kernel_id}")
+        await proxy.open()
+        with pytest.raises(KernelNotFound):
+            await run(bench, "1", kernel_id)
+        await happens(events, "shutdown", kernel_id=kernel_id)
+
+
+# -- floods
+
+
+@pytest.mark.proves("fault:flood")
+async def test_what_the_gateway_holds_back_is_told_with_its_number(bench: ExecutorBench) -> None:
+    outcome = await run(bench, faults.print_lines(6_000, flush=True))
+    assert outcome.status == "ok"
+    assert outcome.text().count("\n") < 6_000
+    said = outcome.text("stderr")
+    assert "IOPub message rate exceeded" in said, "the gateway's own note"
+    assert "than it, or its gateway, passes them on" in said
+
+
+@pytest.mark.proves("fault:flood")
+async def test_a_large_output_comes_through_and_no_more_is_kept_than_is_bounded(
+    bench: ExecutorBench, service: Callable[..., GatewayKernels], proxy: Proxy
+) -> None:
+    show = (
+        "from IPython.display import display\ndisplay({'text/plain': 'x' * 30_000_000}, raw=True)"
+    )
+    outcome = await run(bench, show)
+    assert len(outcome.outputs[0]["data"]["text/plain"]) == 30_000_000
+    bounded = await run(at(bench, service(max_output_bytes=1_000_000)), f"{show}\nprint('end')")
+    assert bounded.status == "ok"
+    assert bounded.execution.dropped > 0
+    assert len(str(bounded.outputs)) < 2_000_000

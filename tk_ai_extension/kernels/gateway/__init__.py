@@ -1,0 +1,1 @@
+"""Kernels that live behind a gateway (``jupyter lab --gateway-url …``)."""

@@ -1,0 +1,133 @@
+"""One WebSocket to one incarnation of a kernel behind a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import Any
+
+from jupyter_client.session import Session
+from jupyter_server.gateway.gateway_client import GatewayClient
+from jupyter_server.utils import url_path_join
+from tornado.escape import url_escape
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
+
+from tk_ai_extension.kernels.base import Message
+from tk_ai_extension.kernels.conversation import (
+    Channel,
+    ConnectionClosed,
+    Conversation,
+    Ending,
+    Observer,
+)
+from tk_ai_extension.kernels.gateway.framing import V1, BinaryFraming, Framing, JsonFraming
+
+log = logging.getLogger(__name__)
+
+PING_INTERVAL = 30.0
+"""Seconds between pings; a gateway that has answered none for as long again is lost."""
+
+MAX_MESSAGE = 512 * 1024 * 1024
+"""Bytes that one message of a kernel may have; tornado's own bound is less than a large plot."""
+
+
+class GatewayConnection(Conversation):
+    """A conversation through a WebSocket of the kernel's gateway.
+
+    Args:
+        socket: An open one.
+        session: The one that the gateway was told at its opening.
+        observer: Told of everything that is not for one listener.
+    """
+
+    def __init__(self, socket: WebSocketClientConnection, session: Any, observer: Observer) -> None:
+        super().__init__(session, observer)
+        self.lost = False
+        """Whether the other end, or what is between, has closed it."""
+        self._socket = socket
+        binary = socket.selected_subprotocol == V1
+        self._framing: Framing = BinaryFraming(session) if binary else JsonFraming()
+        self.reading = asyncio.create_task(self._read())
+        """Reads it until both ends are closed."""
+
+    @classmethod
+    async def open(
+        cls, kernel_id: str, observer: Observer, *, ping_interval: float = PING_INTERVAL
+    ) -> GatewayConnection:
+        """Opens one.
+
+        Raises:
+            HTTPClientError, OSError: the gateway does not answer, or not with a WebSocket.
+        """
+        client: Any = GatewayClient.instance()
+        session: Any = Session()
+        url = url_path_join(
+            client.ws_url, client.kernels_endpoint, url_escape(kernel_id), "channels"
+        )
+        opening = asyncio.ensure_future(
+            websocket_connect(
+                HTTPRequest(
+                    f"{url}?session_id={url_escape(session.session)}",
+                    **client.load_connection_args(),
+                ),
+                subprotocols=[V1],
+                ping_interval=ping_interval,
+                ping_timeout=ping_interval,
+                max_message_size=MAX_MESSAGE,
+            )
+        )
+        try:
+            socket = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_late)
+            raise
+        if socket.protocol is not None:
+            # A request is one small packet: without this it waits until the one before is confirmed.
+            socket.protocol.set_nodelay(True)
+        return cls(socket, session, observer)
+
+    # -- what carries it
+
+    def _transmit(self, channel: Channel, message: Message) -> None:
+        data = self._framing.pack(channel, message)
+        try:
+            sent = self._socket.write_message(data, binary=isinstance(data, bytes))
+        except WebSocketClosedError:
+            self.lost = True
+            raise ConnectionClosed(
+                Ending("lost", "The connection to the gateway is lost.")
+            ) from None
+        asyncio.ensure_future(sent).add_done_callback(_retrieve)
+
+    def _shut(self) -> None:
+        # What is still to come is read and dropped: the gateway's goodbye is behind it.
+        self._socket.close()
+
+    async def _read(self) -> None:
+        # The socket holds one message back: who prints faster than we read waits at the gateway.
+        while (data := await self._socket.read_message()) is not None:
+            if self._ending is not None:
+                continue
+            try:
+                channel, message = self._framing.unpack(data)
+                self._hear(channel, message)
+            except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
+                log.warning("A message of a gateway is not understood: %s", error)
+            except Exception:
+                log.exception("A message of a gateway could not be dealt with")
+        self.lost = True
+        self._link_lost()
+
+
+def _close_late(opening: asyncio.Future[WebSocketClientConnection]) -> None:
+    """Closes a WebSocket that came up when nobody waited for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _retrieve(sent: asyncio.Future[None]) -> None:
+    """Where sending fails the connection is lost, which whoever reads it hears."""
+    if not sent.cancelled():
+        sent.exception()

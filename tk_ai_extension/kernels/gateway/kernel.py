@@ -1,0 +1,342 @@
+"""One kernel behind a gateway as we know it: one WebSocket kept, what happens to it told.
+
+Its process is not seen from here. What is known of its end is what the kernel says (that it stops), what
+the gateway says (that it restarts a dead one, that there is none), and that the WebSocket is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal
+
+from jupyter_server.gateway.gateway_client import GatewayClient
+
+from tk_ai_extension.kernels.base import KernelEvent, KernelState
+from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
+from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
+from tk_ai_extension.kernels.gateway.requests import FAILURES, status_of, unavailable
+from tk_ai_extension.kernels.turns import Turns
+from tk_ai_extension.model.errors import GatewayUnavailable
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_TIMEOUT = 10.0
+"""Seconds after which a kernel that does not answer is tried over a new WebSocket."""
+
+RETRY_INTERVAL = 0.2
+"""Seconds between attempts to reach the next incarnation of a kernel."""
+
+LOOK_INTERVAL = 5.0
+"""Seconds between looks whether the gateway still has a kernel in which something runs."""
+
+LOOK_TIMEOUT = 2.0
+"""Seconds in which a gateway has to say whether it has a kernel."""
+
+GOODBYE = 1.0
+"""Seconds in which a gateway has to close its end of a WebSocket that we close."""
+
+FAREWELL = 10.0
+"""Seconds in which a kernel that says it stops is gone, or else has been started again."""
+
+LOST = "The connection to the kernel was lost: whether the code ran to its end is unknown."
+DIED = "The kernel died, possibly out of memory: the gateway does not say of what."
+GONE = "The kernel is gone: the gateway has it no more."
+
+
+class RemoteKernel:
+    """Follows one kernel of a gateway through all its incarnations, until the gateway has it no more.
+
+    Args:
+        kernel_id: Its id.
+        manager: Its `GatewayKernelManager`.
+        is_listed: Whether the kernel is still one of the server's.
+        emit: Told of each `KernelEvent`.
+        on_gone: Called once, when the gateway has it no more.
+        ping_interval: As in `GatewayConnection.open`.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        manager: Any,
+        *,
+        is_listed: Callable[[], bool],
+        emit: Callable[[KernelEvent], None],
+        on_gone: Callable[[], None],
+        ping_interval: float = PING_INTERVAL,
+    ) -> None:
+        self.id = kernel_id
+        self.manager = manager
+        self.restarts = 0
+        self.language = ""
+        self.state: KernelState = "unknown"
+        self.turns = Turns()
+        """The restarts and shutdowns that were asked of us."""
+        self.stopping = False
+        """Whether one of them is being carried out."""
+        self.ending: Ending | None = None
+        """Why the gateway has it no more; None while it has."""
+        self.seen_since = asyncio.get_running_loop().time()
+        self._is_listed = is_listed
+        self._emit = emit
+        self._on_gone = on_gone
+        self._ping_interval = ping_interval
+        self._line: GatewayConnection | None = None
+        self._proved = False  # whether the kernel has answered on that line
+        self._connecting = asyncio.Lock()
+        self._between: Literal["died", "restarted"] | None = None  # two incarnations
+        self._session = ""  # in which the present incarnation speaks, or the last one spoke
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
+
+    # -- connecting
+
+    async def connect(self, *, first: bool = False) -> GatewayConnection:
+        """The kept connection, made and proved first where there is none.
+
+        Waits for a kernel that is being restarted. It has no bound of its own: give it a deadline.
+
+        Args:
+            first: Whether the kernel has just been started: it then answers on its shell channel.
+
+        Raises:
+            ConnectionClosed: the gateway has the kernel no more.
+            GatewayUnavailable.
+        """
+        async with self._connecting:
+            while True:
+                if self.ending is not None:
+                    raise ConnectionClosed(self.ending)
+                line = self.connection or await self._try(first)
+                if line is not None:
+                    return line
+                await asyncio.sleep(RETRY_INTERVAL)
+
+    @property
+    def connection(self) -> GatewayConnection | None:
+        """The kept connection, if one is open."""
+        line = self._line
+        return line if line and self._proved and not line.lost and line.ending is None else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is not just being started again."""
+        return self._between is None
+
+    async def _try(self, first: bool) -> GatewayConnection | None:
+        """One attempt; None where the kernel does not answer yet."""
+        try:
+            line = await GatewayConnection.open(self.id, self, ping_interval=self._ping_interval)
+        except FAILURES as error:
+            status = status_of(error)
+            if status == 404:
+                self._gone(Ending("shutdown", GONE))
+            elif self._between is None or status is None or status < 500:
+                raise unavailable(error) from error
+            return None
+        self._line, self._proved = line, False
+        self._own(line.reading)
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT):
+                answer = await line.handshake(on_shell=first)
+        except (TimeoutError, ConnectionClosed):
+            line.close(Ending("closed", "The kernel did not answer."))
+            return None
+        except BaseException:
+            line.close(Ending("closed", "The kernel did not answer."))
+            raise
+        # Some kernels know no session of their own, and answer in that of whoever asks.
+        session = line.kernel_session if line.kernel_session != line.session.session else ""
+        if self._between and session and session == self._session:
+            line.close(Ending("closed", "It is still the kernel that stops."))
+            return None
+        self._proved = True
+        self._begin(answer, session, first=first)
+        return line
+
+    def _begin(self, answer: Mapping[str, Any], session: str, *, first: bool) -> None:
+        """An incarnation has answered: a new one, or the one from before the line was lost."""
+        about: Any = answer.get("language_info") or {}
+        self.language = str(about.get("name", "")).lower()
+        between, self._between = self._between, None
+        unseen = between is None and bool(session and self._session and session != self._session)
+        self._session = session or self._session
+        if first or between or unseen or self.state in {"starting", "restarting"}:
+            self.state = "idle"
+        if between or unseen:
+            self.restarts += 1
+        if between == "died" or unseen:
+            self._tell("restarted")
+        if self._watch is None:
+            self._watch = self._spawn(self._look_now_and_then())
+
+    async def close(self) -> None:
+        """Closes the connection; leaves the kernel as it is."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close(Ending("closed", "The connection to the kernel was closed."))
+            await asyncio.wait({line.reading}, timeout=GOODBYE)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- how an incarnation ends
+
+    def restarted(self) -> None:
+        """It was restarted by us."""
+        self._end(Ending("restarted", "The kernel was restarted."))
+
+    def shut_down(self) -> None:
+        """It was shut down by us."""
+        self._gone(Ending("shutdown", "The kernel was shut down."))
+
+    async def look(self) -> bool | None:
+        """Whether the gateway has it; None where the gateway does not say.
+
+        Where it has it no more, all that waits for the kernel ends.
+        """
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                model = await self.manager.refresh_model()
+        except (TimeoutError, ValueError, KeyError, *FAILURES) as error:
+            log.debug("The gateway does not say how kernel %s is: %s", self.id, error)
+            return None
+        if model is None:
+            self._gone(Ending("shutdown", GONE))
+        return model is not None
+
+    def _end(self, ending: Ending) -> None:
+        """This incarnation has ended; the next one is waited for."""
+        line, self._line = self._line, None
+        was_known = self._proved
+        self._between = "died" if ending.kind == "died" else "restarted"
+        self.state = "restarting"
+        log.info("Kernel %s: %s", self.id, ending.message)
+        if line is not None:
+            line.close(ending)
+        self._tell("died" if ending.kind == "died" else "restarted")
+        if was_known and not self.stopping:
+            self._spawn(self._reconnect())
+
+    def _gone(self, ending: Ending) -> None:
+        """The gateway has it no more."""
+        if self.ending is not None:
+            return
+        self.ending = ending
+        self.state = "dead"
+        log.info("Kernel %s: %s", self.id, ending.message)
+        line, self._line = self._line, None
+        if line is not None:
+            line.close(ending)
+        if self._watch is not None:
+            self._watch.cancel()
+        self._tell("shutdown" if ending.kind == "shutdown" else "died")
+        self._on_gone()
+
+    async def _lose(self, line: GatewayConnection) -> None:
+        """The line was cut: the kernel may be gone, or only out of reach."""
+        await self.look()
+        line.close(self.ending or Ending("lost", LOST))
+        if self.ending is None:
+            log.warning("Kernel %s: %s", self.id, LOST)
+            if self._line is line:
+                self.state = "unknown"
+                self._tell("state")
+            await self._reconnect()
+
+    async def _part(self) -> None:
+        """It says that it stops for good: it is gone soon, unless the gateway starts it again."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + FAREWELL
+        # Nothing says when a gateway has done with a kernel.
+        while loop.time() < until and self._is_listed() and await self.look() is not False:  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_INTERVAL)
+        if not self._is_listed():
+            self._gone(Ending("shutdown", "The kernel was shut down."))
+        elif self.ending is None:
+            await self._reconnect()
+
+    async def _reconnect(self) -> None:
+        """Connects anew, so that nothing that people do in the kernel is missed.
+
+        As often, and at such intervals, as the server's own connections to the gateway do.
+        """
+        settings: Any = GatewayClient.instance()
+        for attempt in range(settings.gateway_retry_max + 1):
+            try:
+                async with asyncio.timeout(settings.request_timeout):
+                    await self.connect()
+                return
+            except ConnectionClosed:
+                return
+            except (TimeoutError, GatewayUnavailable) as error:
+                log.info("Kernel %s is not reached again yet: %s", self.id, error)
+            wait = settings.gateway_retry_interval * 2**attempt
+            await asyncio.sleep(min(wait, settings.gateway_retry_interval_max))
+
+    async def _look_now_and_then(self) -> None:
+        """A kernel that goes without a word is missed by those who wait for it."""
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL)
+            if not self._is_listed():
+                self._gone(Ending("shutdown", "The kernel was shut down."))
+            elif self._line is not None and self._line.is_listened_to:
+                await self.look()
+
+    # -- what the connection observes
+
+    def on_state(self, state: KernelState) -> None:
+        """The kernel says what it is doing, or its gateway what becomes of it."""
+        if state == "restarting":  # only a gateway says so: of a kernel that has died
+            self._end(Ending("died", DIED))
+        elif state == "dead":
+            self._gone(Ending("died", f"{DIED} It could not be started again."))
+        else:
+            if state == "starting" and self._proved:
+                state = "idle"  # said on another channel than the answer, and heard after it
+            if state != self.state:
+                self.state = state
+                self._tell("state")
+
+    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
+        """Code begins to run, by anybody's hand."""
+        ours = self._line is not None and self._line.is_ours(str(parent.get("msg_id")))
+        self._tell("ran", code=code, execution_count=execution_count, ours=ours)
+
+    def on_stopping(self, restart: bool) -> None:
+        """The kernel says that it stops on request."""
+        if self.stopping:
+            return  # on ours: we hear from the gateway when it is done
+        if restart:
+            self._end(Ending("restarted", "The kernel was restarted."))
+            return
+        line, self._line = self._line, None
+        if line is not None:
+            line.close(Ending("shutdown", "The kernel was shut down."))
+        self._between = "died"
+        self._spawn(self._part())
+
+    def on_link_lost(self) -> None:
+        """The other end has closed the WebSocket, or what is between."""
+        line = self._line
+        if line is None:
+            return
+        if not self._proved:
+            line.close(Ending("lost", LOST))
+        else:
+            self._spawn(self._lose(line))
+
+    def _tell(self, kind: Any, **fields: Any) -> None:
+        self._emit(KernelEvent(self.id, kind, self.state, **fields))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._own(task)
+        return task
+
+    def _own(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

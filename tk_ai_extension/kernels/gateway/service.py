@@ -1,0 +1,388 @@
+"""The kernels of a Jupyter Server that has them run by a gateway, as `kernels.base.Kernels`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+
+from tk_ai_extension.kernels.base import (
+    Executor,
+    KernelEnvironment,
+    KernelEvent,
+    KernelInfo,
+    Kernelspec,
+)
+from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
+from tk_ai_extension.kernels.conversation import ConnectionClosed
+from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
+from tk_ai_extension.kernels.gateway.executor import GatewayExecutor
+from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
+from tk_ai_extension.kernels.gateway.requests import (
+    FAILURES,
+    ask,
+    gateway_address,
+    said,
+    status_of,
+    unavailable,
+)
+from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.model.errors import (
+    GatewayUnavailable,
+    KernelBusy,
+    KernelDied,
+    KernelNotFound,
+    KernelspecNotFound,
+    KernelStartFailed,
+)
+
+log = logging.getLogger(__name__)
+
+NEWS = 1.0
+"""Seconds after an interrupt by others in which it is known whether it was the begin of a restart."""
+
+CLOSING = 3.0
+"""Seconds for what is still to be cleared away at the gateway when we close."""
+
+
+class GatewayKernels:
+    """Starts, finds, watches and stops kernels through jupyter_server's gateway client.
+
+    It works with `GatewayMappingKernelManager` and its kernels, those of people among them; all of
+    them are in the gateway's hands, and so on another machine, as far as is known here.
+
+    Args:
+        manager: The multi-kernel manager.
+        specs: The `GatewayKernelSpecManager`.
+        environment: What kernels may be given of this server's environment; of that, only what
+            ``GatewayClient.allowed_envs`` names goes to the gateway.
+        ready_timeout: Seconds in which a kernel must answer.
+        patience: How long executors wait for what does not come.
+        max_output_bytes: The bound of what is kept of one execution's outputs.
+        ping_interval: As in `GatewayConnection.open`.
+    """
+
+    def __init__(
+        self,
+        manager: Any,
+        specs: Any,
+        *,
+        environment: KernelEnvironment,
+        ready_timeout: float,
+        patience: Patience | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        ping_interval: float = PING_INTERVAL,
+    ) -> None:
+        self._manager = manager
+        self._specs = specs
+        self._environment = environment
+        self._ready_timeout = ready_timeout
+        self._ping_interval = ping_interval
+        self._kernels: dict[str, RemoteKernel] = {}
+        self._listeners: list[Callable[[KernelEvent], None]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._executor = GatewayExecutor(
+            self,
+            patience=replace(patience or Patience(), unasked=NEWS),
+            max_output_bytes=max_output_bytes,
+        )
+
+    # -- what there is
+
+    async def kernelspecs(self) -> list[Kernelspec]:
+        """The gateway's kernelspecs, its default one first.
+
+        Raises:
+            GatewayUnavailable.
+        """
+        try:
+            specs = await ensure_async(self._specs.get_all_specs())
+        except FAILURES as error:
+            raise unavailable(error) from error
+        default = self._manager.default_kernel_name  # the gateway's own since it was asked
+        found = [
+            Kernelspec(
+                name=name,
+                display_name=str(entry["spec"].get("display_name", name)),
+                language=str(entry["spec"].get("language", "")).lower(),
+                default=name == default,
+            )
+            for name, entry in specs.items()
+        ]
+        return sorted(found, key=lambda spec: (not spec.default, spec.name))
+
+    def ids(self) -> list[str]:
+        """The ids of this server's kernels, those that a person started too."""
+        return list(self._manager.list_kernel_ids())
+
+    async def info(self, kernel_id: str) -> KernelInfo:
+        """What is known of a kernel; nothing of its process."""
+        kernel = self._kernel(kernel_id)
+        state = kernel.state
+        if state == "unknown":
+            found = await kernel.look()
+            if found is False:
+                raise KernelNotFound(f"The gateway has no kernel {kernel_id}.")
+            if found:
+                state = kernel.manager.execution_state
+        model: dict[str, Any] = kernel.manager.kernel or {}
+        return KernelInfo(
+            id=kernel_id,
+            name=str(model.get("name", "")),
+            language=kernel.language,
+            state=state,
+            uptime=asyncio.get_running_loop().time() - kernel.seen_since,
+            restarts=kernel.restarts,
+            remote=True,
+        )
+
+    # -- starting
+
+    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
+        """Starts a kernel and waits until it answers; returns its id.
+
+        The gateway is told the folder of ``path`` (``KERNEL_WORKING_DIR``), and goes by it or not.
+        """
+        specs = await self.kernelspecs()
+        name = kernel_name or self._manager.default_kernel_name
+        if name not in {spec.name for spec in specs}:
+            known = ", ".join(spec.name for spec in specs) or "none"
+            raise KernelspecNotFound(f"The gateway has no kernelspec `{name}` (it has: {known}).")
+        kernel_id = await self._launch(name, path)
+        try:
+            seconds = await self._first_answer(kernel_id, name)
+        except BaseException:
+            await asyncio.shield(self._spawn(self._discard(kernel_id)))
+            raise
+        log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, seconds)
+        return kernel_id
+
+    async def _launch(self, name: str, path: str | None) -> str:
+        """Has the gateway start a kernel; once more where it fails (HTTP 5xx)."""
+        try:
+            return await self._ask_for_kernel(name, path)
+        except FAILURES as error:
+            if (status_of(error) or 0) < 500:
+                raise _start_failed(name, error) from error
+            log.warning("The gateway failed to start a kernel, once more: %s", said(error))
+        try:
+            return await self._ask_for_kernel(name, path)
+        except FAILURES as error:
+            raise _start_failed(name, error, "twice") from error
+
+    async def _ask_for_kernel(self, name: str, path: str | None) -> str:
+        starting = self._spawn(
+            self._manager.start_kernel(kernel_name=name, path=path, env=self._withheld(name, path))
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # The gateway goes on: what it starts is nobody's.
+            starting.add_done_callback(self._discard_late)
+            raise
+
+    def _withheld(self, name: str, path: str | None) -> Mapping[str, str]:
+        """Blanks for what the gateway client would send of the environment, and is none of a kernel's."""
+        allowed = self._environment.environment(name, path)
+        return {variable: "" for variable in os.environ if variable not in allowed}
+
+    def _discard_late(self, starting: asyncio.Task[str]) -> None:
+        if not starting.cancelled() and starting.exception() is None:
+            self._spawn(self._discard(starting.result()))
+
+    async def _first_answer(self, kernel_id: str, name: str) -> float:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                await self._kernel(kernel_id).connect(first=True)
+        except TimeoutError:
+            problem = f"did not answer within {self._ready_timeout:g} s"
+        except ConnectionClosed as closed:
+            problem = closed.ending.message.removeprefix("The kernel ").rstrip(".")
+        except GatewayUnavailable as error:
+            problem = f"is not reached: {error.message}"
+        else:
+            return clock() - began
+        raise KernelStartFailed(
+            f"The kernel `{name}` {problem}.",
+            hint=f"What it wrote is in the log of the gateway {gateway_address()}.",
+        )
+
+    async def _discard(self, kernel_id: str) -> None:
+        """Removes what is left of a kernel that did not start."""
+        if kernel_id in self._manager:
+            try:
+                await self._manager.shutdown_kernel(kernel_id)
+            except FAILURES as error:
+                log.warning("A kernel is left at the gateway (%s): %s", kernel_id, said(error))
+        kernel = self._kernels.get(kernel_id)
+        if kernel is not None:
+            kernel.shut_down()
+
+    async def wait_ready(self, kernel_id: str) -> float:
+        """Waits for a kernel_info reply; returns the seconds it took."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self.connection(kernel_id)
+        except (KernelDied, KernelBusy) as error:
+            raise KernelStartFailed(error.message) from error
+        return clock() - began
+
+    # -- executing
+
+    async def connection(self, kernel_id: str) -> GatewayConnection:
+        """An open connection to the kernel.
+
+        Raises:
+            KernelNotFound, KernelDied, GatewayUnavailable.
+            KernelBusy: the gateway has it, and it does not answer.
+        """
+        kernel = self._kernel(kernel_id)
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                return await kernel.connect()
+        except TimeoutError as error:
+            raise KernelBusy(
+                f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s, but the "
+                "gateway has it: it is busy or stuck."
+            ) from error
+        except ConnectionClosed as closed:
+            if closed.ending.kind == "shutdown":
+                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+            raise KernelDied(closed.ending.message) from closed
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Whether we are shutting the kernel down or restarting it just now."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel is None or kernel.stopping
+
+    def executor(self, kernel_id: str) -> Executor:
+        """The executor for kernels behind a gateway: there is one."""
+        self._kernel(kernel_id)
+        return self._executor
+
+    @property
+    def backend(self) -> str:
+        """The name of the executor that runs code."""
+        return self._executor.name
+
+    # -- interrupting and ending
+
+    async def interrupt(self, kernel_id: str) -> None:
+        """Interrupts what the kernel runs. Raises KernelNotFound, GatewayUnavailable."""
+        kernel = self._kernel(kernel_id)
+        if await kernel.turns.over() or not kernel.is_settled:
+            # What it ran has ended with it; what comes after is not what was meant.
+            await self._settled(kernel_id)
+            return
+        if kernel.connection is not None:
+            kernel.connection.interrupted()
+        await ask(kernel_id, self._manager.interrupt_kernel(kernel_id))
+
+    async def restart(self, kernel_id: str) -> None:
+        """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
+        kernel = self._kernel(kernel_id)
+        await kernel.turns.take("restart", lambda: self._do_restart(kernel_id), join=True)
+
+    async def _do_restart(self, kernel_id: str) -> None:
+        kernel = await self._settled(kernel_id)
+        kernel.stopping = True
+        try:
+            await ask(kernel_id, self._manager.restart_kernel(kernel_id))
+            kernel.restarted()
+        finally:
+            kernel.stopping = False
+        await self.wait_ready(kernel_id)
+
+    async def shutdown(self, kernel_id: str) -> None:
+        """Shuts it down. Running executions end as kernel_died."""
+        kernel = self._kernel(kernel_id)
+        await kernel.turns.take("shutdown", lambda: self._do_shutdown(kernel_id))
+
+    async def _do_shutdown(self, kernel_id: str) -> None:
+        kernel = await self._settled(kernel_id)
+        kernel.stopping = True
+        try:
+            await ask(kernel_id, self._manager.shutdown_kernel(kernel_id))
+            kernel.shut_down()
+        finally:
+            kernel.stopping = False
+
+    async def _settled(self, kernel_id: str) -> RemoteKernel:
+        """The kernel, when it is not just being started again: a gateway cannot stop it meanwhile."""
+        if not self._kernel(kernel_id).is_settled:
+            with suppress(KernelBusy, KernelDied, GatewayUnavailable):
+                await self.connection(kernel_id)
+        return self._kernel(kernel_id)
+
+    # -- events
+
+    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
+        """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _emit(self, event: KernelEvent) -> None:
+        for listener in list(self._listeners):
+            listener(event)
+
+    async def close(self) -> None:
+        """Closes connections; leaves kernels as they are."""
+        for kernel in list(self._kernels.values()):
+            await kernel.turns.close()
+            await kernel.close()
+        self._kernels.clear()
+        until = asyncio.get_running_loop().time() + CLOSING
+        while self._tasks and (left := until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+        for task in self._tasks:
+            task.cancel()
+
+    # -- one kernel
+
+    def _kernel(self, kernel_id: str) -> RemoteKernel:
+        if kernel_id not in self._manager:
+            if kernel_id in self._kernels:
+                self._kernels[kernel_id].shut_down()
+            raise KernelNotFound(f"There is no running kernel {kernel_id}.")
+        manager = self._manager.get_kernel(kernel_id)
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None or kernel.manager is not manager:
+            kernel = self._kernels[kernel_id] = RemoteKernel(
+                kernel_id,
+                manager,
+                is_listed=lambda: kernel_id in self._manager,
+                emit=self._emit,
+                on_gone=lambda: self._forget(kernel_id),
+                ping_interval=self._ping_interval,
+            )
+        return kernel
+
+    def _forget(self, kernel_id: str) -> None:
+        # The server's own manager notices it when somebody lists kernels: it may never be asked.
+        self._manager.remove_kernel(kernel_id)
+        kernel = self._kernels.pop(kernel_id, None)
+        if kernel is not None:
+            self._spawn(kernel.close())
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _start_failed(name: str, error: BaseException, how_often: str = "") -> KernelStartFailed:
+    often = f" {how_often}" if how_often else ""
+    return KernelStartFailed(
+        f"The gateway {gateway_address()} failed{often} to start the kernel `{name}`: {said(error)}.",
+        hint="Its own log says why. Try again later, or choose another kernelspec (list_kernels).",
+    )

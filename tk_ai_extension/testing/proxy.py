@@ -1,0 +1,175 @@
+"""A TCP proxy that does to a connection what networks do: cut it, swallow it, answer in its stead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+Rewrite = Callable[[bytes], bytes]
+"""Changes the head of a request on its way."""
+
+
+@dataclass
+class Request:
+    """One connection: the request that began it, and all that was sent after."""
+
+    line: str
+    sent: bytearray = field(default_factory=bytearray)
+
+
+@dataclass
+class Refusal:
+    """Answers that the proxy gives itself.
+
+    Attributes:
+        line: How the request lines begin that are refused: ``POST /api/kernels``.
+        status: The HTTP status and its reason.
+        times: To how many of them; None for all.
+    """
+
+    line: str
+    status: str
+    times: int | None = None
+
+
+class Proxy:
+    """Passes TCP connections on to one server, a request each, as tornado's client makes them."""
+
+    def __init__(self, target: str) -> None:
+        address = urlsplit(target)
+        self._target = (address.hostname or "", address.port or 80)
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._connections: set[asyncio.Task[None]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.requests: list[Request] = []
+        """What has come through, or was refused."""
+        self.refusals: list[Refusal] = []
+        self.rewrite: Rewrite = _as_it_is
+        self._arrived = asyncio.Condition()
+
+    @property
+    def url(self) -> str:
+        """Its address; ends in a slash."""
+        return f"http://127.0.0.1:{self._port}/"
+
+    async def open(self) -> None:
+        """Listens, at the same port each time."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        self._flowing.set()
+
+    async def close(self) -> None:
+        """Listens no more, and cuts: whoever connects is refused."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self.cut()
+
+    async def cut(self) -> None:
+        """Cuts all connections, in the middle of whatever they carry; new ones are passed on."""
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+    async def mend(self) -> None:
+        """Listens and passes everything on again; forgets what was."""
+        self.requests.clear()
+        self.refusals.clear()
+        self.rewrite = _as_it_is
+        self._flowing.set()
+        if self._server is None:
+            await self.open()
+
+    def swallow(self) -> None:
+        """Passes nothing on any more, and closes nothing: as a network that has lost the other end."""
+        self._flowing.clear()
+
+    def seen(self, line: str) -> int:
+        """How many requests began so: method and path."""
+        return sum(request.line.startswith(f"{line} ") for request in self.requests)
+
+    async def asked(self, line: str) -> None:
+        """Waits until a request begins so."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: self.seen(line))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._pass_on(reader, writer)
+        except (asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
+            writer.transport.abort()  # cut, or gone: no goodbye
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        request = Request(head.partition(b"\r\n")[0].decode())
+        self.requests.append(request)
+        async with self._arrived:
+            self._arrived.notify_all()
+        status = self._refused(request.line)
+        if status is not None:
+            answer = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            writer.write(answer.encode())
+            await writer.drain()
+            return
+        there, back = await asyncio.open_connection(*self._target)
+        try:
+            back.write(self.rewrite(head))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, back, request.sent))
+                group.create_task(self._pump(there, writer))
+        except* ConnectionError:
+            writer.transport.abort()
+        finally:
+            back.transport.abort()
+
+    async def _pump(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        kept: bytearray | None = None,
+    ) -> None:
+        while data := await source.read(65536):
+            await self._flowing.wait()
+            if kept is not None:
+                kept += data
+            sink.write(data)
+            await sink.drain()
+        with contextlib.suppress(OSError):
+            sink.write_eof()
+
+    def _refused(self, line: str) -> str | None:
+        for refusal in self.refusals:
+            if refusal.times == 0 or not line.startswith(f"{refusal.line} "):
+                continue
+            if refusal.times is not None:
+                refusal.times -= 1
+            return refusal.status
+        return None
+
+
+def _as_it_is(head: bytes) -> bytes:
+    return head
+
+
+@asynccontextmanager
+async def proxy_to(target: str) -> AsyncGenerator[Proxy]:
+    """A proxy before the server at this address."""
+    proxy = Proxy(target)
+    await proxy.open()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
