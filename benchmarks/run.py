@@ -37,6 +37,7 @@ FAMILIES = (
     "runs",
     "notebooks",
     "chat",
+    "panel",
     "growth",
 )
 RESULTS = HERE / "results.json"
@@ -48,6 +49,7 @@ PACKAGES = (
     "jupyter-collaboration",
     "jupyter_server",
     "jupyter_server_nbmodel",
+    "jupyterlab",
     "mcp",
     "nbclient",
     "nbformat",

@@ -13,7 +13,8 @@ import pytest
 from tests.proofs import ROOT
 
 FAMILIES = {
-    *("sizes", "latency", "kernels", "start", "outputs", "runs", "notebooks", "chat", "growth"),
+    *("sizes", "latency", "commands", "kernels", "start", "outputs", "runs", "notebooks"),
+    *("chat", "panel", "growth"),
 }
 
 
