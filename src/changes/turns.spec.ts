@@ -2,7 +2,7 @@ import type { ChatEvent } from '../api/events';
 import type { IJournal } from '../api/client';
 import { reduce } from '../chat/reduce';
 import { EMPTY, type ITurn } from '../chat/state';
-import { NOTHING_KEPT } from './kept';
+import { type IKept, NOTHING_KEPT } from './kept';
 import { keepingTurn, reviewOf } from './turns';
 
 /** A turn that changed these cells, each by the entry of its place, from 1. */
@@ -25,7 +25,7 @@ function journalOf(...entries: [entry: number, ...cells: string[]][]): IJournal 
   return { changes, since: 10 };
 }
 
-const NONE = (): typeof NOTHING_KEPT => NOTHING_KEPT;
+const NONE = (_: string): IKept => NOTHING_KEPT;
 
 describe('reviewOf', () => {
   const turn = turnOf('x', 'y', 'x');
@@ -49,7 +49,7 @@ describe('reviewOf', () => {
 
   it('has what was kept, in the panel or at the cell', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
-    const keptOf = (path: string): typeof NOTHING_KEPT =>
+    const keptOf = (path: string): IKept =>
       path === 'now.ipynb' ? { all: 0, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
     expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
   });

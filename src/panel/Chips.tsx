@@ -11,7 +11,7 @@ import {
 import type { JSX } from 'react';
 
 import { useDesk } from './desk';
-import type { IDraft } from './draft';
+import { goesWith, type IDraft } from './draft';
 import type { ISeen } from './surroundings';
 import { ToolButton } from './ToolButton';
 
@@ -66,6 +66,11 @@ export function Chips({ draft, seen, activeCell, onChange, onAttach }: IProps): 
           key={place}
           icon={{ cell: codeIcon, file: fileIcon, image: imageIcon }[each.attachment.kind]}
           label={each.label}
+          left={
+            goesWith(each, notebook?.notebook)
+              ? undefined
+              : trans.__('Does not go with the message: it is a cell of %1', each.notebook ?? '')
+          }
           onRemove={() =>
             onChange({ attached: draft.attached.filter((_, other) => other !== place) })
           }
@@ -79,13 +84,15 @@ export function Chips({ draft, seen, activeCell, onChange, onAttach }: IProps): 
 interface IChipProps {
   icon: LabIcon;
   label: string;
+  /** Why it does not go with the message, where it does not. */
+  left?: string | undefined;
   onRemove: () => void;
 }
 
-function Chip({ icon, label, onRemove }: IChipProps): JSX.Element {
+function Chip({ icon, label, left, onRemove }: IChipProps): JSX.Element {
   const { trans } = useDesk();
   return (
-    <span className="tk-Chip" title={label}>
+    <span className={left === undefined ? 'tk-Chip' : 'tk-Chip tk-mod-left'} title={left ?? label}>
       <icon.react tag="span" width="12px" height="12px" />
       <span className="tk-Chip-label">{label}</span>
       <button

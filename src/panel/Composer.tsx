@@ -1,15 +1,18 @@
 import { FileDialog } from '@jupyterlab/filebrowser';
+import { closeIcon } from '@jupyterlab/ui-components';
 import { useEffect, useId, useRef, useState } from 'react';
-import type { ClipboardEvent, DragEvent, JSX, KeyboardEvent } from 'react';
+import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
+import { ofDesktop, ofServer, refusal } from './attaching';
 import { Bar } from './Bar';
 import { Chips, PlanChip } from './Chips';
 import { Completions, useCompleter } from './Completer';
 import type { IOption, IPartial } from './completion';
 import { useDesk, useSignal } from './desk';
-import { type IAttached, type IDraft, pictureOf } from './draft';
+import type { IDraft } from './draft';
 import { useFitting } from './fitting';
 import type { PanelModel } from './model';
+import { ToolButton } from './ToolButton';
 
 /** Where a person writes, and what goes with it. */
 export function Composer({ model }: { model: PanelModel }): JSX.Element {
@@ -22,16 +25,17 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
   const box = useRef<HTMLTextAreaElement>(null);
   const list = useId();
   const [cursor, setCursor] = useState(0);
-  const attach = (more: (IAttached | null)[]): void => {
-    const found = more.filter(each => each !== null);
-    onChange({ attached: [...model.draft.attached, ...found].slice(0, 20) });
-  };
   const choose = (option: IOption, partial: IPartial): void => {
     const text = draft.text.slice(0, partial.start) + option.text + draft.text.slice(cursor);
     onChange({ text });
     setCursor(partial.start + option.text.length);
     if (option.attached !== undefined) {
-      onChange({ attached: [...model.draft.attached, option.attached] });
+      const { attachment } = option.attached;
+      void (
+        attachment.kind === 'file'
+          ? ofServer(surroundings.contents, attachment.path)
+          : Promise.resolve(option.attached)
+      ).then(found => model.attach([found]));
     }
     if (option.command !== undefined) {
       void commands.execute(option.command);
@@ -74,13 +78,9 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
   const onPaste = (event: ClipboardEvent): void => {
     if (event.clipboardData.files.length > 0) {
       event.preventDefault();
-      void Promise.all([...event.clipboardData.files].map(pictureOf)).then(attach);
-    }
-  };
-  const onDrop = (event: DragEvent): void => {
-    if (event.dataTransfer.files.length > 0) {
-      event.preventDefault();
-      void Promise.all([...event.dataTransfer.files].map(pictureOf)).then(attach);
+      void Promise.all([...event.clipboardData.files].map(ofDesktop)).then(found =>
+        model.attach(found)
+      );
     }
   };
   const onAttach = async (): Promise<void> => {
@@ -91,17 +91,25 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
       manager: surroundings.documents,
       title: trans.__('Attach files')
     });
-    attach(
-      (value ?? []).map(file => ({
-        label: file.path,
-        attachment: { kind: 'file', path: file.path }
-      }))
-    );
+    const { contents } = surroundings;
+    model.attach(await Promise.all((value ?? []).map(file => ofServer(contents, file.path))));
     box.current?.focus();
   };
 
   return (
-    <div className="tk-Composer" onDragOver={event => event.preventDefault()} onDrop={onDrop}>
+    <div className="tk-Composer">
+      <div role="status">
+        {model.refused.length > 0 && (
+          <div className="tk-Notice tk-mod-refused">
+            {refusal(model.refused, trans)}
+            <ToolButton
+              icon={closeIcon}
+              label={trans.__('Dismiss')}
+              onClick={() => model.dismissRefused()}
+            />
+          </div>
+        )}
+      </div>
       <Completions id={list} completer={completer} choose={choose} />
       {revises ? (
         <PlanChip onRemove={() => model.revise(null)} />

@@ -54,10 +54,7 @@ export async function optionsFor(
       label: trans.__('Cell %1', cell.index),
       note: cell.line,
       text: `@${cell.index} `,
-      attached: {
-        label: trans.__('Cell %1', cell.index),
-        attachment: { kind: 'cell' as const, cell: cell.id }
-      }
+      attached: surroundings.attached(cell)
     }));
   const slash = word.lastIndexOf('/') + 1;
   const paths = await surroundings.files(word.slice(0, slash), word.slice(slash));

@@ -35,5 +35,7 @@ describe('a message', () => {
     const file = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
     const draft = { ...BLANK, text: 'Why?', attached: [cell, file] };
     expect(messageOf(draft, null, OPTIONS).attachments).toEqual([file.attachment]);
+    const other = { ...draft, attached: [{ ...cell, notebook: 'b.ipynb' }, cell] };
+    expect(messageOf(other, SEEN, OPTIONS).attachments).toEqual([cell.attachment]);
   });
 });

@@ -6,6 +6,8 @@ import type { ISeen } from './surroundings';
 export interface IAttached {
   label: string;
   attachment: Attachment;
+  /** The notebook that an attached cell is of. */
+  notebook?: string;
 }
 
 /** A message that is being written. */
@@ -26,6 +28,11 @@ export const BLANK: IDraft = {
 
 /** How many selected cells the server takes. */
 const MAX_SELECTED = 100;
+
+/** Whether something goes with a message about this notebook: a cell has to be one of its own. */
+export function goesWith({ attachment, notebook }: IAttached, about: string | undefined): boolean {
+  return attachment.kind !== 'cell' || (about !== undefined && (notebook ?? about) === about);
+}
 
 /** The draft bound to what the person looks at in this moment: a message. */
 export function messageOf(
@@ -48,30 +55,8 @@ export function messageOf(
   }
   if (draft.attached.length > 0) {
     message.attachments = draft.attached
-      .map(each => each.attachment)
-      // A cell is one of the notebook's that goes with it.
-      .filter(each => each.kind !== 'cell' || message.notebook !== undefined);
+      .filter(each => goesWith(each, message.notebook))
+      .map(each => each.attachment);
   }
   return message;
-}
-
-const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
-/** Bytes of a picture that the server takes. */
-const MAX_PICTURE = 5_000_000;
-
-/** A picture as an attachment; null for a file that is none, or too large. */
-export async function pictureOf(file: File): Promise<IAttached | null> {
-  if (!PICTURES.has(file.type) || file.size > MAX_PICTURE) {
-    return null;
-  }
-  const url = await new Promise<string>((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result as string);
-    reader.onerror = () => reject(reader.error ?? new Error('unreadable'));
-    reader.readAsDataURL(file);
-  });
-  return {
-    label: file.name,
-    attachment: { kind: 'image', mime: file.type, data: url.slice(url.indexOf(',') + 1) }
-  };
 }

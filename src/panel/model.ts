@@ -4,8 +4,9 @@ import type { IMessage } from '../api/client';
 import type { Mode } from '../api/events';
 import type { ChatModel } from '../chat/model';
 import type { ITurn } from '../chat/state';
+import { type Found, type IRefused, isRefused, MAX_ATTACHED } from './attaching';
 import type { IDesk } from './desk';
-import { BLANK, type IDraft, messageOf } from './draft';
+import { BLANK, type IAttached, type IDraft, messageOf } from './draft';
 
 /** What one panel shows: a chat or the list of chats, and the message that is being written. */
 export class PanelModel {
@@ -177,6 +178,36 @@ export class PanelModel {
     }
   }
 
+  /** Puts things to the message that is being written; says of the others why they are not. */
+  attach(found: readonly Found[]): void {
+    const some = found.filter((each): each is IAttached => !isRefused(each));
+    const attached = [...this._draft.attached, ...some];
+    const many = attached
+      .slice(MAX_ATTACHED)
+      .map(each => ({ name: each.label, why: 'many' }) as const);
+    this._refused = [...found.filter(isRefused), ...many];
+    const cells = some.some(each => each.attachment.kind === 'cell');
+    this.change(
+      {
+        attached: attached.slice(0, MAX_ATTACHED),
+        // A cell goes with its notebook.
+        ...(cells ? { withoutNotebook: false } : {})
+      },
+      some.length > 0
+    );
+  }
+
+  /** What was last to go with the message and does not. */
+  get refused(): readonly IRefused[] {
+    return this._refused;
+  }
+
+  /** The person has read what does not go with the message. */
+  dismissRefused(): void {
+    this._refused = [];
+    this._changed.emit();
+  }
+
   /**
    * Sends a text; what was written is there again where the server did not take it.
    *
@@ -192,6 +223,7 @@ export class PanelModel {
     const { chat, draft } = this;
     const isDraft = text === draft.text;
     if (isDraft) {
+      this._refused = [];
       this.change(left);
     }
     this.showHistory(false);
@@ -210,6 +242,7 @@ export class PanelModel {
 
   private _chat: ChatModel;
   private _draft: IDraft;
+  private _refused: readonly IRefused[] = [];
   private _revised: string | null = null;
   private _mode: Mode | null = null;
   private _answerer: string | null = null;

@@ -60,7 +60,7 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
       questions,
       rendermime: rendermime.clone({ sanitizer }),
       reviews,
-      surroundings: new Surroundings(app, notebooks, documents),
+      surroundings: new Surroundings(app, notebooks, documents, trans),
       trans
     };
   }

@@ -1,7 +1,11 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { IDocumentManager } from '@jupyterlab/docmanager';
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import type { Contents } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ISignal, Signal } from '@lumino/signaling';
+
+import type { IAttached } from './draft';
 
 /** A cell as a person knows it. */
 export interface ICellName {
@@ -28,7 +32,8 @@ export class Surroundings {
   constructor(
     private readonly _app: JupyterFrontEnd,
     private readonly _notebooks: INotebookTracker | null,
-    private readonly _documents: IDocumentManager | null
+    private readonly _documents: IDocumentManager | null,
+    private readonly _trans: TranslationBundle
   ) {
     const changed = (): void => this._changed.emit();
     _notebooks?.currentChanged.connect((_, panel) => {
@@ -73,11 +78,36 @@ export class Surroundings {
     return cells.map((cell, index) => nameOf(index, cell.model.id, cell.model.sharedModel.source));
   }
 
+  /** The files below the root. */
+  get contents(): Contents.IManager {
+    return this._app.serviceManager.contents;
+  }
+
+  /**
+   * Cells as something that goes with a message.
+   *
+   * @param source - The notebook's widget that they were dragged from.
+   * @param ids - Their ids.
+   */
+  attachable(source: unknown, ids: readonly string[]): IAttached[] {
+    const panel = this._notebooks?.find(each => each.content === source);
+    const cells = panel?.content.widgets ?? [];
+    return cells.flatMap((cell, index) =>
+      panel !== undefined && ids.includes(cell.model.id)
+        ? [this._attached(panel.context.path, index, cell.model.id)]
+        : []
+    );
+  }
+
+  /** A cell of the notebook that the person looks at, as something that goes with a message. */
+  attached({ index, id }: ICellName): IAttached {
+    return this._attached(this._current?.context.path ?? '', index, id);
+  }
+
   /** Files and folders of a folder below the root whose names begin so; none where it is no folder. */
   async files(folder: string, prefix: string): Promise<string[]> {
-    const { contents } = this._app.serviceManager;
     try {
-      const found = await contents.get(folder, { content: true });
+      const found = await this.contents.get(folder, { content: true });
       const items = (found.content ?? []) as { path: string; name: string; type: string }[];
       return items
         .filter(item => item.name.toLowerCase().startsWith(prefix.toLowerCase()))
@@ -118,6 +148,11 @@ export class Surroundings {
       widget.content.activeCellIndex = index;
       await widget.content.scrollToCell(found, 'center');
     }
+  }
+
+  private _attached(notebook: string, index: number, cell: string): IAttached {
+    const label = this._trans.__('Cell %1', index);
+    return { label, notebook, attachment: { kind: 'cell', cell } };
   }
 
   private get _current(): NotebookPanel | null {

@@ -3,6 +3,7 @@ import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
 import type { IDesk } from './desk';
+import { DropTarget } from './dropping';
 import { chatIcon } from './icon';
 import { PanelModel } from './model';
 import { Panel } from './Panel';
@@ -20,6 +21,8 @@ export class ChatPanel extends ReactWidget {
     this.title.caption = _desk.trans.__('Chat with Claude');
     this.title.icon = chatIcon;
     this.model.wantsFocus.connect(() => this.focusBox());
+    const dropped = new DropTarget(this.node, _desk, found => this.model.attach(found));
+    this.disposed.connect(() => dropped.dispose());
   }
 
   readonly model: PanelModel;

@@ -11,6 +11,14 @@ from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUs
 
 Seen = tuple[Locator, Open]
 
+DROP = """
+(node, type) => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File(['bytes'], 'dropped', { type }));
+  node.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+}
+"""
+
 
 @pytest.mark.proves("perm:plan-approval")
 async def test_a_plan_is_changed_by_words_and_then_carried_out(
@@ -150,3 +158,63 @@ async def test_what_is_taken_back_in_the_notebook_is_so_in_the_panel_also_after_
     await lab.command("tk-ai:show-panel")
     await expect(changes).to_contain_text("Taken back")
     await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)
+
+
+async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: ScriptedModel) -> None:
+    root = lab.server.root
+    write_notebook(root / "sales.ipynb", "first = 1", "second = 2")
+    (root / "prices.csv").write_text("day,price\n1,3\n", encoding="utf-8")
+    (root / "paper.pdf").write_bytes(b"%PDF-1.4")
+    model.add(Answer.of("Seen."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    goes = lab.panel.get_by_role("group", name="Goes with the message")
+
+    entry = lab.page.locator(".jp-DirListing-item", has_text="prices.csv")
+    await drag(lab, entry, lab.message_box)
+    await expect(goes).to_contain_text("prices.csv")
+    prompt = lab.page.locator(".jp-Notebook .jp-Cell").nth(1).locator(".jp-InputPrompt")
+    await drag(lab, prompt, lab.log)
+    await expect(goes.get_by_role("button", name="Remove Cell 1")).to_have_count(2)
+    await drag(lab, lab.page.locator(".jp-DirListing-item", has_text="paper.pdf"), lab.log)
+    await expect(lab.panel.get_by_role("status").get_by_text("paper.pdf")).to_be_visible()
+    # What was dragged is where it was.
+    assert len(lab.notebook("sales.ipynb").cells) == 2
+    assert (root / "prices.csv").is_file()
+
+    await lab.say("Look at these.")
+    await expect(lab.log.get_by_text("Seen.")).to_be_visible()
+    seen = "\n".join(model.requests[0].prompts)
+    assert "Attached file prices.csv:\nday,price" in seen
+    assert "Attached cell:" in seen
+    assert "paper.pdf" not in seen
+    await expect(lab.panel.get_by_role("status").get_by_text("paper.pdf")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("kind", "says"), [("image/png", None), ("application/pdf", "no picture")])
+async def test_a_file_from_the_desktop_is_attached_or_said_to_be_none(
+    lab: Lab, kind: str, says: str | None
+) -> None:
+    await lab.open()
+    await lab.show_panel()
+    await lab.log.evaluate(DROP, kind)
+    if says is None:
+        goes = lab.panel.get_by_role("group", name="Goes with the message")
+        await expect(goes).to_contain_text("dropped")
+    else:
+        await expect(lab.panel.get_by_role("status").get_by_text(says)).to_be_visible()
+        await lab.panel.get_by_role("button", name="Dismiss").click()
+        await expect(lab.panel.get_by_text(says)).to_have_count(0)
+
+
+async def drag(lab: Lab, source: Locator, target: Locator) -> None:
+    """Draws something to somewhere else, as a person does."""
+    mouse = lab.page.mouse
+    await source.hover()
+    await mouse.down()
+    box = await target.bounding_box()
+    assert box is not None
+    await mouse.move(box["x"] + 20, box["y"] + 8, steps=8)
+    await expect(lab.page.locator(".tk-Panel.tk-mod-dropping")).to_be_visible()
+    await mouse.up()
+    await expect(lab.page.locator(".tk-mod-dropping")).to_have_count(0)

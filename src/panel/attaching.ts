@@ -1,0 +1,112 @@
+/** What can go with a message, and why something cannot. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Contents } from '@jupyterlab/services';
+
+import type { IAttached } from './draft';
+
+/** Something that does not go with the message. */
+export interface IRefused {
+  name: string;
+  why: 'folder' | 'gone' | 'many' | 'no picture' | 'no text' | 'large';
+}
+
+export type Found = IAttached | IRefused;
+
+/** How many attachments the server takes with one message. */
+export const MAX_ATTACHED = 20;
+/** Bytes of a picture that the server takes. */
+const MAX_PICTURE = 5_000_000;
+/** Bytes of a text file that the server reads. */
+const MAX_FILE = 20_000_000;
+
+const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+const BINARY =
+  /^(audio|font|image|video)\/(?!svg)|^application\/(gzip|octet-stream|pdf|vnd\.|x-(7z|bzip|hdf|python-code|rar|tar|xz)|zip)/;
+
+export function isRefused(found: Found): found is IRefused {
+  return 'why' in found;
+}
+
+/** A file from outside of JupyterLab: pictures alone can go with a message. */
+export async function ofDesktop(file: File): Promise<Found> {
+  if (!PICTURES.has(file.type)) {
+    return { name: file.name, why: 'no picture' };
+  }
+  if (file.size > MAX_PICTURE) {
+    return { name: file.name, why: 'large' };
+  }
+  const url = await new Promise<string>((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result as string);
+    reader.onerror = () => reject(reader.error ?? new Error('unreadable'));
+    reader.readAsDataURL(file);
+  });
+  return pictureOf(file.name, file.type, url.slice(url.indexOf(',') + 1));
+}
+
+/** A file below the root: its text, or the picture that it is. */
+export async function ofServer(
+  contents: Pick<Contents.IManager, 'get' | 'localPath'>,
+  path: string
+): Promise<Found> {
+  const name = contents.localPath(path);
+  try {
+    const { type, mimetype, size } = await contents.get(path, { content: false });
+    if (type === 'directory') {
+      return { name, why: 'folder' };
+    }
+    // It is null where the server cannot tell.
+    const mime = (mimetype as string | null) ?? '';
+    if (PICTURES.has(mime)) {
+      if ((size ?? 0) > MAX_PICTURE) {
+        return { name, why: 'large' };
+      }
+      const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
+      return pictureOf(name, mime, String(whole.content).replace(/\s/g, ''));
+    }
+    if (BINARY.test(mime)) {
+      return { name, why: 'no text' };
+    }
+    if ((size ?? 0) > MAX_FILE) {
+      return { name, why: 'large' };
+    }
+    return { label: name, attachment: { kind: 'file', path: name } };
+  } catch (error) {
+    if (error instanceof Error && 'response' in error) {
+      return { name, why: 'gone' };
+    }
+    throw error;
+  }
+}
+
+/** Says what does not go with the message, and why. */
+export function refusal(refused: readonly IRefused[], trans: TranslationBundle): string {
+  const say = ({ name, why }: IRefused): string => {
+    switch (why) {
+      case 'folder':
+        return trans.__('%1 is a folder: attach files of it.', name);
+      case 'gone':
+        return trans.__('%1 cannot be read.', name);
+      case 'many':
+        return trans.__('%1 is left out: %2 attachments go with a message.', name, MAX_ATTACHED);
+      case 'no picture':
+        return trans.__(
+          '%1 is no picture: upload it to the file browser, and attach it from there.',
+          name
+        );
+      case 'no text':
+        return trans.__(
+          '%1 is neither text nor a picture: Claude can open it by code alone.',
+          name
+        );
+      case 'large':
+        return trans.__('%1 is too large to go with a message.', name);
+    }
+  };
+  return refused.map(say).join(' ');
+}
+
+function pictureOf(label: string, mime: string, data: string): IAttached {
+  return { label, attachment: { kind: 'image', mime, data } };
+}

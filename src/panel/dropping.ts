@@ -1,0 +1,101 @@
+import type { MimeData } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
+
+import { type Found, ofDesktop, ofServer } from './attaching';
+import type { IDesk } from './desk';
+
+/** Paths, as the file browser gives them to whoever is dragged to. */
+const FILES = 'application/x-jupyter-icontents';
+/** Cells, as a notebook does. */
+const CELLS = 'application/vnd.jupyter.cells';
+/** Set while something is above that can be let go there. */
+const OVER = 'tk-mod-dropping';
+
+/** What Lumino sends to the elements below a drag within JupyterLab. */
+type Dragged = MouseEvent & {
+  dropAction: string;
+  readonly proposedAction: string;
+  readonly mimeData: MimeData;
+  readonly source: unknown;
+};
+
+/**
+ * Takes what is dragged to an element: files of the file browser, cells of a notebook, and pictures
+ * from outside of the page.
+ */
+export class DropTarget implements IDisposable {
+  constructor(
+    private readonly _node: HTMLElement,
+    private readonly _desk: Pick<IDesk, 'surroundings'>,
+    private readonly _attach: (found: Found[]) => void
+  ) {
+    for (const type of TYPES) {
+      _node.addEventListener(type, this);
+    }
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    for (const type of TYPES) {
+      this._node.removeEventListener(type, this);
+    }
+  }
+
+  handleEvent(event: Event): void {
+    const taken = event.type.startsWith('lm-')
+      ? this._within(event as Dragged)
+      : this._fromOutside(event as DragEvent);
+    if (taken) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+    // A drag that leaves for an element within comes there with the next event.
+    this._node.classList.toggle(OVER, taken && /over|enter/.test(event.type));
+  }
+
+  private _within(event: Dragged): boolean {
+    const { mimeData } = event;
+    if (!mimeData.hasData(FILES) && !mimeData.hasData(CELLS)) {
+      return false;
+    }
+    // Nothing is taken from where it came.
+    event.dropAction = event.proposedAction;
+    if (event.type === 'lm-drop') {
+      event.dropAction = 'none';
+      if (mimeData.hasData(FILES)) {
+        const { contents } = this._desk.surroundings;
+        const paths = mimeData.getData(FILES) as string[];
+        void this._take(paths.map(path => ofServer(contents, path)));
+      } else {
+        const cells = mimeData.getData(CELLS) as { id?: string }[];
+        const ids = cells.flatMap(({ id }) => (id === undefined ? [] : [id]));
+        this._attach(this._desk.surroundings.attachable(event.source, ids));
+      }
+    }
+    return true;
+  }
+
+  private _fromOutside(event: DragEvent): boolean {
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (event.type === 'drop' && files.length > 0) {
+      void this._take(files.map(ofDesktop));
+      return true;
+    }
+    return event.type === 'dragover' && event.dataTransfer?.types.includes('Files') === true;
+  }
+
+  private async _take(found: Promise<Found>[]): Promise<void> {
+    this._attach(await Promise.all(found));
+  }
+
+  private _disposed = false;
+}
+
+const TYPES = [
+  ...['lm-dragenter', 'lm-dragover', 'lm-dragleave', 'lm-drop'],
+  ...['dragover', 'dragleave', 'drop']
+];
