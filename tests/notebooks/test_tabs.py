@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from jupyter_server.serverapp import ServerApp
 
 from tests.notebooks.tabs import listening_server, store_of
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent, Json
-from tk_ai_extension.model.errors import Conflict
+from tk_ai_extension.model.errors import Conflict, SaveFailed
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.model.tab_errors import OpenTwice, OutcomeUnknown, TabOffline
@@ -67,6 +68,12 @@ class Desk:
 
     def on_disk(self) -> list[Any]:
         return json.loads((Path(self.app.root_dir) / PATH).read_bytes())["cells"]
+
+    async def ask(self, method: str, query: str) -> httpx2.Response:
+        """Asks about lost tabs, as a person does."""
+        headers = {"Authorization": f"token {self.app.identity_provider.token}"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            return await http.request(method, f"{self.address}api/tk-ai/tabs/lost{query}")
 
     async def changes(self, check: Callable[[], Any]) -> None:
         """Waits until something holds; it is looked at whenever anything about any tab changes."""
@@ -242,6 +249,32 @@ async def test_unsaved_work_in_a_tab_that_is_offline_is_left_alone(desk: Desk) -
     await desk.page.connect()
     await document.apply([Replace("bbbb2222", "x")])
     assert sources(desk.on_disk()) == ["a typed", "x"]
+
+
+@pytest.mark.proves("fault:tab-lost")
+@pytest.mark.usefixtures("impatient")
+async def test_a_person_gives_up_what_a_tab_held_that_crashed(desk: Desk) -> None:
+    document = await desk.document()
+    assert (await desk.ask("GET", "")).json() == {"lost": []}
+    await desk.person.type(PATH, 0, " typed")
+    await document.read()
+    assert (await desk.ask("DELETE", f"?notebook={PATH}")).status_code == 404
+    await desk.page.cut()
+    with pytest.raises(TabOffline, match=r"was lost \d+ s ago") as raised:
+        await document.apply([Replace("bbbb2222", "x")])
+    assert "DELETE /api/tk-ai/tabs/lost" in raised.value.hint
+    [lost] = (await desk.ask("GET", "")).json()["lost"]
+    assert (lost["notebook"], lost["seconds"] > 0) == (PATH, True)
+    assert (await desk.ask("DELETE", f"?notebook={PATH}")).json() == {"given_up": PATH}
+    await document.apply([Replace("bbbb2222", "x")])
+    assert sources(desk.on_disk()) == ["a", "x"]
+    # It was not gone for good: its person is asked, by an error here and by JupyterLab there.
+    await desk.page.connect()
+    with pytest.raises(SaveFailed):
+        await document.apply([Replace("bbbb2222", "y")])
+    assert desk.page.dialogs.pop() == f"File Changed: {PATH}"
+    assert await desk.person.sources(PATH) == ["a typed", "b"]
+    assert sources(desk.on_disk()) == ["a", "x"]
 
 
 @pytest.mark.proves("fault:tab-lost")

@@ -23,7 +23,8 @@ class TabOffline(ToolError):
     status = 503
     retryable = True
     default_hint = (
-        "Try again when the tab is back. Opening the notebook in JupyterLab again settles it, too."
+        "Try again when the tab is back. If it is gone for good, what it held is lost: its person opens "
+        "the notebook in JupyterLab, or sends `DELETE /api/tk-ai/tabs/lost?notebook=PATH` to say so."
     )
 
 

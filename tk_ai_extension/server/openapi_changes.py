@@ -1,4 +1,4 @@
-"""The part of the OpenAPI description that tells of the changes to a notebook."""
+"""The part of the OpenAPI description that tells of the changes to a notebook, and of its lost tabs."""
 
 from __future__ import annotations
 
@@ -67,6 +67,16 @@ _UNDONE = _all_of(
         "items": _all_of(notebook={"type": "string"}, cells=_STRINGS, left=_STRINGS),
     }
 )
+_LOST = _all_of(
+    lost={
+        "type": "array",
+        "items": _all_of(
+            notebook={"type": "string"},
+            seconds={"type": "number", "description": "For which it has waited"},
+        ),
+    }
+)
+_GIVEN_UP = _all_of(given_up={"type": "string", "description": "The notebook's path"})
 _NOTEBOOK = {
     "name": "notebook",
     "in": "query",
@@ -95,7 +105,12 @@ def changes_paths(prefix: str, operation: Callable[..., dict[str, Any]]) -> dict
     cells = operation("list_changed_cells", told, _WRITTEN, [_NOTEBOOK])
     undo = operation("undo_changes", "Takes changes back, cell by cell", _UNDONE)
     undo["requestBody"] = {"required": True, "content": {"application/json": {"schema": _UNDO}}}
+    wait = "Notebooks that wait for tabs of JupyterLab with unsaved work which have not come back"
+    lost = operation("list_lost_tabs", wait, _LOST)
+    up = "Gives up what lost tabs held of a notebook: its file counts again"
+    give_up = operation("give_up_lost_tabs", up, _GIVEN_UP, [_NOTEBOOK])
     return {
+        f"{prefix}/tabs/lost": {"get": lost, "delete": give_up},
         f"{prefix}/changes": {"get": changes},
         f"{prefix}/changes/cells": {"get": cells},
         f"{prefix}/changes/undo": {"post": undo},

@@ -310,11 +310,34 @@ class Tabs:
 
     def _release(self, paths: set[str]) -> None:
         """Somebody opened these: pages that were lost with them, and did not come back, count no more."""
-        for key, page in list(self._pages.items()):
-            if page.line is None and key not in self._grace:
-                page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
-                if not page.tabs:
-                    del self._pages[key]
+        for key, page in self._lost_pages():
+            page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
+            if not page.tabs:
+                del self._pages[key]
+
+    def _lost_pages(self) -> list[tuple[tuple[str, str], Page]]:
+        """The pages that have not come back in time."""
+        pages = self._pages.items()
+        return [(key, page) for key, page in pages if page.line is None and key not in self._grace]
+
+    # --- lost for good
+
+    def lost(self) -> dict[str, float]:
+        """The notebooks that wait for tabs with unsaved work, and for how many seconds already."""
+        now = time.monotonic()
+        found: dict[str, float] = {}
+        for _, page in self._lost_pages():
+            for tab in page.tabs.values():
+                found[tab.path] = max(now - page.away_since, found.get(tab.path, 0.0))
+        return found
+
+    def give_up(self, path: str) -> bool:
+        """A person says that what lost tabs held of a notebook is lost; whether there was any."""
+        if path not in self.lost():
+            return False
+        self._release({path})
+        self._tell(self._opened, {path})
+        return True
 
     def _tell(self, listeners: list[Callable[[str], None]], paths: set[str]) -> None:
         moved, self._moved = self._moved, asyncio.Event()
@@ -343,10 +366,11 @@ class Tabs:
             if not away:
                 return None
             # A little longer than `_give_up` takes.
-            until = max(tab.page.away_since for tab in away) + GRACE * 1.1
-            if not await self._moves(until - time.monotonic()) and self._with(path):
+            since = max(tab.page.away_since for tab in away)
+            if not await self._moves(since + GRACE * 1.1 - time.monotonic()) and self._with(path):
                 raise TabOffline(
-                    f"A tab with unsaved changes of {path} cannot be reached just now."
+                    f"A tab with unsaved changes of {path} was lost {_age(since)} ago "
+                    "and cannot be reached."
                 )
 
     async def returned(self, tab: Tab, seconds: float | None) -> bool:
@@ -394,3 +418,9 @@ class Tabs:
         except TimeoutError:
             return False
         return True
+
+
+def _age(since: float) -> str:
+    """How long ago a moment of the monotonic clock was, for a person."""
+    seconds = round(time.monotonic() - since)
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} minutes"

@@ -12,8 +12,14 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached
-from tk_ai_extension.server.handlers.base import RESOURCE, SETTINGS_KEY, is_origin_allowed
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
+from tk_ai_extension.server.handlers.base import (
+    RESOURCE,
+    SETTINGS_KEY,
+    TkAIHandler,
+    allowed,
+    is_origin_allowed,
+)
 from tk_ai_extension.server.tabs import MAX_NAME, Page, Tabs
 from tk_ai_extension.server.users import username
 
@@ -136,6 +142,33 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         self.close(4000, "no answer")
         if self._page is not None:
             self.tabs.disconnect(self._page, self, left=False)
+
+
+class LostTabsHandler(TkAIHandler):
+    """Notebooks that wait for tabs with unsaved work which have not come back."""
+
+    @allowed("read")
+    async def get(self) -> None:
+        """Lists them, with the seconds for which they have waited."""
+        lost = cast("Tabs", self.settings[TABS_KEY]).lost().items()
+        self.write_json(
+            {"lost": [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(lost)]}
+        )
+
+    @allowed("write")
+    async def delete(self) -> None:
+        """Gives up what lost tabs held of ``?notebook=``, which is its file again."""
+        named = self.get_query_argument("notebook", "")
+        if not named:
+            raise InvalidArguments("`notebook` is missing.", hint="Name a notebook by its path.")
+        await self.services.ready()
+        path = self.services.workspace.contain(named)
+        if not cast("Tabs", self.settings[TABS_KEY]).give_up(path):
+            raise NotebookNotFound(
+                f"No lost tab holds unsaved work of {path}.",
+                hint="GET the same route for those that do.",
+            )
+        self.write_json({"given_up": path})
 
 
 SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)
