@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket as sockets
 import struct
 from typing import Any
 
@@ -48,6 +50,12 @@ class GatewayConnection(Conversation):
         """Whether the other end, or what is between, has closed it."""
         self._socket = socket
         binary = socket.selected_subprotocol == V1
+        # What a kernel says of a short cell is a few small packets, each way: none of them is to wait
+        # until the one before is acknowledged, and none of ours acknowledges late (40 ms on Linux).
+        stream: Any = getattr(socket.protocol, "stream", None)
+        self._tcp: sockets.socket | None = stream.socket if stream else None
+        if stream:
+            stream.set_nodelay(True)
         self._framing: Framing = BinaryFraming(session) if binary else JsonFraming()
         self.reading = asyncio.create_task(self._read())
         """Reads it until both ends are closed."""
@@ -83,9 +91,6 @@ class GatewayConnection(Conversation):
         except asyncio.CancelledError:
             opening.add_done_callback(_close_late)
             raise
-        if socket.protocol is not None:
-            # A request is one small packet: without this it waits until the one before is confirmed.
-            socket.protocol.set_nodelay(True)
         return cls(socket, session, observer)
 
     # -- what carries it
@@ -105,9 +110,16 @@ class GatewayConnection(Conversation):
         # What is still to come is read and dropped: the gateway's goodbye is behind it.
         self._socket.close()
 
+    def _acknowledge(self) -> None:
+        """Has what was received acknowledged at once: the gateway may wait for that to send the next."""
+        if self._tcp is not None and hasattr(sockets, "TCP_QUICKACK"):
+            with contextlib.suppress(OSError):  # it is closed
+                self._tcp.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
+
     async def _read(self) -> None:
         # The socket holds one message back: who prints faster than we read waits at the gateway.
         while (data := await self._socket.read_message()) is not None:
+            self._acknowledge()  # the system forgets it again
             if self._ending is not None:
                 continue
             try:
