@@ -25,7 +25,7 @@ function journalOf(...entries: [entry: number, ...cells: string[]][]): IJournal 
   return { changes, since: 10 };
 }
 
-const NONE = (_: string): IKept => NOTHING_KEPT;
+const NONE: (path: string) => IKept = () => NOTHING_KEPT;
 
 describe('reviewOf', () => {
   const turn = turnOf('x', 'y', 'x');

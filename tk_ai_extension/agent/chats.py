@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tk_ai_extension.agent.checkpoints import TakenBack, take_back
 from tk_ai_extension.agent.claude import forget
@@ -64,6 +64,7 @@ class Chats:
         Raises:
             ChatNotFound, ChatElsewhere, NoModel, PathRefused, NotANotebook, NotebookNotFound,
             LimitReached.
+            InvalidArguments: what it is to take the place of is no turn of the chat.
         """
         workspace = self._office.workspace
         model = await self._model(request.model)
@@ -82,6 +83,9 @@ class Chats:
         )
         known = await self._known(user, request, notebook)
         if known is not None:
+            if request.replaces is not None:
+                replaced = await self._replaced(known, request.replaces)
+                message = replace(message, replaces=replaced)
             return await self._send(known, message)
         title = storable(" ".join(message.text.split()))[:MAX_TITLE]
         chat = await self._office.transcripts.create(user, secrets.token_hex(12), title, notebook)
@@ -245,6 +249,20 @@ class Chats:
             return await self.get(user, request.chat)
         chats = await self._office.transcripts.list(user) if request.latest else []
         return next((chat for chat in chats if chat.notebook == notebook), None)
+
+    async def _replaced(self, chat: Chat, turn: str) -> tuple[str, ...]:
+        """A turn of a chat and those after it, all of them ended.
+
+        Raises:
+            InvalidArguments: the chat has no such turn, or another one has taken its place.
+            ChatElsewhere.
+        """
+        await self._sessions.saved(chat.id)
+        turns = await self._office.transcripts.turns(chat.id)
+        if turn not in turns:
+            raise InvalidArguments(f"The chat has no turn `{turn[:80]}` to take the place of.")
+        await self._sessions.stop(chat, None)
+        return tuple(turns[turns.index(turn) :])
 
     async def _send(self, chat: Chat, message: Message, answer: PlanSettled | None = None) -> Begun:
         session = await self._sessions.open(chat, message.notebook)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tk_ai_extension.agent.branches import Origin
 from tk_ai_extension.agent.imports import import_sdk
 from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.model.cells import Json
@@ -82,7 +83,7 @@ class Claude:
         server: Server[Any],
         tools: Sequence[str],
         instructions: str,
-        resume: str | None = None,
+        origin: Origin,
     ) -> Claude:
         """Starts a process.
 
@@ -93,7 +94,7 @@ class Claude:
             server: Our tools.
             tools: Their names: all that the model may call.
             instructions: The system prompt.
-            resume: The session whose history it goes on with.
+            origin: The history that it goes on with.
 
         Raises:
             AgentUnavailable: there is no CLI here, or it does not start.
@@ -109,7 +110,7 @@ class Claude:
             server=server,
             tools=tools,
             instructions=instructions,
-            resume=resume,
+            origin=origin,
         )
         client = sdk.ClaudeSDKClient(options)
         try:
@@ -129,8 +130,13 @@ class Claude:
         """Whether it still runs, as far as is known."""
         return not self._reading.done()
 
-    async def ask(self, content: Sequence[Json], model: str) -> None:
+    async def ask(self, content: Sequence[Json], model: str, prompt: str) -> None:
         """Begins a turn with a user's message.
+
+        Args:
+            content: Its blocks.
+            model: The model that answers.
+            prompt: The id under which the session keeps it.
 
         Raises:
             AgentDied.
@@ -142,6 +148,7 @@ class Claude:
                 "type": "user",
                 "message": {"role": "user", "content": list(content)},
                 "parent_tool_use_id": None,
+                "uuid": prompt,
             }
 
         try:
@@ -222,7 +229,7 @@ def _options(
     server: Server[Any],
     tools: Sequence[str],
     instructions: str,
-    resume: str | None,
+    origin: Origin,
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
@@ -253,7 +260,8 @@ def _options(
         include_partial_messages=True,
         model=model,
         thinking=None if provider.thinking else {"type": "disabled"},
-        resume=resume,
+        resume=origin.session,
+        resume_session_at=origin.at,
         cwd=work,
         # Named, or the SDK leaves a thread behind that keeps the server from ending.
         cli_path=surroundings.cli or _cli(Path(sdk.__file__).parent),

@@ -29,6 +29,7 @@ class Sent:
         attachments: What went with it, a line each.
         waits: How many turns of this chat come first.
         active_cell: The cell that the person was in, as it was sent.
+        replaces: The turn whose place it takes, with all that came after that turn; None for none.
     """
 
     kind: ClassVar[str] = "message"
@@ -41,6 +42,7 @@ class Sent:
     attachments: list[str] = field(default_factory=list[str])
     waits: int = 0
     active_cell: str | None = None
+    replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

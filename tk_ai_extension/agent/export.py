@@ -54,8 +54,9 @@ def _parts(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _void(events: Sequence[Event]) -> set[int]:
-    """Pieces of text that were discarded since."""
-    found: set[int] = set()
+    """What does not count any more: discarded pieces of text, turns that others took the place of."""
+    replaced = _replaced(events)
+    found = {event.id for event in events if event.turn in replaced}
     for position, event in enumerate(events):
         if event.kind == "discarded":
             found |= {
@@ -65,6 +66,21 @@ def _void(events: Sequence[Event]) -> set[int]:
                 and piece.kind in ("text", "thinking")
                 and piece.data["block"] >= event.data["block"]
             }
+    return found
+
+
+def _replaced(events: Sequence[Event]) -> set[str]:
+    """The turns whose place later messages took."""
+    counting: list[str] = []
+    found: set[str] = set()
+    for event in events:
+        if event.kind == "message":
+            # Transcripts of older versions do not have it.
+            replaces = event.data.get("replaces")
+            if replaces in counting:
+                found.update(counting[counting.index(replaces) :])
+                del counting[counting.index(replaces) :]
+            counting.append(event.turn)
     return found
 
 

@@ -104,6 +104,9 @@ class ChatRequest(_Strict):
     """The permission mode of this turn."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """The model that answers; the server's usual one where left out."""
+    replaces: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """The turn of the chat that it takes the place of: Claude goes on from before it. What goes on in
+    the chat is stopped; what the replaced turns changed in notebooks stays."""
     latest: bool = False
     """Where no chat is named: go on with the newest one that was last about this notebook (or, where
     none is named, about none), if there is one."""
@@ -160,6 +163,8 @@ class Message:
     selected_cells: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     asking: Asking | None = None
+    replaces: tuple[str, ...] = ()
+    """The turns that it takes the place of, the first first."""
 
 
 def parse_request(body: dict[str, Any]) -> ChatRequest:
@@ -171,6 +176,8 @@ def parse_request(body: dict[str, Any]) -> ChatRequest:
     request = _parsed(ChatRequest, body, "The message cannot be sent")
     if not request.message.strip():
         raise InvalidArguments("The message is empty.", hint="Write something in `message`.")
+    if request.replaces is not None and request.chat is None:
+        raise InvalidArguments("`replaces` names no chat's turn.", hint="Name the `chat`, too.")
     return request
 
 

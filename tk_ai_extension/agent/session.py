@@ -12,7 +12,8 @@ from typing import Any
 
 import mcp_types as types
 
-from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings
+from tk_ai_extension.agent.branches import Origin, before, prompt_id
+from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings, forget
 from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
     Began,
@@ -114,6 +115,10 @@ class ChatSession:
         self._office = office
         self._session = chat.session
         self._plan = plan
+        # The turns that Claude is to forget; some as long as it was not asked without them.
+        self._replaced: tuple[str, ...] = ()
+        # Their session, where nothing of it counts any more.
+        self._left: str | None = None
         self._rested = rested
         self._let_go = let_go
         self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
@@ -170,6 +175,7 @@ class ChatSession:
                 [attachment.label for attachment in message.attachments],
                 self._waiting.qsize() + (self._turn is not None),
                 message.active_cell,
+                message.replaces[0] if message.replaces else None,
             )
         )
         if self._plan is not None:
@@ -260,6 +266,8 @@ class ChatSession:
     async def _answer(self, turn: Turn) -> End:
         turn.say(Began())
         office, message = self._office, turn.message
+        # Where the message before took the place of some and was never asked, those go first.
+        self._replaced += message.replaces
         if message.notebook is not None:
             await self._bind(turn.caller, message.notebook)
         claude = await self._ready(turn)
@@ -267,7 +275,8 @@ class ChatSession:
         if turn.stopping.is_set():
             return "stopped"
         try:
-            await claude.ask(blocks, message.model)
+            await claude.ask(blocks, message.model, prompt_id(self.id, turn.id))
+            self._replaced = ()
             await self._listen(claude, turn)
         except ToolError as error:
             # What it says from now on would be taken for the next turn's.
@@ -345,14 +354,15 @@ class ChatSession:
         """Claude's process; started where there is none, or where another provider answers now."""
         office = self._office
         provider = await office.provider()
-        if self._claude is not None and not (self._claude.alive and self._provider == provider):
+        goes_on = self._claude is not None and self._claude.alive and not self._replaced
+        if not (goes_on and self._provider == provider):
             await self._hang_up()
         if self._claude is None:
             self._provider = provider
             prompt = await instructions(office.workspace)
             names = [tool.name for tool in office.registry]
 
-            async def start(resume: str | None) -> Claude:
+            async def start(origin: Origin) -> Claude:
                 return await Claude.start(
                     provider,
                     turn.message.model,
@@ -360,18 +370,29 @@ class ChatSession:
                     server=self._server,
                     tools=names,
                     instructions=prompt,
-                    resume=resume,
+                    origin=origin,
                 )
 
             try:
-                self._claude = await start(self._session)
+                self._claude = await start(await self._origin())
             except AgentDied as error:
                 if self._session is None:
                     raise
                 logger.warning("A chat's history could not be resumed: %s", error.message)
-                self._claude = await start(None)
+                self._claude = await start(Origin(None))
                 turn.say(Noticed("Claude does not remember what was said before in this chat."))
         return self._claude
+
+    async def _origin(self) -> Origin:
+        """The history that Claude goes on with."""
+        if self._session is None or not self._replaced:
+            return Origin(self._session)
+        prompts = [prompt_id(self.id, turn) for turn in self._replaced]
+        folder = self._office.surroundings.folder
+        origin = await asyncio.to_thread(before, folder, self._session, prompts)
+        if origin.session is None:
+            self._left = self._session
+        return origin
 
     async def _remember(self, session: str | None) -> None:
         if session is None or session == self._session:
@@ -382,6 +403,10 @@ class ChatSession:
         except ToolError as error:
             # The turn goes on; only after a restart its history would be missed, and that is said then.
             logger.warning("Where a chat's history is was not kept: %s", error.message)
+            return
+        left, self._left = self._left, None
+        if left is not None:
+            await asyncio.to_thread(forget, self._office.surroundings, left)
 
     async def _hang_up(self) -> None:
         if self._turn is not None:

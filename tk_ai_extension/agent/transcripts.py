@@ -245,6 +245,23 @@ class Transcripts:
 
         return await self._database.run(select)
 
+    async def turns(self, chat_id: str) -> Sequence[str]:
+        """The turns of a chat that no later message has taken the place of, the oldest first."""
+
+        def select(db: sqlite3.Connection) -> list[str]:
+            found: list[str] = []
+            for turn, replaces in db.execute(
+                "SELECT turn, json_extract(data, '$.replaces') FROM events"
+                " WHERE chat = ? AND kind = 'message' ORDER BY id",
+                (chat_id,),
+            ):
+                if replaces in found:
+                    del found[found.index(replaces) :]
+                found.append(turn)
+            return found
+
+        return await self._database.run(select)
+
     async def unended(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that have no end, the oldest first."""
         return await self._database.run(

@@ -1,0 +1,122 @@
+"""A message takes the place of an earlier one: Claude goes on from before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conftest import USER, Open, Talk
+from tests.desk import Desk
+from tk_ai_extension.agent.branches import Origin, before
+from tk_ai_extension.agent.export import as_markdown
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
+
+
+def heard(talk: Talk) -> str:
+    """The conversation as the model got it with the last request."""
+    return str(talk.model.requests[-1].body["messages"])
+
+
+async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more(
+    open_chats: Open, desk: Desk
+) -> None:
+    desk.write("a.ipynb", "a = 1")
+    talk = open_chats()
+    talk.model.add(
+        Answer.of("Hello, Ada."),
+        *(Answer.of(ToolUse("read_notebook")), Answer.of("A plum.")),
+        *(Answer.of("Purple."), Answer.of("A pear."), Answer.of("Green.")),
+    )
+    first = await talk.say("I am Ada.")
+    chat = first[0].data["chat"]
+    second = await talk.say("Name a fruit.", chat=chat, notebook="a.ipynb")
+    await talk.say("Its colour?", chat=chat)
+
+    anew = await talk.say("Name a green fruit.", chat=chat, replaces=second[0].turn)
+    assert (anew[0].data["replaces"], anew[-1].data["text"]) == (second[0].turn, "A pear.")
+    assert "Hello, Ada." in heard(talk)
+    assert "Name a green fruit." in heard(talk)
+    assert "Name a fruit." not in heard(talk)
+    assert "plum" not in heard(talk)
+    assert "Its colour?" not in heard(talk)
+
+    # All of it stands in the chat, and the next process knows the new branch alone.
+    await talk.close()
+    again = open_chats()
+    await again.say("And its colour?", chat=chat)
+    assert "A pear." in heard(again)
+    assert "plum" not in heard(again)
+    said = [
+        event.data["text"]
+        for event in await again.chats.events(USER, chat)
+        if "replaces" in event.data
+    ]
+    assert said == [
+        "I am Ada.",
+        "Name a fruit.",
+        "Its colour?",
+        "Name a green fruit.",
+        "And its colour?",
+    ]
+    exported = as_markdown(await again.chats.get(USER, chat), await again.chats.events(USER, chat))
+    assert "A pear." in exported
+    assert "plum" not in exported
+
+
+async def test_where_the_first_message_is_replaced_claude_forgets_all(
+    talk: Talk, tmp_path: Path
+) -> None:
+    talk.model.add(Answer.of("Hello, Ada."), Answer.of("Hello, Grace."))
+    first = await talk.say("I am Ada.")
+    chat = first[0].data["chat"]
+    await talk.say("I am Grace.", chat=chat, replaces=first[0].turn)
+    assert "Ada" not in heard(talk)
+    sessions = list((tmp_path / "claude" / "projects").glob("*/*.jsonl"))
+    assert [path.stem for path in sessions] == [(await talk.chats.get(USER, chat)).session]
+
+
+async def test_what_goes_on_is_stopped_and_what_it_changed_stays(talk: Talk, desk: Desk) -> None:
+    desk.write("a.ipynb", "a = 1")
+    held = Held(Answer.of("One, two, three, four, five, six, seven."), after=3)
+    talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "b = 1"})), held, Answer.of("Four."))
+    begun = await talk.send("Add and count.", notebook="a.ipynb", mode="auto")
+    await held.held.wait()
+    anew = await talk.say("Count to four.", chat=begun.chat, replaces=begun.turn)
+    assert anew[-1].data == {"end": "done", "text": "Four."}
+    ended = [event async for event in begun.events][-1]
+    assert ended.data["end"] == "stopped"
+    assert "Add and count." not in heard(talk)
+    assert desk.sources("a.ipynb") == ["a = 1", "b = 1"]
+    await talk.chats.take_back(USER, begun.chat, turn=begun.turn)
+    assert desk.sources("a.ipynb") == ["a = 1"]
+
+
+async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:
+    talk.model.add(Answer.of("One."), Answer.of("Two."))
+    first = await talk.say("Count.")
+    chat = first[0].data["chat"]
+    await talk.say("Count on.", chat=chat, replaces=first[0].turn)
+    for turn in (first[0].turn, "another"):
+        with pytest.raises(InvalidArguments, match=turn):
+            await talk.say("Once more.", chat=chat, replaces=turn)
+    with pytest.raises(InvalidArguments, match="chat"):
+        await talk.say("Once more.", replaces=first[0].turn)
+
+
+def test_a_message_that_never_reached_the_session_is_passed_over(tmp_path: Path) -> None:
+    entries = [
+        {"type": "user", "uuid": "q1", "parentUuid": None},
+        {"type": "assistant", "uuid": "a1", "parentUuid": "q1", "text": "q2"},
+        {"type": "user", "uuid": "q2", "parentUuid": "a1"},
+    ]
+    folder = tmp_path / "projects" / "work"
+    folder.mkdir(parents=True)
+    lines = [*(json.dumps(entry) for entry in entries), '{"type": "user", "uuid": "q3", "par']
+    (folder / "s.jsonl").write_text("\n".join(lines))
+    assert before(tmp_path, "s", ["lost", "q2", "q1"]) == Origin("s", "a1")
+    assert before(tmp_path, "s", ["q1", "q2"]) == Origin(None)
+    assert before(tmp_path, "s", ["lost", "q3"]) == Origin("s")
+    assert before(tmp_path, "gone", ["q1"]) == Origin("gone")
