@@ -1,10 +1,11 @@
 import { ApiError, unreachable } from '../api/client';
 import type { Leave } from '../api/events';
-import type { IRequest, RequestEvent } from '../api/permissions';
-import { type IEnded, Questions, type Routes } from './model';
+import type { IRequest, PermissionsApi, RequestEvent } from '../api/permissions';
+import { listening } from './listening';
+import { type IEnded, Questions } from './model';
 
 /** A server that tells what it is told to, and takes answers or refuses them. */
-class Server implements Routes {
+class Server implements Pick<PermissionsApi, 'answer' | 'follow'> {
   waits: IRequest[] = [];
   refusal: ApiError | null = null;
   lines = 0;
@@ -90,7 +91,7 @@ describe('the questions of other agents', () => {
   beforeEach(async () => {
     server = new Server();
     server.waits = [request('a')];
-    questions = new Questions(server);
+    questions = new Questions(listening(server), server);
     asked = [];
     ended = [];
     questions.asked.connect((_, { id }) => asked.push(id));

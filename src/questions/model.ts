@@ -4,8 +4,8 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import { ApiError } from '../api/client';
 import type { IProblem, Leave } from '../api/events';
-import { keepLine } from '../api/line';
 import type { IRequest, Outcome, PermissionsApi, RequestEvent } from '../api/permissions';
+import type { Listen } from './listening';
 import { reduce } from './waiting';
 
 /** A request that waits no more. */
@@ -36,12 +36,16 @@ export const IQuestions = new Token<IQuestions>(
   'What agents over MCP or REST wait for leave to do, and the way to answer.'
 );
 
-/** What of the routes is needed here. */
-export type Routes = Pick<PermissionsApi, 'answer' | 'follow'>;
-
 /** The requests that wait, kept up with the server for as long as somebody looks. */
 export class Questions implements IQuestions, IDisposable {
-  constructor(private readonly _routes: Routes) {}
+  /**
+   * @param _listen - hears of the requests.
+   * @param _routes - answers them.
+   */
+  constructor(
+    private readonly _listen: Listen,
+    private readonly _routes: Pick<PermissionsApi, 'answer'>
+  ) {}
 
   get waiting(): readonly IRequest[] {
     return this._waiting;
@@ -71,12 +75,8 @@ export class Questions implements IQuestions, IDisposable {
    */
   look(seen: boolean): void {
     if (seen && this._line === null && !this._disposed) {
-      const { signal } = (this._line = new AbortController());
-      void keepLine(
-        () => this._routes.follow(signal),
-        event => this._take(event),
-        signal
-      );
+      this._line = new AbortController();
+      void this._listen(event => this._take(event), this._line.signal);
     } else if (!seen) {
       this._line?.abort();
       this._line = null;
@@ -112,9 +112,8 @@ export class Questions implements IQuestions, IDisposable {
     Signal.clearData(this);
   }
 
-  private _take(event: RequestEvent): boolean {
+  private _take(event: RequestEvent): void {
     this._show(reduce(this._waiting, event), event.kind === 'settled' ? event.outcome : null);
-    return true;
   }
 
   private _show(waiting: readonly IRequest[], outcome: Outcome | null): void {

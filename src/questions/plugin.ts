@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { PermissionsApi } from '../api/permissions';
+import { listening, sharing } from './listening';
 import { IQuestions, Questions } from './model';
 
 /** What other agents ask. */
@@ -10,10 +11,18 @@ const questions: JupyterFrontEndPlugin<IQuestions> = {
   autoStart: true,
   provides: IQuestions,
   activate: (app: JupyterFrontEnd): IQuestions => {
-    const found = new Questions(new PermissionsApi(app.serviceManager.serverSettings));
+    const { serverSettings, user } = app.serviceManager;
+    const routes = new PermissionsApi(serverSettings);
+    // Two users of one server may be logged in by turns: their pages do not hear of each other.
+    const name = (): string =>
+      `tk-ai:permissions ${serverSettings.baseUrl} ${user.identity?.username ?? ''}`;
+    const found = new Questions(
+      (take, signal) => sharing(listening(routes), name())(take, signal),
+      routes
+    );
     const look = (): void => found.look(!document.hidden);
     // Once it is known whether a panel shows, and who tells of it listens.
-    void app.restored.then(() => {
+    void Promise.all([app.restored, user.ready]).then(() => {
       document.addEventListener('visibilitychange', look);
       look();
     });
