@@ -5,6 +5,7 @@ import chat from './chat/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import questions from './questions/plugin';
+import pictures from './pictures/plugin';
 import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
@@ -14,6 +15,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...questions,
   ...panel,
   ...notebook,
+  ...pictures,
   ...tabs
 ];
 

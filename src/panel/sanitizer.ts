@@ -1,8 +1,7 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-/** Attributes by which an element loads something from an address. */
-const LOADING = ['src', 'srcset', 'poster', 'background', 'data', 'xlink:href'];
-const NAVIGATING = new Set(['a', 'area']);
+import { loading } from '../pictures/addresses';
+import { letGo } from '../pictures/holding';
 
 /**
  * A sanitizer after which nothing is loaded from anywhere: what a model writes may carry data away
@@ -30,6 +29,8 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
     const clean = this._within.sanitize(dirty, options);
     // A document without a window: nothing in it is loaded or run.
     const inert = new DOMParser().parseFromString(clean, 'text/html');
+    // What notebooks only hold is taken out here; diagrams stay as code.
+    letGo(inert.body, () => undefined);
     for (const element of inert.body.querySelectorAll('*')) {
       this._localise(element, inert);
     }
@@ -41,16 +42,12 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
   }
 
   private _localise(element: Element, inert: Document): void {
-    if (/url\(|image-set|@import/i.test(element.getAttribute('style') ?? '')) {
-      element.removeAttribute('style');
-    }
-    const loading = NAVIGATING.has(element.localName) ? LOADING : [...LOADING, 'href'];
-    for (const name of loading) {
-      const address = element.getAttribute(name);
-      if (address === null || isPicture(address) || address.startsWith('#')) {
+    for (const name of loading(element)) {
+      const address = element.getAttribute(name) ?? '';
+      if (name !== 'style' && (isPicture(address) || address.startsWith('#'))) {
         continue;
       }
-      if (element.localName === 'img') {
+      if (element.localName === 'img' && name !== 'style') {
         const note = inert.createElement('em');
         note.textContent = this._blocked(address);
         element.replaceWith(note);

@@ -1,0 +1,86 @@
+import type { Cell } from '@jupyterlab/cells';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+import { Widget } from '@lumino/widgets';
+
+import { putInto } from '../notebook/cells';
+import { hostOf } from './addresses';
+import { DIAGRAM } from './holding';
+
+/** So many hosts are named. */
+const MAX_HOSTS = 3;
+/** So many characters of addresses are shown to who asks for them. */
+const MAX_SHOWN = 1000;
+
+/**
+ * The button of a cell by which a person loads what is held in it.
+ *
+ * It stands below what was rendered, not in it, where styles of that could hide or cover it.
+ */
+export class LoadBar implements IDisposable {
+  constructor(
+    private readonly _cell: Cell,
+    load: () => void,
+    private readonly _trans: TranslationBundle
+  ) {
+    this._button = document.createElement('button');
+    this._button.type = 'button';
+    this._button.className = 'tk-Held-button';
+    this._button.addEventListener('click', load);
+    this._widget = new Widget();
+    this._widget.addClass('tk-Held');
+    this._widget.node.append(this._button);
+    putInto(_cell, this._widget, 'end');
+  }
+
+  /** What is held. */
+  set addresses(held: readonly string[]) {
+    const addresses = [...new Set(held.filter(each => !each.startsWith(DIAGRAM)))];
+    const hosts = [...new Set(addresses.map(each => hostOf(each, document.baseURI)))];
+    const label = this._label(hosts);
+    const title = this._trans.__(
+      'Not loaded, since an address can carry data away:\n%1',
+      addresses.join('\n').slice(0, MAX_SHOWN)
+    );
+    // Whoever reads it now is not told the same again.
+    if (this._button.textContent !== label || this._button.title !== title) {
+      this._button.textContent = label;
+      this._button.title = title;
+    }
+  }
+
+  get isDisposed(): boolean {
+    return this._widget.isDisposed;
+  }
+
+  dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    const within = this._widget.node.contains(document.activeElement);
+    this._widget.dispose();
+    // Who pressed it is left in its cell, not at the top of the page.
+    if (within && !this._cell.isDisposed) {
+      this._cell.node.focus({ preventScroll: true });
+    }
+  }
+
+  private _label(hosts: readonly string[]): string {
+    const named = hosts.slice(0, MAX_HOSTS).join(', ');
+    const more = hosts.length - MAX_HOSTS;
+    if (hosts.length === 0) {
+      return this._trans.__('Draw the diagram, which may load pictures');
+    }
+    return more > 0
+      ? this._trans._n(
+          'Load pictures from %2 and %1 more',
+          'Load pictures from %2 and %1 more',
+          more,
+          named
+        )
+      : this._trans.__('Load pictures from %1', named);
+  }
+
+  private readonly _button: HTMLButtonElement;
+  private readonly _widget: Widget;
+}

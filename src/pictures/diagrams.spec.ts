@@ -1,0 +1,54 @@
+import { Diagrams } from './diagrams';
+
+type Manager = ConstructorParameters<typeof Diagrams>[0];
+
+/** Draws a text by writing it. */
+function manager(): Manager {
+  const draw = (text: string): HTMLElement => {
+    const figure = document.createElement('figure');
+    figure.textContent = text;
+    return figure;
+  };
+  return {
+    renderFigure: (text: string) => Promise.resolve(draw(text)),
+    getCachedFigure: draw
+  } as Manager;
+}
+
+describe('a diagram', () => {
+  it.each([
+    'graph LR\nA["<img src=x>"]-->B',
+    'graph LR\nA["<IMG\nSRC=x>"]',
+    'graph LR\nA@{ img: "x" }',
+    'graph LR\nstyle A background:url(x)',
+    'graph LR\nA["<image href=x>"]',
+    'graph LR\nA["<i style=x>"]',
+    '---\nconfig:\n  themeCSS: "@im\\x70ort x"\n---\ngraph LR',
+    'graph LR\nA["<im%%{init: {}}%%g>"]',
+    'graph LR\nclick A href "https:a.example"',
+    'graph LR\nclick A href "//a.example"'
+  ])('that may load something is not drawn: %s', async text => {
+    const mermaid = manager();
+    const diagrams = new Diagrams(mermaid);
+    for (const found of [await mermaid.renderFigure(text), mermaid.getCachedFigure(text)]) {
+      expect(found?.querySelector('.tk-HeldDiagram')?.textContent).toBe(text);
+      expect(found?.querySelectorAll('tk-ai-held')).toHaveLength(1);
+    }
+    const view = document.createElement('div');
+    view.append(mermaid.getCachedFigure(text) as Node);
+    diagrams.draw(view.querySelector('.tk-HeldDiagram') as Element);
+    await Promise.resolve();
+    expect(view.querySelector('figure')?.textContent).toBe(text);
+    expect(mermaid.getCachedFigure(text)?.tagName).toBe('FIGURE');
+  });
+
+  it.each([
+    'graph LR\nA["one<br/>two"]-->|yes| B:::done\n%% a comment',
+    '%%{init: {"theme": "dark"}}%%\nsequenceDiagram\nA->>B: <b>x</b>',
+    'classDiagram\nA <|-- B\nA : int x'
+  ])('that loads nothing is drawn as ever: %s', async text => {
+    const mermaid = manager();
+    new Diagrams(mermaid);
+    expect((await mermaid.renderFigure(text)).tagName).toBe('FIGURE');
+  });
+});

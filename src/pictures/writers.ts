@@ -1,0 +1,42 @@
+import type { ServerConnection } from '@jupyterlab/services';
+
+import { request } from '../api/client';
+import { type IKept, isKept } from '../changes/kept';
+
+/** Which cells of a notebook hold what agents wrote, as the server tells it. */
+export interface IWritten {
+  /** By the cell's key, the time of its last change in seconds since the epoch. */
+  cells: Readonly<Record<string, number>>;
+  /** The time of a change of which is not known yet which cells it changed. */
+  unsettled: number | null;
+}
+
+/** The route that tells it. */
+export class WritersApi {
+  constructor(private readonly _settings: ServerConnection.ISettings) {}
+
+  /** @throws ApiError - The server cannot be reached, or does not tell. */
+  async written(notebook: string): Promise<IWritten> {
+    const path = `changes/cells?notebook=${encodeURIComponent(notebook)}`;
+    return (await (await request(this._settings, 'GET', path)).json()) as IWritten;
+  }
+}
+
+/** Of which cells it is not sure that a person wrote or kept what is in them. */
+export type Doubt = 'all' | ReadonlySet<string>;
+
+/**
+ * The cells in which something of an agent's stands that the person has not kept.
+ *
+ * @param ids - Those of the cells in the notebook. A key that is none of them is a place, as in
+ * notebooks without ids, and says little: then it may be any cell.
+ */
+export function doubtful(written: IWritten, kept: IKept, ids: ReadonlySet<string>): Doubt {
+  if (written.unsettled !== null && written.unsettled > kept.all) {
+    return 'all';
+  }
+  const cells = Object.entries(written.cells)
+    .filter(([cell, time]) => !isKept(kept, { cell, time }))
+    .map(([cell]) => cell);
+  return cells.some(cell => /^cell-\d+$/.test(cell) && !ids.has(cell)) ? 'all' : new Set(cells);
+}
