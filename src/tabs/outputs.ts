@@ -63,15 +63,27 @@ export function splice(
   return { kind: 'from', first, outputs: outputs.slice(first) };
 }
 
+/**
+ * What an agent puts into a cell does not inherit the trust that a person gave to it.
+ *
+ * Open views follow that (`src/pictures/trust.ts`).
+ */
+export function distrust(cell: YCodeCell): void {
+  if (cell.getMetadata('trusted') === true) {
+    cell.deleteMetadata('trusted');
+  }
+}
+
 /** Carries out what the server says of a cell that runs, if its outputs are as it expects. */
 export function setOutputs(cell: YCodeCell, told: IOutputs): { applied: boolean; count: number } {
   const count = cell.youtputs.length;
   if (told.expected !== null && told.expected !== count) {
     return { applied: false, count };
   }
+  if (told.start || told.whole !== undefined) {
+    distrust(cell);
+  }
   if (told.start) {
-    // What an agent runs does not inherit the trust that a person gave to the cell.
-    cell.deleteMetadata('trusted');
     cell.setOutputs([]);
     cell.execution_count = null;
     cell.executionState = 'running';

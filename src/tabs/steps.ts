@@ -2,6 +2,7 @@
 
 import type { ISharedCell, ISharedNotebook, YCodeCell } from '@jupyter/ydoc';
 
+import { distrust } from './outputs';
 import type { Step } from './protocol';
 import { Refusal } from './protocol';
 
@@ -53,6 +54,7 @@ function carryOutOne(notebook: ISharedNotebook, cells: ISharedCell[], step: Step
       if (cell.cell_type === 'code') {
         const code = cell as YCodeCell;
         if (step.outputs !== undefined) {
+          distrust(code);
           code.setOutputs(step.outputs);
         }
         if (step.execution_count !== undefined) {

@@ -67,10 +67,7 @@ class RoomOutputWriter:
             self._outputs(cell).clear()
             cell["execution_count"] = None
             cell["execution_state"] = "running"
-            metadata: Any = cell.get("metadata")
-            if isinstance(metadata, Map) and metadata.get("trusted"):
-                # What an agent runs does not inherit the trust that a person gave to the cell.
-                metadata["trusted"] = False
+            distrust(cell)
         self._room.save_soon()
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
@@ -173,6 +170,16 @@ class RoomOutputWriter:
 
     def _transaction(self) -> Any:
         return self._room.notebook.document.ydoc.transaction(origin=self._origin)
+
+
+def distrust(cell: Any) -> None:
+    """What an agent puts into a cell does not inherit the trust that a person gave to it.
+
+    Open pages read this, too (`src/pictures/trust.ts`).
+    """
+    metadata: Any = cell.get("metadata")
+    if isinstance(metadata, Map) and metadata.get("trusted"):
+        metadata["trusted"] = False
 
 
 def shared_output(output: Json) -> Map[Any]:

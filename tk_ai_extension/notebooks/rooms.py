@@ -16,7 +16,7 @@ from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.collaboration import LiveRoom, Rooms, representable
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.live import LiveNotebook, whole
-from tk_ai_extension.notebooks.roomoutputs import RoomOutputWriter, shared_output
+from tk_ai_extension.notebooks.roomoutputs import RoomOutputWriter, distrust, shared_output
 from tk_ai_extension.notebooks.saved import cell_of, code_cell_of, unbroken
 from tk_ai_extension.notebooks.saving import FileChanged
 from tk_ai_extension.notebooks.streaming import encodable
@@ -170,6 +170,7 @@ def _set(document: Any, index: int, before: CellContent, after: CellContent) -> 
     if after.source != before.source:
         replace_text(cell["source"], before.source, encodable(after.source))
     if after.outputs != before.outputs:
+        distrust(cell)
         outputs = cell["outputs"]
         outputs.clear()
         outputs.extend([shared_output(output) for output in after.outputs])
