@@ -15,8 +15,9 @@ from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import SOCKETS, TABS_KEY
+from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.renames import Renames
-from tk_ai_extension.server.services import FaceSettings, Managers, Services, Wired
+from tk_ai_extension.server.services import FaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.state import default_data_folder
 

@@ -13,7 +13,7 @@ from tk_ai_extension.agent.providers import ProviderSettings
 from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.agent.session import ChatSettings, Office
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.server.services import Managers
+from tk_ai_extension.server.parts import Managers
 from tk_ai_extension.server.wiring import root_of
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.state import state_folder

@@ -15,6 +15,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.agent.imports import uncollected
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.kernel_line import KernelLine, Wire
+from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import owner, user_of_cells
 
@@ -36,29 +37,6 @@ class FaceSettings:
     allowed_origins: frozenset[str]
     session_timeout: float
     max_sessions: int
-
-
-@dataclass(frozen=True, slots=True)
-class Managers:
-    """Jupyter Server's own managers, as they are registered at start."""
-
-    contents: Any
-    kernels: Any
-    kernelspecs: Any
-    sessions: Any
-    server: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Wired:
-    """The workspace over a server's managers, and what is needed of its parts besides.
-
-    Attributes:
-        backends: What holds notebooks and what runs code where nothing else is known of them.
-    """
-
-    workspace: Workspace
-    backends: Mapping[str, str]
 
 
 class Services:

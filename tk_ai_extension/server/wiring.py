@@ -15,8 +15,8 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.notebooks.tabs import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.presence import show_agents
-from tk_ai_extension.server.services import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
@@ -39,6 +39,7 @@ class Traits(Protocol):
     artifact_max_bytes: Any
     artifact_keep: Any
     mode_cap: Any
+    permission_keep: Any
     answer_budget: Any
     max_source: Any
     max_wait: Any

@@ -1,0 +1,33 @@
+"""What a server's extension is put together from, and into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tk_ai_extension.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Managers:
+    """Jupyter Server's own managers, as they are registered at start."""
+
+    contents: Any
+    kernels: Any
+    kernelspecs: Any
+    sessions: Any
+    server: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The workspace over a server's managers, and what is needed of its parts besides.
+
+    Attributes:
+        backends: What holds notebooks and what runs code where nothing else is known of them.
+    """
+
+    workspace: Workspace
+    backends: Mapping[str, str]
