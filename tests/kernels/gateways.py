@@ -88,7 +88,9 @@ async def running_gateway(folder: Path, config: str = "") -> AsyncIterator[Gatew
     write_kernelspec(folder / "data" / "kernels", "bash", bash, language="bash")
     (folder / "config" / "jupyter_server_config.py").write_text(
         f"c = get_config()\nc.ServerApp.jpserver_extensions = {EXTENSIONS}\n"
-        f"c.IdentityProvider.token = {token!r}\n{config}"
+        f"c.IdentityProvider.token = {token!r}\n"
+        # How often it looks whether kernels live, in seconds: 3 by default.
+        f"c.KernelRestarter.time_to_dead = 1.0\n{config}"
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "jupyter_server", "--ServerApp.port=0", "--no-browser"),

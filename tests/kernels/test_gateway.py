@@ -306,7 +306,7 @@ async def test_of_the_environment_the_gateway_gets_what_is_meant_for_it_alone(
 # -- people, and the gateway's own doings
 
 
-@pytest.mark.proves("kernel:session", "kernel:shared-live", "nb:collaborate")
+@pytest.mark.proves("kernel:session", "kernel:shared-live")
 async def test_a_person_in_jupyterlab_and_an_agent_are_in_one_kernel(
     server: Server, bench: ExecutorBench, proxy: Proxy
 ) -> None:

@@ -29,7 +29,8 @@ def kernels_of(
 ) -> JupyterKernels | GatewayKernels:
     """The service over the kernels of a server; arguments as those of `JupyterKernels`.
 
-    The stack knows no kernels behind a gateway: those have one executor, whatever ``backend`` says.
+    Kernels behind a gateway have one executor, whatever ``backend`` says: the stack does not keep an
+    executor's promises there.
     """
     if not isinstance(manager, GatewayMappingKernelManager):
         return JupyterKernels(
@@ -51,4 +52,5 @@ def kernels_of(
         ready_timeout=ready_timeout,
         patience=patience,
         max_output_bytes=max_output_bytes,
+        stack=stack,
     )

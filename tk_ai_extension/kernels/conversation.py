@@ -99,6 +99,7 @@ class Conversation(ABC):
         self.ended = asyncio.Event()
         self._observer = observer
         self._listeners: dict[str, Listener] = {}
+        self._ours: set[str] = set()
         self._tally = Tally()
         self._heard = asyncio.Event()
         self._ending: Ending | None = None
@@ -143,14 +144,22 @@ class Conversation(ABC):
             for msg_id in asked:
                 self.forget(msg_id)
 
-    def submit(self, content: Mapping[str, Any], listener: Listener) -> str:
+    def submit(self, content: Mapping[str, Any], listener: Listener, *, ours: bool = True) -> str:
         """Sends an execute_request; returns its id.
+
+        Args:
+            content: Of the request.
+            listener: Hears what comes of it.
+            ours: Whether it is an executor's, and not what a person runs over our connection.
 
         Raises:
             ConnectionClosed: and nothing was sent.
         """
         self._check_open()
-        return self._send("shell", "execute_request", content, listener)
+        msg_id = self._send("shell", "execute_request", content, listener)
+        if ours:
+            self._ours.add(msg_id)
+        return msg_id
 
     def request_interrupt(self) -> None:
         """Asks the kernel by message to interrupt itself."""
@@ -160,10 +169,11 @@ class Conversation(ABC):
     def forget(self, msg_id: str) -> None:
         """Takes a listener away."""
         self._listeners.pop(msg_id, None)
+        self._ours.discard(msg_id)
 
     def is_ours(self, msg_id: str) -> bool:
-        """Whether one of our listeners waits for this request."""
-        return msg_id in self._listeners
+        """Whether an executor waits for this request."""
+        return msg_id in self._ours
 
     def interrupted(self) -> None:
         """Tells the listeners that the kernel is being interrupted."""

@@ -53,7 +53,7 @@ class GuardedStack:
         StackUnavailable: the stack's private parts are not as expected.
     """
 
-    def __init__(self, stack: Any, new_client: Callable[[str], GuardedClient]) -> None:
+    def __init__(self, stack: Any, new_client: Callable[[str], Any]) -> None:
         found = [getattr(stack, name, None) for name in (_RESULTS, _CLIENTS, _WORKERS)]
         if not all(isinstance(part, dict) for part in found) or not callable(
             getattr(stack, _NEW_CLIENT, None)

@@ -24,6 +24,7 @@ from tk_ai_extension.kernels.conversation import ConnectionClosed
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
 from tk_ai_extension.kernels.gateway.executor import GatewayExecutor
 from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
+from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
     ask,
@@ -32,6 +33,7 @@ from tk_ai_extension.kernels.gateway.requests import (
     status_of,
     unavailable,
 )
+from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,
@@ -65,6 +67,8 @@ class GatewayKernels:
         ready_timeout: Seconds in which a kernel must answer.
         patience: How long executors wait for what does not come.
         max_output_bytes: The bound of what is kept of one execution's outputs.
+        stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled: it gets
+            clients that reach these kernels, for what people's pages execute through it.
         ping_interval: As in `GatewayConnection.open`.
     """
 
@@ -77,6 +81,7 @@ class GatewayKernels:
         ready_timeout: float,
         patience: Patience | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        stack: Any = None,
         ping_interval: float = PING_INTERVAL,
     ) -> None:
         self._manager = manager
@@ -92,6 +97,7 @@ class GatewayKernels:
             patience=replace(patience or Patience(), unasked=NEWS),
             max_output_bytes=max_output_bytes,
         )
+        self._pages = self._serve_pages(stack)
 
     # -- what there is
 
@@ -340,6 +346,8 @@ class GatewayKernels:
             await kernel.turns.close()
             await kernel.close()
         self._kernels.clear()
+        if self._pages is not None:
+            await self._pages.close()
         until = asyncio.get_running_loop().time() + CLOSING
         while self._tasks and (left := until - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(self._tasks, timeout=left)
@@ -372,6 +380,15 @@ class GatewayKernels:
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None:
             self._spawn(kernel.close())
+            if self._pages is not None:
+                self._spawn(self._pages.forget(kernel_id))
+
+    def _serve_pages(self, stack: Any) -> GuardedStack | None:
+        try:
+            return stack and GuardedStack(stack, lambda kernel_id: PageClient(kernel_id, self))
+        except StackUnavailable as error:
+            log.warning("What JupyterLab executes does not reach the gateway's kernels: %s", error)
+            return None
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(work)
