@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, chromium
-from tests.browser.lab import DEADLINE, Lab, configure
+from tests.browser.lab import DEADLINE, Lab, configure, waits
 from tests.servers import StartServer, start_server
 from tk_ai_extension.agent.providers import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
@@ -80,6 +80,7 @@ async def open_lab(
         options = {"viewport": {"width": 1280, "height": 800}, **context}
         page = await (await browser.new_context(**options)).new_page()
         page.set_default_timeout(DEADLINE)
+        await waits(page)
         return Lab(page, server)
 
     return open_

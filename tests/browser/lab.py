@@ -26,6 +26,13 @@ async () => {
 """
 
 
+async def waits(page: Page) -> None:
+    """Waits on where collaboration asks: it does so after five seconds, which a busy machine needs."""
+    dialog = page.locator(".jp-Dialog", has_text="taking some time to load")
+    wait = dialog.get_by_role("button", name="Continue waiting")
+    await page.add_locator_handler(dialog, wait.click)
+
+
 @dataclass
 class Lab:
     """A page with JupyterLab, and the server behind it."""

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import DEADLINE, Lab, waits, write_notebook
 from tests.browser.open_notebook import (
     BOTH,
     DIALOG,
@@ -61,7 +61,10 @@ async def another(lab: Lab, path: str) -> Page:
     """The same notebook in a browser of its own."""
     assert lab.page.context.browser is not None
     context = await lab.page.context.browser.new_context(viewport={"width": 1280, "height": 800})
-    return await opened(lab, path, await context.new_page())
+    page = await context.new_page()
+    page.set_default_timeout(DEADLINE)
+    await waits(page)
+    return await opened(lab, path, page)
 
 
 @BOTH
