@@ -1,4 +1,5 @@
 import { runIcon, stopIcon } from '@jupyterlab/ui-components';
+import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
@@ -13,6 +14,12 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
   const { chat, draft, mode } = model;
   const { chats, preferences, trans } = useDesk();
   useSignal(chats.changed);
+  // React puts the old value back where a choice is not rendered at once: two quick keys were one.
+  const [, setChosen] = useState('');
+  const choose = (choice: { mode?: Mode; answerer?: string }): void => {
+    model.choose(choice);
+    setChosen(`${model.mode} ${model.answerer}`);
+  };
   const names: Record<Mode, [string, string]> = {
     plan: [trans.__('Plan'), trans.__('Reads, and answers with a plan')],
     ask: [trans.__('Ask'), trans.__('Asks before it changes or runs anything')],
@@ -29,7 +36,7 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
         aria-label={trans.__('Mode')}
         title={names[mode][1]}
         value={mode}
-        onChange={event => model.choose({ mode: event.target.value as Mode })}
+        onChange={event => choose({ mode: event.target.value as Mode })}
       >
         {MODES.map(each => (
           <option key={each} value={each} title={names[each][1]}>
@@ -43,7 +50,7 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
           aria-label={trans.__('Model')}
           title={chats.models?.label}
           value={model.answerer || chats.models?.model}
-          onChange={event => model.choose({ answerer: event.target.value })}
+          onChange={event => choose({ answerer: event.target.value })}
         >
           {models.map(each => (
             <option key={each}>{each}</option>
