@@ -42,6 +42,8 @@ export interface IMessage {
   attachments?: Attachment[];
   mode?: Mode;
   model?: string;
+  /** The turn of the chat that it takes the place of. */
+  replaces?: string;
 }
 
 /** What a person says to a plan: to carry it out in a mode, or what is to be different. */

@@ -83,9 +83,6 @@ export function touchedCell(call: ICall): { notebook: string; cell: string } | n
 
 /** What Claude does at this moment, for the line below what it wrote. */
 export function doing(turn: ITurn, trans: TranslationBundle): string {
-  if (!turn.began) {
-    return trans.__('Waits for the message before it');
-  }
   if (turn.retry !== null) {
     const { attempt, attempts, reason } = turn.retry;
     return trans.__('The model is asked again (%1 of %2): %3', attempt, attempts, reason);

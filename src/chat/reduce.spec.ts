@@ -1,6 +1,6 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from './reduce';
-import { changesByCell, EMPTY, isBusy, total, waitingQuestion } from './state';
+import { changesByCell, EMPTY, isBusy, isUnsent, total, waitingQuestion, waits } from './state';
 
 type Some<T> = T extends unknown ? Omit<T, 'id' | 'turn' | 'time'> : never;
 
@@ -154,6 +154,25 @@ describe('a chat', () => {
       )
     ).turns;
     expect(turn?.items[0]).toMatchObject({ status: 'error' });
+  });
+
+  it('lets a message take the place of an earlier one and all that came after it', () => {
+    const sent = (id: number, turn: string, replaces: string | null = null): ChatEvent => ({
+      ...{ ...MESSAGE, id, turn, time: 0, replaces }
+    });
+    const { turns } = reduce(EMPTY, [sent(1, 'a'), sent(2, 'b'), sent(3, 'c'), sent(4, 'd', 'b')]);
+    expect(turns.map(turn => turn.replaced)).toEqual([false, true, true, false]);
+  });
+
+  it('knows which message waits, and which was taken back meanwhile', () => {
+    const events = story({ ...MESSAGE, waits: 1 }, { kind: 'done', end: 'stopped', text: '' });
+    const [waiting] = reduce(EMPTY, events.slice(0, 1)).turns;
+    const [withdrawn] = reduce(EMPTY, events).turns;
+    expect([waiting && waits(waiting), waiting && isUnsent(waiting)]).toEqual([true, false]);
+    expect([withdrawn && waits(withdrawn), withdrawn && isUnsent(withdrawn)]).toEqual([
+      false,
+      true
+    ]);
   });
 
   it('puts the changes of a cell together', () => {

@@ -19,6 +19,10 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
     last = Math.max(last, event.id);
     if (event.kind === 'message') {
       if (!places.has(event.turn)) {
+        const from = event.replaces == null ? undefined : places.get(event.replaces);
+        for (let place = from ?? turns.length; place < turns.length; place++) {
+          turns[place] = { ...(turns[place] as ITurn), replaced: true };
+        }
         places.set(event.turn, turns.push(begun(event)) - 1);
       }
       continue;
@@ -41,13 +45,15 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     mode: event.mode,
     model: event.model,
     attachments: event.attachments,
+    ahead: event.waits,
     began: false,
     items: [],
     retry: null,
     usage: null,
     error: null,
     end: null,
-    plans: false
+    plans: false,
+    replaced: false
   };
 }
 
@@ -134,7 +140,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
     case 'plan_settled':
       return { ...turn, plans: false };
     case 'done':
-      return { ...turn, began: true, retry: null, end: event.end, items: turn.items.map(ended) };
+      return { ...turn, retry: null, end: event.end, items: turn.items.map(ended) };
     default:
       // A newer server tells of more than is known here.
       return turn;

@@ -77,6 +77,8 @@ export interface ITurn {
   mode: Mode;
   model: string;
   attachments: readonly string[];
+  /** How many turns of the chat came first when it was sent. */
+  ahead: number;
   began: boolean;
   items: readonly Item[];
   retry: IRetry | null;
@@ -85,6 +87,18 @@ export interface ITurn {
   end: End | null;
   /** Whether it made a plan that waits for an answer. */
   plans: boolean;
+  /** Whether a later message took its place: Claude does not know of it any more. */
+  replaced: boolean;
+}
+
+/** Whether a message waits for the one before it. */
+export function waits(turn: ITurn): boolean {
+  return turn.end === null && !turn.began && turn.ahead > 0;
+}
+
+/** Whether a message was taken back before Claude got it. */
+export function isUnsent(turn: ITurn): boolean {
+  return turn.end === 'stopped' && !turn.began;
 }
 
 /** A chat as far as it is known. */

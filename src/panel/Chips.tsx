@@ -17,10 +17,13 @@ import { ToolButton } from './ToolButton';
 
 interface IProps {
   draft: IDraft;
+  /** The message whose place it takes; null for none. */
+  replaced: string | null;
   seen: ISeen | null;
   activeCell: boolean;
   onChange: (change: Partial<IDraft>) => void;
   onAttach: () => void;
+  onNew: () => void;
 }
 
 /** Says that the next message answers a plan: nothing else goes with it. */
@@ -34,12 +37,16 @@ export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
 }
 
 /** What the next message will carry. */
-export function Chips({ draft, seen, activeCell, onChange, onAttach }: IProps): JSX.Element {
+export function Chips(props: IProps): JSX.Element {
+  const { draft, replaced, seen, activeCell, onChange, onAttach, onNew } = props;
   const { trans } = useDesk();
   const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
   const cell = notebook !== null && !draft.withoutCell ? notebook : null;
   return (
     <div className="tk-Chips" role="group" aria-label={trans.__('Goes with the message')}>
+      {replaced !== null && (
+        <Chip icon={editIcon} label={trans.__('Instead of “%1”', replaced)} onRemove={onNew} />
+      )}
       {notebook !== null && (
         <Chip
           icon={notebookIcon}

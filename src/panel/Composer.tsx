@@ -116,10 +116,12 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
       ) : (
         <Chips
           draft={draft}
+          replaced={model.replaced?.text ?? null}
           seen={surroundings.seen}
           activeCell={preferences.now.activeCell}
           onChange={onChange}
           onAttach={() => void onAttach()}
+          onNew={() => model.editNone()}
         />
       )}
       <textarea

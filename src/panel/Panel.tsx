@@ -26,9 +26,10 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
   const { chat } = model;
   const actions = useMemo<ITurnActions>(
     () => ({
-      edit: turn => model.change({ text: turn.text }, true),
+      edit: turn => model.edit(turn),
       approve: (turn, mode) => void model.approve(turn, mode),
       revise: turn => model.revise(turn),
+      withdraw: turn => void model.chat.stop(turn.id),
       resend: (turn, change) => void model.resend(turn, change)
     }),
     [model]

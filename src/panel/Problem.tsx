@@ -6,14 +6,16 @@ import { useDesk } from './desk';
 
 interface IProps {
   problem: IProblem;
-  onRetry?: () => void;
+  onRetry?: (() => void) | undefined;
+  /** Lets Claude go on with what it has begun. */
+  onContinue?: (() => void) | undefined;
   onDismiss?: () => void;
 }
 
 const MODELS = new Set(['no_model', 'model_unauthorized']);
 
 /** What went wrong, what was kept, and the next step as a button. */
-export function Problem({ problem, onRetry, onDismiss }: IProps): JSX.Element {
+export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
   const { commands, trans } = useDesk();
   return (
     <div className="tk-Problem" role="alert">
@@ -32,6 +34,11 @@ export function Problem({ problem, onRetry, onDismiss }: IProps): JSX.Element {
         {onRetry !== undefined && (
           <button type="button" className="tk-Button" onClick={onRetry}>
             {problem.code === UNREACHABLE ? trans.__('Reconnect') : trans.__('Retry')}
+          </button>
+        )}
+        {onContinue !== undefined && (
+          <button type="button" className="tk-Button" onClick={onContinue}>
+            {trans.__('Continue')}
           </button>
         )}
         {onDismiss !== undefined && (

@@ -3,6 +3,7 @@ import type { JSX } from 'react';
 
 import type { IDecision, IReviews } from '../changes/reviews';
 import type { ChatModel } from '../chat/model';
+import type { ITurn } from '../chat/state';
 import { useDesk, useSignal } from './desk';
 import { Problem } from './Problem';
 import { Start } from './Start';
@@ -56,16 +57,29 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
             </button>
           )}
           {turns.length === 0 && chat.loaded && <Start onStart={onStart} />}
-          {turns.slice(-shown).map(turn => (
-            <Turn
-              key={turn.id}
-              turn={turn}
-              chat={chat}
-              actions={actions}
-              preferThinking={preferences.now.showThinking}
-              showCost={preferences.now.showCost}
-            />
-          ))}
+          {stretches(turns.slice(-shown)).map(stretch => {
+            const [first] = stretch;
+            const said = stretch.map(turn => (
+              <Turn
+                key={turn.id}
+                turn={turn}
+                chat={chat}
+                actions={actions}
+                preferThinking={preferences.now.showThinking}
+                showCost={preferences.now.showCost}
+              />
+            ));
+            return first?.replaced === true ? (
+              <details key={first.id} className="tk-Replaced">
+                <summary>
+                  {trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
+                </summary>
+                {said}
+              </details>
+            ) : (
+              said
+            );
+          })}
           {chat.line === 'lost' && (
             <Problem
               problem={{
@@ -89,6 +103,20 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
       )}
     </div>
   );
+}
+
+/** Turns in their order, those together that were replaced. */
+function stretches(turns: readonly ITurn[]): ITurn[][] {
+  const found: ITurn[][] = [];
+  for (const turn of turns) {
+    const last = found.at(-1);
+    if (turn.replaced && last?.[0]?.replaced === true) {
+      last.push(turn);
+    } else {
+      found.push([turn]);
+    }
+  }
+  return found;
 }
 
 /** Keeps the end in view for those who read it. */

@@ -5,7 +5,7 @@ import type { JSX } from 'react';
 import type { Mode } from '../api/events';
 import { doing, dollars, duration, tokens } from '../chat/describe';
 import type { ChatModel } from '../chat/model';
-import type { Item, ITurn } from '../chat/state';
+import { type Item, isUnsent, type ITurn, waits } from '../chat/state';
 import { CallCard } from './CallCard';
 import { Changes } from './Changes';
 import { copyText } from './clipboard';
@@ -21,6 +21,8 @@ export interface ITurnActions {
   approve(turn: ITurn, mode: Mode): void;
   /** Lets the person write what is to be different in its plan. */
   revise(turn: ITurn): void;
+  /** Takes back a message that waits. */
+  withdraw(turn: ITurn): void;
   /** Sends the same message again, or another one about the same notebook. */
   resend(turn: ITurn, change?: { text?: string; mode?: Mode }): void;
 }
@@ -48,11 +50,13 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
       <div className="tk-Said">
         <div className="tk-Who">
           {trans.__('You')}
-          <ToolButton
-            icon={editIcon}
-            label={trans.__('Edit and send again')}
-            onClick={() => actions.edit(turn)}
-          />
+          {!turn.replaced && (
+            <ToolButton
+              icon={editIcon}
+              label={trans.__('Edit and send again')}
+              onClick={() => actions.edit(turn)}
+            />
+          )}
         </div>
         <div className="tk-Said-text">{turn.text}</div>
         <div className="tk-Chips">
@@ -64,7 +68,8 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           ))}
         </div>
       </div>
-      <div className="tk-Answer">
+      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} actions={actions} />}
+      <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">
           {trans.__('Claude')}
           {last !== '' && turn.end !== null && (
@@ -80,10 +85,20 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         ))}
         {turn.end === null && <Doing turn={turn} />}
         {turn.error !== null && (
-          <Problem problem={turn.error} onRetry={() => actions.resend(turn)} />
+          <Problem
+            problem={turn.error}
+            onRetry={turn.replaced ? undefined : () => actions.resend(turn)}
+            onContinue={
+              turn.replaced || turn.items.length === 0
+                ? undefined
+                : () => actions.resend(turn, { text: trans.__('Go on.') })
+            }
+          />
         )}
-        {turn.end === 'stopped' && <Stopped turn={turn} actions={actions} />}
-        {turn.end === 'done' && turn.plans && <Plan turn={turn} actions={actions} />}
+        {turn.end === 'stopped' && !turn.replaced && <Stopped turn={turn} actions={actions} />}
+        {turn.end === 'done' && turn.plans && !turn.replaced && (
+          <Plan turn={turn} actions={actions} />
+        )}
         {turn.end !== null && <Changes turn={turn} chat={chat} />}
         {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
@@ -116,6 +131,27 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
     <div className="tk-Doing">
       <span className="tk-Dot" />
       {doing(turn, trans)}
+    </div>
+  );
+}
+
+/** A message that waits for the one before it, or that was taken back while it did. */
+function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
+  const { trans } = useDesk();
+  return (
+    <div className="tk-Ending">
+      <span className="tk-Doing">
+        {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Waits for the message before it')}
+      </span>
+      {isUnsent(turn) ? (
+        <button type="button" className="tk-Button" onClick={() => actions.resend(turn)}>
+          {trans.__('Send')}
+        </button>
+      ) : (
+        <button type="button" className="tk-Button" onClick={() => actions.withdraw(turn)}>
+          {trans.__('Remove')}
+        </button>
+      )}
     </div>
   );
 }

@@ -3,7 +3,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import type { IMessage } from '../api/client';
 import type { Mode } from '../api/events';
 import type { ChatModel } from '../chat/model';
-import type { ITurn } from '../chat/state';
+import { type ITurn, isUnsent, waits } from '../chat/state';
 import { type Found, type IRefused, isRefused, MAX_ATTACHED } from './attaching';
 import type { IDesk } from './desk';
 import { BLANK, type IAttached, type IDraft, messageOf } from './draft';
@@ -112,7 +112,7 @@ export class PanelModel {
     const { revised, chat, answerer } = this;
     const { text } = this._draft;
     if (revised === null) {
-      await this.ask(text);
+      await this._ask(text, this.replaced);
     } else if (text.trim() !== '') {
       const model = answerer === '' ? {} : { model: answerer };
       const answer = { answer: 'reject', words: text, ...model } as const;
@@ -125,6 +125,10 @@ export class PanelModel {
    * message stays bound to that.
    */
   async ask(text: string): Promise<void> {
+    await this._ask(text, null);
+  }
+
+  private async _ask(text: string, replaced: ITurn | null): Promise<void> {
     if (text.trim() !== '') {
       const { chat } = this;
       const { preferences, surroundings } = this._desk;
@@ -133,6 +137,9 @@ export class PanelModel {
         model: this.answerer,
         activeCell: preferences.now.activeCell
       });
+      if (replaced !== null) {
+        message.replaces = replaced.id;
+      }
       await this._send(text, BLANK, () => chat.send(message));
     }
   }
@@ -150,9 +157,35 @@ export class PanelModel {
     return turn?.plans === true ? turn.id : null;
   }
 
+  /** The turn whose place the message that is being written takes; null for none. */
+  get replaced(): ITurn | null {
+    const turn = this._chat.state.turns.find(each => each.id === this._replaced);
+    return turn?.replaced === false ? turn : null;
+  }
+
+  /**
+   * Puts a turn's message back into the box: what is sent then takes its place, and Claude goes on
+   * from before it. One that waits is only taken back.
+   */
+  edit(turn: ITurn): void {
+    this._revised = null;
+    this._replaced = waits(turn) || isUnsent(turn) ? null : turn.id;
+    if (waits(turn)) {
+      void this._chat.stop(turn.id);
+    }
+    this.change({ text: turn.text }, true);
+  }
+
+  /** Lets the message that is being written be one after all others. */
+  editNone(): void {
+    this._replaced = null;
+    this._changed.emit();
+  }
+
   /** Lets the person say what is to be different in a turn's plan; null for an ordinary message. */
   revise(turn: ITurn | null): void {
     this._revised = turn?.id ?? null;
+    this._replaced = null;
     this._changed.emit();
     this._wantsFocus.emit();
   }
@@ -244,6 +277,7 @@ export class PanelModel {
   private _draft: IDraft;
   private _refused: readonly IRefused[] = [];
   private _revised: string | null = null;
+  private _replaced: string | null = null;
   private _mode: Mode | null = null;
   private _answerer: string | null = null;
   private _showsHistory = false;

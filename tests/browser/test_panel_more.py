@@ -7,7 +7,7 @@ from playwright.async_api import Locator, expect
 
 from tests.browser.agents import Open
 from tests.browser.lab import Lab, write_notebook
-from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 Seen = tuple[Locator, Open]
 
@@ -63,6 +63,59 @@ async def test_who_leaves_the_plan_alone_writes_an_ordinary_message(
     await lab.say("Never mind.")
     await expect(lab.log.get_by_text("Noted.")).to_be_visible()
     await expect(lab.log.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+
+
+async def test_an_edited_message_takes_the_place_of_the_first(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("Hello, Ada."), Answer.of("A plum."), Answer.of("Purple."))
+    model.add(Answer.of("A pear."))
+    await lab.open()
+    await lab.show_panel()
+    for message, answer in (("I am Ada.", "Hello"), ("A fruit?", "plum"), ("Colour?", "Purple")):
+        await lab.say(message)
+        await expect(lab.log.get_by_text(answer)).to_be_visible()
+    asked = lab.log.get_by_role("group", name="Message").filter(has_text="A fruit?")
+    await asked.get_by_role("button", name="Edit and send again").click()
+    await expect(lab.message_box).to_have_value("A fruit?")
+    goes = lab.panel.get_by_role("group", name="Goes with the message")
+    await expect(goes).to_contain_text("Instead of “A fruit?”")
+    await lab.say("A green fruit?")
+
+    await expect(lab.log.get_by_text("A pear.")).to_be_visible()
+    assert "Hello, Ada." in str(model.requests[-1].body["messages"])
+    assert "plum" not in str(model.requests[-1].body["messages"])
+    # It is still there for the person, out of the way.
+    await expect(lab.log.get_by_text("A plum.")).to_be_hidden()
+    await lab.log.get_by_text("2 replaced messages").click()
+    await expect(lab.log.get_by_text("A plum.")).to_be_visible()
+    await expect(goes).not_to_contain_text("Instead of")
+
+
+async def test_a_message_that_waits_is_removed_or_taken_back_into_the_box(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    held = Held(Answer.of("One, two, three, four."), after=3)
+    model.add(held, Answer.of("Sent after all."))
+    await lab.open()
+    await lab.show_panel()
+    await lab.say("Count.")
+    await held.held.wait()
+    for message in ("First?", "Second?"):
+        await lab.say(message)
+    waiting = lab.log.get_by_role("group", name="Message").filter(
+        has_text="Waits for the message before it"
+    )
+    await expect(waiting).to_have_count(2)
+    await waiting.last.get_by_role("button", name="Edit and send again").click()
+    await expect(lab.message_box).to_have_value("Second?")
+    await waiting.get_by_role("button", name="Remove").click()
+    await expect(waiting).to_have_count(0)
+    held.go_on.set()
+    await expect(lab.log.get_by_text("four.")).to_be_visible()
+    assert len(model.requests) == 1
+    await lab.log.get_by_role("button", name="Send", exact=True).first.click()
+    await expect(lab.log.get_by_text("Sent after all.")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [260, 800])
