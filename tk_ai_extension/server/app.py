@@ -63,7 +63,8 @@ class TkAIExtensionApp(ExtensionApp):
         ("auto", "stack", "direct"),
         "auto",
         help="""What runs code: jupyter_server_nbmodel's ExecutionStack (`stack`), connections of our own
-        (`direct`), or the stack where that extension is enabled and the kernel is local (`auto`).""",
+        (`direct`), or the stack where that extension is enabled (`auto`). Kernels behind a gateway have an
+        executor of their own.""",
     ).tag(config=True)
 
     kernel_start_timeout = Float(

@@ -342,10 +342,11 @@ class GatewayKernels:
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
-        for kernel in list(self._kernels.values()):
-            await kernel.turns.close()
-            await kernel.close()
+        kernels = list(self._kernels.values())
         self._kernels.clear()
+        for kernel in kernels:
+            await kernel.turns.close()
+        await asyncio.gather(*(kernel.close() for kernel in kernels))
         if self._pages is not None:
             await self._pages.close()
         until = asyncio.get_running_loop().time() + CLOSING
