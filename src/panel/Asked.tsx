@@ -20,7 +20,8 @@ export function Asked(): JSX.Element {
   return (
     <>
       <div className="tk-Announced" role="status">
-        {said}
+        {/* Made anew, so that the same words are said again. */}
+        <span key={said.count}>{said.text}</span>
       </div>
       {waiting.length > 0 && (
         <section className="tk-Asked" aria-label={trans.__('Questions of other agents')}>
@@ -91,19 +92,20 @@ function useWho({ author, caller, face }: IRequest): string {
 }
 
 /** What a screen reader says when a question comes, and when one goes that was not answered here. */
-function useAnnounced(): string {
+function useAnnounced(): { text: string; count: number } {
   const { questions, trans } = useDesk();
-  const [said, setSaid] = useState('');
+  const [said, setSaid] = useState({ text: '', count: 0 });
   useEffect(() => {
+    const say = (text: string): void => setSaid(({ count }) => ({ text, count: count + 1 }));
     const asked = (_: unknown, { author, caller }: IRequest): void => {
-      setSaid(trans.__('%1 waits for your leave.', shortName(caller ?? author)));
+      say(trans.__('%1 waits for your leave.', shortName(caller ?? author)));
     };
     const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
       const name = shortName(request.caller ?? request.author);
       if (outcome === 'expired') {
-        setSaid(trans.__('The question of %1 has expired.', name));
+        say(trans.__('The question of %1 has expired.', name));
       } else if (!here) {
-        setSaid(trans.__('The question of %1 waits no more.', name));
+        say(trans.__('The question of %1 waits no more.', name));
       }
     };
     questions.asked.connect(asked);

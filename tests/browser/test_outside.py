@@ -153,6 +153,11 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         assert sources(lab) == ["prices = [3, 4, 5]"]
 
         assert await agent("insert_cell", **INSERT) == "permission_required"
+        # An answer that does not reach the server is none, and can be given again.
+        await lab.page.route("**/api/tk-ai/permissions/*", lambda route: route.abort())
+        await question.get_by_role("button", name="This agent").click()
+        await expect(question.get_by_role("alert")).to_have_text("The server cannot be reached.")
+        await lab.page.unroute("**/api/tk-ai/permissions/*")
         await question.get_by_role("button", name="This agent").click()
         await expect(question).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
