@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { IChange } from '../api/events';
@@ -15,6 +15,9 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
   useSignal(chat.journalChanged);
   useSignal(reviews.decided);
   const [note, setNote] = useState('');
+  const group = useRef<HTMLDivElement>(null);
+  // What was pressed goes away: who works by keys goes on from here.
+  const stay = (): void => group.current?.focus({ preventScroll: true });
   const { journal } = chat;
   const cells = reviewOf(turn, journal, path => reviews.of(path));
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
@@ -31,6 +34,7 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
   const undone = cells.filter(each => each.standing === 'undone');
 
   const undo = async (which?: ICellReview): Promise<void> => {
+    stay();
     const found = await chat.undo(turn.id, which && [which.cell]);
     if (found === null) {
       setNote(chat.problem?.hint ?? '');
@@ -48,6 +52,7 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
     );
   };
   const keep = (): void => {
+    stay();
     if (journal !== null) {
       keepingTurn(turn.id, journal).forEach((more, path) => void reviews.keep(path, more));
     }
@@ -59,7 +64,13 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
   ];
   const shown = cells.length - undone.length;
   return (
-    <div className="tk-Changes" role="group" aria-label={trans.__('Changes')}>
+    <div
+      ref={group}
+      className="tk-Changes"
+      role="group"
+      aria-label={trans.__('Changes')}
+      tabIndex={-1}
+    >
       <div className="tk-Changes-bar">
         <span className="tk-Changes-title">
           {shown === 0

@@ -73,12 +73,17 @@ export function TitleBox(props: {
       onChange={event => setTitle(event.target.value)}
       onBlur={take}
       onKeyDown={event => {
+        const place = event.currentTarget.parentElement;
         if (event.key === 'Enter') {
           take();
         } else if (event.key === 'Escape') {
           event.stopPropagation();
           props.onDone(null);
+        } else {
+          return;
         }
+        // The box goes away: who works by keys goes on where the title stands.
+        requestAnimationFrame(() => place?.querySelector('button')?.focus());
       }}
     />
   );

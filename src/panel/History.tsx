@@ -1,7 +1,7 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { Time } from '@jupyterlab/coreutils';
 import { closeIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-components';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { IChatInfo } from '../api/client';
@@ -11,7 +11,8 @@ import { ToolButton } from './ToolButton';
 
 interface IProps {
   current: string | null;
-  onOpen: (id: string) => void;
+  /** Shows a chat; a new one for null. */
+  onOpen: (id: string | null) => void;
   onRemoved: (id: string) => void;
 }
 
@@ -20,14 +21,25 @@ export function History({ current, onOpen, onRemoved }: IProps): JSX.Element {
   const { chats, trans } = useDesk();
   useSignal(chats.changed);
   const [query, setQuery] = useState('');
+  const search = useRef<HTMLInputElement>(null);
   const words = query.toLowerCase().split(/\s+/);
   const found = chats.list.filter(chat => {
     const text = `${chat.title} ${chat.notebook ?? ''}`.toLowerCase();
     return words.every(word => text.includes(word));
   });
   return (
-    <div className="tk-History" role="region" aria-label={trans.__('History')}>
+    <div
+      className="tk-History"
+      role="region"
+      aria-label={trans.__('History')}
+      onKeyDown={event => {
+        if (event.key === 'Escape') {
+          onOpen(current);
+        }
+      }}
+    >
       <input
+        ref={search}
         type="search"
         className="tk-Search"
         aria-label={trans.__('Search chats')}
@@ -43,7 +55,10 @@ export function History({ current, onOpen, onRemoved }: IProps): JSX.Element {
             chat={chat}
             isCurrent={chat.id === current}
             onOpen={onOpen}
-            onRemoved={onRemoved}
+            onRemoved={id => {
+              search.current?.focus();
+              onRemoved(id);
+            }}
           />
         ))}
       </ul>
@@ -55,7 +70,7 @@ export function History({ current, onOpen, onRemoved }: IProps): JSX.Element {
 interface IEntryProps {
   chat: IChatInfo;
   isCurrent: boolean;
-  onOpen: (id: string) => void;
+  onOpen: (id: string | null) => void;
   onRemoved: (id: string) => void;
 }
 

@@ -1,5 +1,5 @@
-import { useState } from 'react';
-import type { JSX } from 'react';
+import { useRef, useState } from 'react';
+import type { JSX, RefObject } from 'react';
 
 import type { ILine } from '../chat/diff';
 import { useDesk } from './desk';
@@ -12,9 +12,10 @@ export function Lines({ lines, all }: { lines: readonly ILine[]; all?: boolean }
   const { trans } = useDesk();
   const [whole, setWhole] = useState(all === true || lines.length <= SHOWN + 5);
   const shown = whole ? lines : lines.slice(0, SHOWN);
+  const box = useRef<HTMLDivElement>(null);
   return (
     <>
-      <div className="tk-Lines" tabIndex={0} role="group" aria-label={trans.__('Lines')}>
+      <div ref={box} className="tk-Lines" tabIndex={0} role="group" aria-label={trans.__('Lines')}>
         {shown.map((line, place) => (
           <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
             <span className="tk-Line-sign">{signOf(line)}</span>
@@ -22,7 +23,7 @@ export function Lines({ lines, all }: { lines: readonly ILine[]; all?: boolean }
           </div>
         ))}
       </div>
-      {whole || <ShowAll count={lines.length} onClick={() => setWhole(true)} />}
+      {whole || <ShowAll count={lines.length} box={box} onClick={() => setWhole(true)} />}
     </>
   );
 }
@@ -32,20 +33,38 @@ export function LongText({ text }: { text: string }): JSX.Element {
   const { trans } = useDesk();
   const lines = text.split('\n');
   const [whole, setWhole] = useState(lines.length <= SHOWN + 5);
+  const box = useRef<HTMLPreElement>(null);
   return (
     <>
-      <pre className="tk-Output" tabIndex={0} aria-label={trans.__('Output')} role="group">
+      <pre
+        ref={box}
+        className="tk-Output"
+        tabIndex={0}
+        aria-label={trans.__('Output')}
+        role="group"
+      >
         {whole ? text : lines.slice(0, SHOWN).join('\n')}
       </pre>
-      {whole || <ShowAll count={lines.length} onClick={() => setWhole(true)} />}
+      {whole || <ShowAll count={lines.length} box={box} onClick={() => setWhole(true)} />}
     </>
   );
 }
 
-function ShowAll({ count, onClick }: { count: number; onClick: () => void }): JSX.Element {
+interface IShowAllProps {
+  count: number;
+  /** What is shown whole; the person goes on there, since the button goes away. */
+  box: RefObject<HTMLElement>;
+  onClick: () => void;
+}
+
+function ShowAll({ count, box, onClick }: IShowAllProps): JSX.Element {
   const { trans } = useDesk();
+  const showAll = (): void => {
+    box.current?.focus({ preventScroll: true });
+    onClick();
+  };
   return (
-    <button type="button" className="tk-Link" onClick={onClick}>
+    <button type="button" className="tk-Link" onClick={showAll}>
       {trans.__('Show all %1 lines', count.toLocaleString())}
     </button>
   );

@@ -47,6 +47,9 @@ export class ChatPanel extends ReactWidget {
 
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
-    this.focusBox();
+    // Who is in it already, at a question, stays there.
+    if (!this.node.contains(document.activeElement)) {
+      this.focusBox();
+    }
   }
 }
