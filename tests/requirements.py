@@ -141,6 +141,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:session-visible", "S4", "JupyterLab shows the notebook connected to the agent's kernel"),
     Requirement("ext:toolsets", "project", "an installed package adds a toolset by an entry point, loaded when it is chosen; two tools of one name are an error"),
     Requirement("ext:rtc", "S4", "edits and outputs appear in an open notebook as they happen, with collaboration and without"),
+    Requirement("ext:notebook7", "project", "in Jupyter Notebook 7 the panel is in the right area, chats work, and an open notebook is read and changed in its page as in JupyterLab"),
     Requirement("ext:presence", "project", "with collaboration an agent at work is a collaborator with its name, a colour and its place, for as long as it works and some seconds more; no room stays open and nothing is saved for it"),
     Requirement("ext:multi-user", "S4", "two users of one server have separate notebooks, histories and permissions"),
     # -- MCP --

@@ -1,4 +1,5 @@
 import {
+  ILabShell,
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
@@ -71,14 +72,15 @@ const panel: JupyterFrontEndPlugin<void> = {
   description: 'The chat with Claude, in the right sidebar and as a tab.',
   autoStart: true,
   requires: [Desk],
-  optional: [ILayoutRestorer, ISettingRegistry, ICommandPalette, ILauncher],
+  optional: [ILayoutRestorer, ISettingRegistry, ICommandPalette, ILauncher, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     desk: IDesk,
     restorer: ILayoutRestorer | null,
     settings: ISettingRegistry | null,
     palette: ICommandPalette | null,
-    launcher: ILauncher | null
+    launcher: ILauncher | null,
+    lab: ILabShell | null
   ): void => {
     const { memory, trans } = desk;
     const side = new ChatPanel(desk, null);
@@ -95,6 +97,12 @@ const panel: JupyterFrontEndPlugin<void> = {
         return side;
       },
       openInMain: chat => {
+        if (lab === null) {
+          // Notebook 7 has one notebook to a page, and takes nothing beside it.
+          app.shell.activateById(side.id);
+          side.model.restore(chat);
+          return side;
+        }
         const widget = new MainAreaWidget({ content: new ChatPanel(desk, chat) });
         widget.id = `tk-ai-chat-${++opened}`;
         widget.title.closable = true;

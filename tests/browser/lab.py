@@ -128,6 +128,8 @@ def configure(home: Path, *, collaboration: bool) -> None:
     """Says which of JupyterLab's extensions run: no news, and collaboration where it is wanted."""
     disabled = {
         "@jupyterlab/apputils-extension:announcements": True,
+        # Notebook 7's buttons in JupyterLab, which not everybody has.
+        "@jupyter-notebook/lab-extension": True,
         "@jupyter/collaboration-extension": not collaboration,
         "@jupyter/docprovider-extension": not collaboration,
         # Collaboration puts its own in its place.

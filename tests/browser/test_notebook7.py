@@ -1,0 +1,118 @@
+"""Jupyter Notebook 7: the same extension in another application, one notebook to a page."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab, write_notebook
+from tests.browser.open_notebook import HAS, RAN, SHOWS, call, reads, saved, types
+from tests.browser.pictures import picture
+from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
+
+CONFIG = """
+c.ServerApp.jpserver_extensions.update({"notebook": True, "notebook_shim": True})
+c.JupyterNotebookApp.expose_app_in_browser = True
+"""
+
+
+# It says that it has started before every plug-in has.
+READY = "() => window.jupyterapp?.commands.hasCommand('tk-ai:show-panel') === true"
+
+
+async def opened(lab: Lab, path: str) -> Page:
+    """The notebook in a page of its own, as Notebook 7 has it."""
+    page = lab.page
+    await page.goto(f"{lab.server.url}notebooks/{path}?token={lab.server.token}")
+    await page.wait_for_function(READY)
+    await page.locator(".jp-Notebook .jp-Cell").first.wait_for()
+    return page
+
+
+@pytest.mark.proves("ext:notebook7")
+async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, config=CONFIG)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    model.add(
+        Answer.of(ToolUse("read_notebook")),
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": "print(6 * 7)", "index": 2})),
+        Answer.of("It is **42**."),
+    )
+    page = await opened(lab, "n.ipynb")
+    await types(page, 0, "  # typed")
+    await page.get_by_role("button", name="Chat with Claude about this notebook").click()
+    await lab.message_box.wait_for()
+    panel, notebook = (
+        await lab.panel.bounding_box(),
+        await page.locator(".jp-NotebookPanel").bounding_box(),
+    )
+    assert panel is not None
+    assert notebook is not None
+    assert panel["x"] >= notebook["x"] + notebook["width"] - 1
+    await lab.mode.select_option("auto")
+    await lab.say("What is six times seven?")
+
+    await expect(lab.log.get_by_text("It is 42.")).to_be_visible()
+    assert "# typed" in model.requests[1].tool_results[0].text
+    expected = ["a = 1  # typed", "b = 2", "print(6 * 7)"]
+    await page.wait_for_function(HAS, arg=expected)
+    await page.wait_for_function(SHOWS, arg=[2, "42\n"])
+    mark = page.locator(".jp-Notebook .jp-Cell").nth(2)
+    await expect(mark.get_by_role("button", name="Show what changed")).to_have_count(1)
+    await saved(lab, "n.ipynb", expected)
+    await page.wait_for_function(RAN, arg=["n.ipynb", 2, "42\n", 1])
+    await page.mouse.move(600, 600)
+    await picture(page, "notebook-7")
+    await (
+        lab.panel.get_by_role("group", name="Changes")
+        .get_by_role("button", name="Undo", exact=True)
+        .click()
+    )
+    await page.wait_for_function(HAS, arg=expected[:2])
+
+
+@pytest.mark.proves("ext:notebook7", "ext:rtc")
+async def test_an_agent_changes_the_notebook_that_is_open_with_what_is_typed_there(
+    open_lab: OpenLab,
+) -> None:
+    lab = await open_lab(config=CONFIG)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    page = await opened(lab, "n.ipynb")
+    await types(page, 0, "  # typed")
+    await reads(lab, "n.ipynb", "# typed")
+    await call(lab, "overwrite_cell", notebook="n.ipynb", cell=1, source="b = 3")
+    expected = ["a = 1  # typed", "b = 3"]
+    await page.wait_for_function(HAS, arg=expected)
+    await saved(lab, "n.ipynb", expected)
+    await expect(page.locator(".jp-Dialog")).to_have_count(0)
+
+
+@pytest.mark.proves("ext:notebook7")
+async def test_where_there_is_no_room_for_a_tab_the_chat_stays_at_the_side(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, config=CONFIG)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1")
+    model.add(Answer.of("Here."))
+    page = await opened(lab, "n.ipynb")
+    await lab.command("tk-ai:open-in-main")
+    await lab.say("Where are you?")
+    await expect(lab.log.get_by_text("Here.")).to_be_visible()
+    await expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(1)
+
+
+@pytest.mark.proves("ext:notebook7")
+async def test_the_chat_is_there_beside_the_list_of_files(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, config=CONFIG)
+    model.add(Answer.of(ToolUse("list_files")), Answer.of("No files yet."))
+    page = lab.page
+    await page.goto(f"{lab.server.url}tree?token={lab.server.token}")
+    await page.wait_for_function(READY)
+    await lab.command("tk-ai:show-panel")
+    await lab.say("Which files are there?")
+    await expect(lab.log.get_by_text("No files yet.")).to_be_visible()
