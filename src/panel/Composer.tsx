@@ -139,6 +139,7 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
             : trans.__('Ask Claude; @ names a cell or file, / a command')
         }
         rows={1}
+        autoFocus={model.opened}
         value={draft.text}
         onChange={event => {
           setCursor(event.target.selectionStart);

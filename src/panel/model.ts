@@ -60,6 +60,11 @@ export class PanelModel {
     this._changed.emit();
   }
 
+  /** Whether the person opened the chat that is shown: they write on in it. */
+  get opened(): boolean {
+    return this._opened;
+  }
+
   /** Rises when another chat is shown. */
   get generation(): number {
     return this._generation;
@@ -76,6 +81,7 @@ export class PanelModel {
 
   /** Shows a chat; a new one for null. */
   open(id: string | null): void {
+    this._opened = true;
     this._show(id);
     this.showHistory(false);
     this._wantsFocus.emit();
@@ -84,6 +90,7 @@ export class PanelModel {
   /** A chat was deleted: where it was the one that is shown, a new one takes its place. */
   removed(id: string): void {
     if (this._chat.id === id) {
+      this._opened = false;
       this._show(null);
       this._changed.emit();
     }
@@ -282,6 +289,7 @@ export class PanelModel {
   private _answerer: string | null = null;
   private _showsHistory = false;
   private _generation = 0;
+  private _opened = false;
   private _changed = new Signal<this, void>(this);
   private _wantsFocus = new Signal<this, void>(this);
 }
