@@ -91,15 +91,18 @@ class ActivityFeed:
         for heard in self._listeners:
             heard(path, caller, activity)
 
+    def running(self, path: str) -> list[Activity]:
+        """What runs in a notebook at this moment."""
+        return [activity for (of, _), activity in self._running.items() if of == path]
+
     async def follow(self, path: str) -> AsyncGenerator[Activity]:
         """What is done to the notebook at this path, until nobody asks any more.
 
         It begins with what runs at this moment.
         """
         follower = _Follower(path)
-        for (of, _), activity in self._running.items():
-            if of == path:
-                follower.put(activity)
+        for activity in self.running(path):
+            follower.put(activity)
         self._followers.add(follower)
         try:
             while True:

@@ -316,9 +316,22 @@ class Executions:
         step.status = "running"
         run.record("started", {"cell": step.cell})
         self._activity.tell(run.path, run.caller, "running", [step.cell])
-        request = ExecutionRequest(step.code, timeout=timeout)
-        executor = self._kernels.executor(run.kernel_id)
         try:
+            await self._run_code(run, step, timeout, pump)
+        finally:
+            ended = step.execution.status if step.execution else "error"
+            self._activity.tell(run.path, run.caller, "ran", [step.cell], status=ended)
+        if step.execution is None:
+            raise ToolError("The executor ended without saying how.")
+        step.status = step.execution.status
+        run.record("ended", {"cell": step.cell, "status": step.status})
+
+    async def _run_code(
+        self, run: Run, step: Step, timeout: float | None, pump: OutputPump | None
+    ) -> None:
+        request = ExecutionRequest(step.code, timeout=timeout)
+        try:
+            executor = self._kernels.executor(run.kernel_id)
             async with aclosing(executor.execute(run.kernel_id, request)) as events:
                 async for event in events:
                     await self._hear(run, step, event, pump)
@@ -327,12 +340,6 @@ class Executions:
                 count = step.execution.execution_count if step.execution else None
                 # Of many cells not each is saved at its end, which would take longer than they do.
                 step.warning = await pump.finish(count, save=len(run.steps) == 1)
-            ended = step.execution.status if step.execution else "error"
-            self._activity.tell(run.path, run.caller, "ran", [step.cell], status=ended)
-        if step.execution is None:
-            raise ToolError("The executor ended without saying how.")
-        step.status = step.execution.status
-        run.record("ended", {"cell": step.cell, "status": step.status})
 
     async def _hear(
         self, run: Run, step: Step, event: ExecutionEvent, pump: OutputPump | None
