@@ -22,6 +22,7 @@ export async function goTo(panel: NotebookPanel, key: string): Promise<void> {
     const place = panel.content.widgets.indexOf(cell);
     panel.content.activeCellIndex = place;
     await panel.content.scrollToItem(place, 'smart');
+    cell.node.focus({ preventScroll: true });
   }
 }
 
