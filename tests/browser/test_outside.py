@@ -314,7 +314,7 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
     lab.page.on("dialog", watch.dialog)
     whole = "\n".join(CORPUS)
     async with connected(lab, "<img src=x onerror='window.pwned = 1'>\n\u202eClaude") as agent:
-        await agent("insert_cell", notebook=NAME, source=f"{whole}\n# \u202e}} \u2066if admin")
+        await agent("insert_cell", notebook=NAME, source=f"# \u202e}} \u2066if admin\n{whole}")
         question = lab.panel.get_by_role("region", name="Questions of other agents")
         await expect(question).to_contain_text(f"Change {NAME}?")
         who = "<img src=x onerror='window.pwned = 1'> ⟨U+202E⟩Claude"
