@@ -137,6 +137,11 @@ export class ChatApi {
     return (await this._request('GET', `chats/${id}/export?format=${format}`)).blob();
   }
 
+  /** The whole of an output that is too long for an answer. */
+  async artifact(id: string): Promise<Blob> {
+    return (await this._request('GET', `artifacts/${id}`)).blob();
+  }
+
   /**
    * Sends a message, and gives the chat and the turn that it became once the server has it.
    *

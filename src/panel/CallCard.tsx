@@ -9,10 +9,11 @@ import type { ChatModel } from '../chat/model';
 import type { CallStatus, ICall } from '../chat/state';
 import { useDesk } from './desk';
 import { JsonTree } from './JsonTree';
-import { Lines, LongText } from './Lines';
+import { Lines } from './Lines';
 import { fenced } from './CodeBlock';
 import { Rendered } from './Markdown';
 import { Question } from './Question';
+import { Results } from './Results';
 
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
@@ -81,10 +82,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
           source={fenced(code, call.arguments['cell_type'] === 'markdown' ? 'md' : 'python')}
         />
       ) : null}
-      {call.result !== null && call.result.text !== '' && <LongText text={call.result.text} />}
-      {call.result !== null && Object.keys(call.result.structured).length > 0 && (
-        <JsonTree name={trans.__('Result')} value={call.result.structured} />
-      )}
+      {call.result !== null && <Results result={call.result} />}
     </div>
   );
 }

@@ -7,6 +7,7 @@ import type { JSX } from 'react';
 import type { IChatInfo } from '../api/client';
 import { useDesk, useSignal } from './desk';
 import { TitleBox } from './Header';
+import { save as saveAs } from './saving';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -89,12 +90,8 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
     }
   };
   const save = async (format: 'markdown' | 'notebook'): Promise<void> => {
-    const url = URL.createObjectURL(await chats.api.export(chat.id, format));
-    const link = document.createElement('a');
-    link.href = url;
-    link.download = `${chat.title || 'chat'}.${format === 'markdown' ? 'md' : 'ipynb'}`;
-    link.click();
-    URL.revokeObjectURL(url);
+    const kind = format === 'markdown' ? 'md' : 'ipynb';
+    saveAs(await chats.api.export(chat.id, format), `${chat.title || 'chat'}.${kind}`);
   };
   if (renaming) {
     return (

@@ -28,11 +28,17 @@ export function Lines({ lines, all }: { lines: readonly ILine[]; all?: boolean }
   );
 }
 
+interface ILongTextProps {
+  text: string;
+  /** Where the text itself was cut: lines of the whole, where they are known, and the way to it. */
+  more?: { count: number | null; show: () => void } | undefined;
+}
+
 /** A long text, of which the beginning is shown until a person asks for all. */
-export function LongText({ text }: { text: string }): JSX.Element {
+export function LongText({ text, more }: ILongTextProps): JSX.Element {
   const { trans } = useDesk();
   const lines = text.split('\n');
-  const [whole, setWhole] = useState(lines.length <= SHOWN + 5);
+  const [whole, setWhole] = useState(more !== undefined || lines.length <= SHOWN + 5);
   const box = useRef<HTMLPreElement>(null);
   return (
     <>
@@ -45,13 +51,15 @@ export function LongText({ text }: { text: string }): JSX.Element {
       >
         {whole ? text : lines.slice(0, SHOWN).join('\n')}
       </pre>
+      {more !== undefined && <ShowAll count={more.count} box={box} onClick={more.show} />}
       {whole || <ShowAll count={lines.length} box={box} onClick={() => setWhole(true)} />}
     </>
   );
 }
 
 interface IShowAllProps {
-  count: number;
+  /** How many lines there are; null where that is not known. */
+  count: number | null;
   /** What is shown whole; the person goes on there, since the button goes away. */
   box: RefObject<HTMLElement>;
   onClick: () => void;
@@ -65,7 +73,9 @@ function ShowAll({ count, box, onClick }: IShowAllProps): JSX.Element {
   };
   return (
     <button type="button" className="tk-Link" onClick={showAll}>
-      {trans.__('Show all %1 lines', count.toLocaleString())}
+      {count === null
+        ? trans.__('Show all')
+        : trans.__('Show all %1 lines', count.toLocaleString())}
     </button>
   );
 }

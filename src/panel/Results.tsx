@@ -1,0 +1,77 @@
+import { useState } from 'react';
+import type { JSX } from 'react';
+
+import { ApiError } from '../api/client';
+import type { IResult } from '../chat/state';
+import { linesOfWhole, runsOf } from '../chat/runs';
+import { useDesk } from './desk';
+import { JsonTree } from './JsonTree';
+import { LongText } from './Lines';
+import { save } from './saving';
+
+/** Characters that are shown in a card; what is longer becomes a file. */
+const MAX_SHOWN = 2_000_000;
+
+/** What came of a call: of code what it put out, of others what they answered. */
+export function Results({ result }: { result: IResult }): JSX.Element {
+  const { trans } = useDesk();
+  const runs = runsOf(result.structured);
+  return (
+    <>
+      {runs.map((run, place) => (
+        <div key={place} className="tk-Run">
+          {runs.length > 1 && run.index !== null && (
+            <div className="tk-Run-title">{trans.__('Cell %1', run.index)}</div>
+          )}
+          {run.data.map((value, number) => (
+            <JsonTree key={number} name={trans.__('Output')} value={value} open />
+          ))}
+          {run.artifact !== null ? (
+            <CutText text={run.output} artifact={run.artifact} />
+          ) : (
+            run.output !== '' && <LongText text={run.output} />
+          )}
+        </div>
+      ))}
+      {runs.length === 0 && result.text !== '' && <LongText text={result.text} />}
+      {Object.keys(result.structured).length > 0 && (
+        <JsonTree name={trans.__('Result')} value={result.structured} />
+      )}
+    </>
+  );
+}
+
+/** An output that the server has cut, and keeps whole for whoever asks. */
+function CutText({ text, artifact }: { text: string; artifact: string }): JSX.Element {
+  const { chats, trans } = useDesk();
+  const [whole, setWhole] = useState<string | null>(null);
+  const [note, setNote] = useState('');
+  const show = async (): Promise<void> => {
+    try {
+      const found = await chats.api.artifact(artifact);
+      if (found.size > MAX_SHOWN) {
+        save(found, `${artifact}.txt`);
+      } else {
+        setWhole(await found.text());
+      }
+    } catch (error) {
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+      setNote(trans.__('The whole output is not kept any more.'));
+    }
+  };
+  return (
+    <>
+      <LongText
+        text={whole ?? text}
+        more={whole === null ? { count: linesOfWhole(text), show: () => void show() } : undefined}
+      />
+      {note !== '' && (
+        <div className="tk-Notice" role="status">
+          {note}
+        </div>
+      )}
+    </>
+  );
+}
