@@ -7,6 +7,7 @@ import type { JSX } from 'react';
 import { blocksOf, type IBlock } from '../chat/blocks';
 import { CodeBlock } from './CodeBlock';
 import { type IDesk, useDesk } from './desk';
+import { keepSelection } from './selection';
 
 /** What Claude wrote, in blocks: while it grows, only the last one is rendered again. */
 export function Markdown({ text }: { text: string }): JSX.Element {
@@ -67,7 +68,9 @@ class Renderer {
         const source = this._wanted;
         this._wanted = null;
         const model = new MimeModel({ data: { 'text/markdown': source }, trusted: false });
+        const select = keepSelection(this._widget.node);
         await this._widget.renderModel(model);
+        select();
       }
     } finally {
       this._busy = false;

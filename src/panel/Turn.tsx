@@ -81,7 +81,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           )}
         </div>
         {turn.items.map((item, place) => (
-          <Part key={place} item={item} chat={chat} open={props.preferThinking} />
+          <Part key={keyOf(item, place)} item={item} chat={chat} open={props.preferThinking} />
         ))}
         {turn.end === null && <Doing turn={turn} />}
         {turn.error !== null && (
@@ -214,6 +214,18 @@ function Cost({ turn }: { turn: ITurn }): JSX.Element | null {
     duration(usage.seconds)
   ];
   return <div className="tk-Cost">{parts.join(' · ')}</div>;
+}
+
+/** What stays the same of an item while the turn goes on: a card that was opened stays open. */
+function keyOf(item: Item, place: number): string {
+  switch (item.kind) {
+    case 'call':
+      return item.id;
+    case 'notice':
+      return `notice ${place}`;
+    default:
+      return `block ${item.block}`;
+  }
 }
 
 function lastWords(turn: ITurn): string {
