@@ -56,9 +56,11 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
 function startersOf(seen: ISeen, trans: ReturnType<typeof useDesk>['trans']): string[] {
   return [
     trans.__('Explain this notebook'),
-    seen.failed && seen.cell !== null
-      ? trans.__('Fix the failing cell %1', seen.cell.index)
+    seen.failed !== null
+      ? trans.__('Fix the failing cell %1', seen.failed.index)
       : trans.__('Run all cells and say what they show'),
-    trans.__('Plot what is most interesting here')
+    seen.table !== null
+      ? trans.__('Plot what is most interesting in %1', seen.table)
+      : trans.__('Plot what is most interesting here')
   ];
 }

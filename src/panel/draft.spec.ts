@@ -4,8 +4,8 @@ const SEEN = {
   notebook: 'a.ipynb',
   cell: { id: 'x', index: 0, line: '1' },
   selected: ['x', 'y'],
-  failed: false,
-  cells: 2
+  failed: null,
+  table: null
 };
 const OPTIONS = { mode: 'ask', model: '', activeCell: true } as const;
 

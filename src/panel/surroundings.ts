@@ -1,11 +1,18 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { IDocumentManager } from '@jupyterlab/docmanager';
-import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import {
+  type INotebookTracker,
+  type Notebook,
+  NotebookActions,
+  type NotebookPanel
+} from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IAttached } from './draft';
+import { tableOf } from './tables';
 
 /** A cell as a person knows it. */
 export interface ICellName {
@@ -22,9 +29,10 @@ export interface ISeen {
   cell: ICellName | null;
   /** Ids of the selected cells, where more than one is. */
   selected: readonly string[];
-  /** The active cell ended with an error, as far as its outputs say. */
-  failed: boolean;
-  cells: number;
+  /** A cell whose outputs end with an error, the active one first; null where all is well. */
+  failed: ICellName | null;
+  /** What the notebook calls a table that it reads or makes; null where there is none. */
+  table: string | null;
 }
 
 /** The notebook beside the panel: what the person looks at, and what the panel does in it. */
@@ -42,6 +50,7 @@ export class Surroundings {
     });
     _notebooks?.activeCellChanged.connect(changed);
     _notebooks?.selectionChanged.connect(changed);
+    NotebookActions.executed.connect(changed);
   }
 
   /** Emitted when what the person looks at is another thing. */
@@ -67,8 +76,8 @@ export class Surroundings {
       cell:
         active && nameOf(content.activeCellIndex, active.model.id, active.model.sharedModel.source),
       selected: selected.length > 1 ? selected.map(cell => cell.model.id) : [],
-      failed: hasError(active?.model.toJSON()['outputs']),
-      cells: content.widgets.length
+      failed: failedOf(content),
+      table: tableOf(content.widgets.map(cell => cell.model.sharedModel.source))
     };
   }
 
@@ -147,6 +156,7 @@ export class Surroundings {
     if (found !== undefined) {
       widget.content.activeCellIndex = index;
       await widget.content.scrollToCell(found, 'center');
+      await NotebookActions.focusActiveCell(widget.content, { preventScroll: true });
     }
   }
 
@@ -168,9 +178,14 @@ function nameOf(index: number, id: string, source: string): ICellName {
   return { id, index, line: line.slice(0, 80) };
 }
 
-function hasError(outputs: unknown): boolean {
-  return (
-    Array.isArray(outputs) &&
-    outputs.some((output: { output_type?: string }) => output.output_type === 'error')
+function failedOf({ widgets, activeCellIndex }: Notebook): ICellName | null {
+  const failed = widgets.flatMap(({ model }, index) =>
+    hasError(model) ? [nameOf(index, model.id, model.sharedModel.source)] : []
   );
+  return failed.find(({ index }) => index === activeCellIndex) ?? failed[0] ?? null;
+}
+
+function hasError(model: ICellModel): boolean {
+  const outputs = model.type === 'code' ? (model as ICodeCellModel).outputs : null;
+  return outputs !== null && outputs.length > 0 && outputs.get(outputs.length - 1).type === 'error';
 }

@@ -11,6 +11,14 @@ from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, 
 
 Seen = tuple[Locator, Open]
 
+SELECT = """
+(node, [from, to]) => {
+  const texts = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+  const text = texts.nextNode();
+  getSelection().setBaseAndExtent(text, from, text, to);
+}
+"""
+
 DROP = """
 (node, type) => {
   const dataTransfer = new DataTransfer();
@@ -271,3 +279,71 @@ async def drag(lab: Lab, source: Locator, target: Locator) -> None:
     await expect(lab.page.locator(".tk-Panel.tk-mod-dropping")).to_be_visible()
     await mouse.up()
     await expect(lab.page.locator(".tk-mod-dropping")).to_have_count(0)
+
+
+@pytest.mark.proves("ui:json-tree", "ui:truncation")
+async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    value = '{"shop": "north", "prices": [3, 4, {"deep": True}]}'
+    tree = ToolUse("execute_ipython", {"code": f"from IPython.display import JSON\nJSON({value})"})
+    long = ToolUse("execute_ipython", {"code": "for n in range(4210): print('line', n)"})
+    model.add(Answer.of(tree), Answer.of(long), Answer.of("Ran both."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    await lab.say("Run both.")
+    await expect(lab.log.get_by_text("Ran both.")).to_be_visible()
+    first = lab.panel.locator('[data-tool="execute_ipython"]').first
+    await first.locator("summary").first.click()
+    await expect(first.get_by_text("shop: ").first).to_be_visible()
+    prices = first.locator("summary", has_text="prices").first
+    await prices.click()
+    await expect(first.get_by_text("deep: ").first).to_be_hidden()
+
+    second = lab.panel.locator('[data-tool="execute_ipython"]').last
+    await second.locator("summary").first.click()
+    output = second.locator(".tk-Output")
+    await expect(output).not_to_contain_text("line 2000")
+    await second.get_by_role("button", name="Show all 4,210 lines").click()
+    await expect(output).to_contain_text("line 2000")
+    await expect(output).to_be_focused()
+
+
+async def test_what_is_open_and_what_is_selected_survive_the_answer_that_goes_on(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    held = Held(Answer.of("Then one two three four five six seven eight."), after=3)
+    model.add(Answer.of("First a look.", ToolUse("list_cells")), held)
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.say("Count.")
+    card = lab.panel.locator('[data-tool="list_cells"]')
+    await card.locator("summary").first.click()
+    await expect(lab.log.get_by_text("Then one")).to_be_visible()
+    await held.held.wait()
+    await expect(lab.log.get_by_text("eight.")).to_have_count(0)
+    await lab.log.get_by_text("Then one").evaluate(SELECT, [5, 8])
+    held.go_on.set()
+    await expect(lab.log.get_by_text("eight.")).to_be_visible()
+    await expect(lab.log.get_by_role("button", name="Copy the answer")).to_have_count(1)
+    assert await lab.page.evaluate("String(getSelection())") == "one"
+    await expect(card.locator(".tk-Output").first).to_be_visible()
+
+
+async def test_a_beginning_is_offered_that_fits_the_notebook(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "plan.ipynb", "x = 1", "import pandas as pd", "1 / 0")
+    await lab.open("plan.ipynb")
+    await lab.show_panel()
+    await expect(lab.log.get_by_role("button", name="Run all cells")).to_be_visible()
+    await Open(lab).run(2)
+    fix = lab.log.get_by_role("button", name="Fix the failing cell 2")
+    await expect(fix).to_be_visible()
+    await lab.page.locator(".jp-Notebook .jp-Cell").nth(0).locator(".cm-content").click()
+    model.add(Answer.of("Divided by one."))
+    await fix.click()
+    await expect(lab.log.get_by_text("Divided by one.")).to_be_visible()
