@@ -7,7 +7,9 @@ function manager(): Manager {
   const draw = (text: string): HTMLElement => {
     const figure = document.createElement('figure');
     figure.textContent = text;
-    return figure;
+    const element = document.createElement('div');
+    element.append(figure);
+    return element;
   };
   return {
     renderFigure: (text: string) => Promise.resolve(draw(text)),
@@ -39,7 +41,7 @@ describe('a diagram', () => {
     diagrams.draw(view.querySelector('.tk-HeldDiagram') as Element);
     await Promise.resolve();
     expect(view.querySelector('figure')?.textContent).toBe(text);
-    expect(mermaid.getCachedFigure(text)?.tagName).toBe('FIGURE');
+    expect(mermaid.getCachedFigure(text)?.firstElementChild?.tagName).toBe('FIGURE');
   });
 
   it.each([
@@ -49,6 +51,6 @@ describe('a diagram', () => {
   ])('that loads nothing is drawn as ever: %s', async text => {
     const mermaid = manager();
     new Diagrams(mermaid);
-    expect((await mermaid.renderFigure(text)).tagName).toBe('FIGURE');
+    expect((await mermaid.renderFigure(text)).firstElementChild?.tagName).toBe('FIGURE');
   });
 });

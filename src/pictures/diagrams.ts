@@ -30,7 +30,7 @@ export class Diagrams {
     const text = code.textContent;
     this._free.add(text);
     // The element is in a view that may show something else by then.
-    void this._figure(text).then(figure => code.replaceWith(figure.cloneNode(true)));
+    void this._figure(text).then(figure => code.replaceWith(...figure.cloneNode(true).childNodes));
   };
 
   private _isHeld(text: string): boolean {
