@@ -21,29 +21,8 @@ from tests.browser.open_notebook import (
     shown,
     types,
 )
+from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
-
-
-@pytest.mark.proves("ext:presence")
-async def test_an_agent_at_work_is_among_the_collaborators_and_at_its_cell(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab(collaboration=True)
-    page, seen = lab.page, Open(lab)
-    with gate(lab.server.root) as code:
-        write_cells(lab.server.root, loads000="data = [1, 2, 3]", waits000=code)
-        await lab.open(NOTEBOOK)
-        await page.get_by_role("tab", name="Collaboration").click()
-        online = page.locator(".jp-CollaboratorsList .jp-Collaborator")
-        await expect(online).to_have_count(0)
-        running = asyncio.create_task(Agent(lab)("execute_cell", cell="waits000"))
-        await expect(online).to_have_count(1)
-        await expect(online).to_contain_text("root")
-        await expect(seen.cells.nth(1).locator(".jp-remote-cursor")).to_have_count(1)
-        await expect(seen.cells.nth(0).locator(".jp-remote-cursor")).to_have_count(0)
-    await running
-    await expect(online).to_have_count(0, timeout=DEADLINE)
-    await expect(seen.cells.nth(1).locator(".jp-remote-cursor")).to_have_count(0)
 
 
 async def begin(lab: Lab, url: str = "", **cells: str) -> Open:
@@ -55,6 +34,35 @@ async def begin(lab: Lab, url: str = "", **cells: str) -> Open:
     await lab.show_panel()
     await lab.mode.select_option("auto")
     return Open(lab)
+
+
+@pytest.mark.proves("ext:presence")
+async def test_agents_at_work_are_among_the_collaborators_and_each_at_its_cell(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, collaboration=True)
+    page = lab.page
+    with gate(lab.server.root) as code:
+        seen = await begin(lab, loads000="data = [1, 2, 3]", waits000=code)
+        await page.get_by_role("tab", name="Collaboration").click()
+        online = page.locator(".jp-CollaboratorsList .jp-Collaborator")
+        await expect(online).to_have_count(0)
+        model.add(Answer.of(ToolUse("execute_cell", {"cell": "waits000"})), Answer.of("Done."))
+        await lab.say("Run the second cell.")
+        await expect(online).to_have_text(["CClaudeplan.ipynb"])
+        await expect(seen.cells.nth(1).locator(".jp-remote-cursor")).to_have_count(1)
+        await expect(seen.cells.nth(0).locator(".jp-remote-cursor")).to_have_count(0)
+        await picture(page, "collaborators")
+        # Another agent, of which nothing is told but its user.
+        await Agent(lab).changes("loads000", "data = [4]")
+        await expect(online).to_have_count(2)
+        await expect(seen.cells.nth(0).locator(".jp-remote-cursor")).to_have_count(1)
+        # The first one works on, the other one has gone.
+        await expect(online).to_have_text(["CClaudeplan.ipynb"])
+    await expect(lab.log.get_by_text("Done.")).to_be_visible()
+    await expect(online).to_have_count(0)
+    await expect(seen.cells.nth(1).locator(".jp-remote-cursor")).to_have_count(0)
+    assert lab.notebook(NOTEBOOK).cells[0].source == "data = [4]"
 
 
 @BOTH

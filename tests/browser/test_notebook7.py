@@ -98,6 +98,9 @@ async def test_where_there_is_no_room_for_a_tab_the_chat_stays_at_the_side(
     write_notebook(lab.server.root / "n.ipynb", "a = 1")
     model.add(Answer.of("Here."))
     page = await opened(lab, "n.ipynb")
+    await page.get_by_role("menuitem", name="View").click()
+    await page.get_by_role("menuitem", name="Chat with Claude").click()
+    await expect(lab.message_box).to_be_focused()
     await lab.command("tk-ai:open-in-main")
     await lab.say("Where are you?")
     await expect(lab.log.get_by_text("Here.")).to_be_visible()
@@ -113,6 +116,6 @@ async def test_the_chat_is_there_beside_the_list_of_files(
     page = lab.page
     await page.goto(f"{lab.server.url}tree?token={lab.server.token}")
     await page.wait_for_function(READY)
-    await lab.command("tk-ai:show-panel")
+    await page.keyboard.press("Control+Alt+c")
     await lab.say("Which files are there?")
     await expect(lab.log.get_by_text("No files yet.")).to_be_visible()
