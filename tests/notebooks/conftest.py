@@ -14,10 +14,20 @@ import pytest_asyncio
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from tests.notebooks.tabs import tab_bench
+from tests.notebooks.tabs import PATH, SHORT, Desk, listening_server, store_of, tab_bench
+from tk_ai_extension.notebooks import tabdocument
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
-from tk_ai_extension.testing.document_bench import DocumentBench, FilePerson
+from tk_ai_extension.server import tabs
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    FilePerson,
+    code,
+    notebook,
+    written,
+)
 from tk_ai_extension.testing.room_person import RoomPerson
+from tk_ai_extension.testing.tab_page import TabPage
 from tk_ai_extension.workspace.paths import notebook_path
 
 
@@ -100,3 +110,26 @@ async def bench(
     else:
         async with running_server(folder) as app, room_bench(app) as made:
             yield made
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(tabdocument, "GRACE", DEADLINE)
+    monkeypatch.setattr(tabs, "GRACE", DEADLINE)
+    async with listening_server(tmp_path) as (app, address):
+        stored = notebook(code("a", "aaaa1111"), code("b", "bbbb2222"))
+        (Path(app.root_dir) / PATH).write_bytes(written(stored))
+        page = TabPage(address, app.identity_provider.token)
+        await page.connect()
+        await page.open(PATH)
+        yield Desk(app, address, store_of(app), page)
+        assert page.dialogs == []
+        page.before = None
+        await page.close()
+
+
+@pytest.fixture
+def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tab that goes away counts as lost at once."""
+    monkeypatch.setattr(tabdocument, "GRACE", SHORT)
+    monkeypatch.setattr(tabs, "GRACE", SHORT)

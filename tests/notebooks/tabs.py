@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from jupyter_server.serverapp import ServerApp
 from tornado.httpclient import HTTPClientError
 from tornado.httpserver import HTTPServer
@@ -15,7 +19,7 @@ from traitlets.config import Config
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
-from tk_ai_extension.testing.document_bench import DocumentBench
+from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench
 from tk_ai_extension.testing.tab_page import TabPage, TabPerson
 
 
@@ -98,3 +102,49 @@ async def tab_bench(folder: Path) -> AsyncIterator[DocumentBench]:
         yield DocumentBench(store, "tab", Path(app.root_dir), TabPerson(page), settle)
         await page.close()
         assert page.dialogs == []
+
+
+SHORT = 0.05
+"""Seconds after which tabs count as lost, where that is what is tested."""
+PATH = "n.ipynb"
+
+
+@dataclass
+class Desk:
+    """A server, and somebody with a notebook of two cells open."""
+
+    app: ServerApp
+    address: str
+    store: NotebookStore
+    page: TabPage
+
+    async def another_page(self) -> TabPage:
+        page = TabPage(self.address, self.app.identity_provider.token)
+        await page.connect()
+        return page
+
+    async def document(self) -> NotebookDocument:
+        return await self.store.open(PATH)
+
+    @property
+    def channel(self) -> Any:
+        return self.app.web_app.settings["tk_ai_extension_tabs"]
+
+    @property
+    def person(self) -> TabPerson:
+        return TabPerson(self.page)
+
+    def on_disk(self) -> list[Any]:
+        return json.loads((Path(self.app.root_dir) / PATH).read_bytes())["cells"]
+
+    async def ask(self, method: str, query: str) -> httpx2.Response:
+        """Asks about lost tabs, as a person does."""
+        headers = {"Authorization": f"token {self.app.identity_provider.token}"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            return await http.request(method, f"{self.address}api/tk-ai/tabs/lost{query}")
+
+    async def changes(self, check: Callable[[], Any]) -> None:
+        """Waits until something holds; it is looked at whenever anything about any tab changes."""
+        async with asyncio.timeout(DEADLINE):
+            while not check():
+                await self.channel._moves(None)

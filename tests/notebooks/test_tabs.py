@@ -3,106 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx2
 import pytest
-from jupyter_server.serverapp import ServerApp
 
-from tests.notebooks.tabs import listening_server, store_of
+from tests.notebooks.tabs import PATH, Desk
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent, Json
-from tk_ai_extension.model.errors import Conflict, SaveFailed
+from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.model.tab_errors import OpenTwice, OutcomeUnknown, TabOffline
-from tk_ai_extension.notebooks import tabdocument
-from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.server import tabs
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
-    code,
-    notebook,
     sources,
     stream,
-    written,
 )
 from tk_ai_extension.testing.document_outputs import run
-from tk_ai_extension.testing.tab_page import TabPage, TabPerson
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
-
-SHORT = 0.05
-"""Seconds after which tabs count as lost, where that is what is tested."""
-PATH = "n.ipynb"
-
-
-@dataclass
-class Desk:
-    """A server, and somebody with a notebook of two cells open."""
-
-    app: ServerApp
-    address: str
-    store: NotebookStore
-    page: TabPage
-
-    async def another_page(self) -> TabPage:
-        page = TabPage(self.address, self.app.identity_provider.token)
-        await page.connect()
-        return page
-
-    async def document(self) -> NotebookDocument:
-        return await self.store.open(PATH)
-
-    @property
-    def channel(self) -> Any:
-        return self.app.web_app.settings["tk_ai_extension_tabs"]
-
-    @property
-    def person(self) -> TabPerson:
-        return TabPerson(self.page)
-
-    def on_disk(self) -> list[Any]:
-        return json.loads((Path(self.app.root_dir) / PATH).read_bytes())["cells"]
-
-    async def ask(self, method: str, query: str) -> httpx2.Response:
-        """Asks about lost tabs, as a person does."""
-        headers = {"Authorization": f"token {self.app.identity_provider.token}"}
-        async with httpx2.AsyncClient(headers=headers) as http:
-            return await http.request(method, f"{self.address}api/tk-ai/tabs/lost{query}")
-
-    async def changes(self, check: Callable[[], Any]) -> None:
-        """Waits until something holds; it is looked at whenever anything about any tab changes."""
-        async with asyncio.timeout(DEADLINE):
-            while not check():
-                await self.channel._moves(None)
-
-
-@pytest.fixture
-async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    monkeypatch.setattr(tabdocument, "GRACE", DEADLINE)
-    monkeypatch.setattr(tabs, "GRACE", DEADLINE)
-    async with listening_server(tmp_path) as (app, address):
-        stored = notebook(code("a", "aaaa1111"), code("b", "bbbb2222"))
-        (Path(app.root_dir) / PATH).write_bytes(written(stored))
-        page = TabPage(address, app.identity_provider.token)
-        await page.connect()
-        await page.open(PATH)
-        yield Desk(app, address, store_of(app), page)
-        assert page.dialogs == []
-        page.before = None
-        await page.close()
-
-
-@pytest.fixture
-def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tab that goes away counts as lost at once."""
-    monkeypatch.setattr(tabdocument, "GRACE", SHORT)
-    monkeypatch.setattr(tabs, "GRACE", SHORT)
 
 
 def once(method: str, what: Callable[[Json], Awaitable[None]]) -> Callable[[Json], Awaitable[None]]:
@@ -374,41 +295,7 @@ async def test_outputs_of_a_run_that_ended_meanwhile_are_there_when_the_tab_is_b
     assert await desk.person.sources(PATH) == ["a", "b typed"]
 
 
-# --- more than one page
-
-
-@pytest.mark.proves("fault:tab-lost", "fault:concurrent-edit")
-async def test_the_tab_with_unsaved_changes_counts_and_the_other_one_follows(desk: Desk) -> None:
-    other = await desk.another_page()
-    await other.open(PATH)
-    await desk.person.type(PATH, 0, " typed")
-    document = await desk.document()
-    seen = (await document.read()).by_key
-    assert sources(list(seen.values())) == ["a typed", "b"]
-    await document.apply([Replace("bbbb2222", "x", expect=seen["bbbb2222"].hash)])
-    assert desk.on_disk()[0]["source"] == ["a typed"]
-    await desk.changes(lambda: sources(other.notebooks[PATH].cells) == ["a typed", "x"])
-    assert other.dialogs == []
-    await other.close()
-
-
-@pytest.mark.proves("fault:concurrent-edit")
-async def test_two_tabs_with_unsaved_changes_are_told(desk: Desk) -> None:
-    other = await desk.another_page()
-    await other.open(PATH)
-    await desk.person.type(PATH, 0, " typed")
-    await TabPerson(other).type(PATH, 1, " too")
-    document = await desk.document()
-    with pytest.raises(OpenTwice):
-        await document.read()
-    with pytest.raises(OpenTwice):
-        await document.apply([INSERT])
-    await other.leave()
-    await desk.changes(lambda: len(desk.channel.present(PATH)) == 1)
-    with pytest.raises(Conflict):
-        await document.apply([Replace("aaaa1111", "x", expect="0" * 32)])
-    await document.apply([INSERT])
-    assert sources(desk.on_disk()) == ["new", "a typed", "b"]
+# --- names and receipts
 
 
 async def test_a_notebook_that_is_renamed_while_it_is_open_is_found(desk: Desk) -> None:
