@@ -57,6 +57,7 @@ async def test_a_tab_that_was_looked_at_last_shows_what_another_has_saved_before
     await other.open(PATH)
     await desk.person.type(PATH, 0, " typed")
     await desk.page.save(PATH)
+    await desk.page.known()
     document = await desk.document()
     assert sources((await document.read()).cells) == ["a typed", "b"]
     await document.apply([Replace("bbbb2222", "x")])
