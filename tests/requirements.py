@@ -35,10 +35,6 @@ class Requirement:
         return self.reason_open is None or self.partial
 
 
-OPEN_NOTEBOOK = (
-    "What stands in a notebook that is open is shown by JupyterLab itself, which fetches pictures."
-)
-
 # A row is a line.
 # fmt: off
 REQUIREMENTS: tuple[Requirement, ...] = (
@@ -208,7 +204,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:other-user", "project", "executions, artifacts and chats of another user of the server are not found"),
     Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment or model context"),
     Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound"),
-    Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing", OPEN_NOTEBOOK, partial=True),
+    Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing"),
+    Requirement("threat:remote-pictures", "project", "in an open notebook what agents wrote and ran loads nothing from elsewhere until the person keeps it or presses a button that names the host; what no agent wrote loads as ever"),
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
     Requirement("threat:kernel-pass", "project", "a kernel's code asks by a pass of its kernel's own, good there alone and until it ends, in the chat of its own notebook: it holds no token and no key, and reaches no other chat"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.async_api import Dialog, Page, Request, expect
 
+from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
+from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -35,7 +37,25 @@ CORPUS = (
     "<math><mtext></p><style><!--</style><img src=x onerror='window.pwned = 1'>",
     "$\\href{javascript:window.pwned=1}{x}$",
     "```html\n<img src=x onerror='window.pwned = 1'>\n```",
+    f"# Heading ![]({AWAY}/heading.png)",
+    f"<input type=image src='{AWAY}/input.png'>",
+    f"<ul style='list-style-image: url({AWAY}/list.png); cursor: url({AWAY}/cursor.png), auto'></ul>",
+    f"$\\style{{background-image: url({AWAY}/tex.png)}}{{x}}$",
+    f"- Diagram\n\n  ```mermaid\n  graph LR\n  A[\"<img src='{AWAY}/diagram.png'>\"]-->B\n  ```",
 )
+SHOWING = """
+from IPython.display import HTML, Latex, Markdown, display
+for text in {texts!r}:
+    for kind in (HTML, Markdown, Latex):
+        display(kind(text))
+    for mime in ("image/svg+xml", "application/javascript", "text/vnd.mermaid"):
+        display({{mime: text}}, raw=True)
+print("All is shown.")
+"""
+SCRIPT = """
+from IPython.display import HTML
+HTML("<script>window.{name} = 1</script>" + "by " + "{name}")
+"""
 NAME = "<img src=x onerror=window.pwned=1>.ipynb"
 
 
@@ -51,8 +71,11 @@ class Watch:
         if not request.url.startswith((self.home, "data:", "blob:", "ws")):
             self.found.append(request.url)
 
-    def dialog(self, dialog: Dialog) -> None:
-        self.found.append(f"dialog: {dialog.message}")
+    async def dialog(self, dialog: Dialog) -> None:
+        if dialog.type == "beforeunload":  # The browser's own.
+            await dialog.accept()
+        else:
+            self.found.append(f"dialog: {dialog.message}")
 
     async def nothing(self) -> None:
         """Asserts that nothing did, a frame after everything that was waited for."""
@@ -119,3 +142,62 @@ async def test_nor_what_a_file_is_called_and_what_tools_and_outputs_say_in_the_p
         if await summary.is_visible():
             await summary.click()
     await watch.nothing()
+
+
+@pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+@pytest.mark.proves("threat:html")
+async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows_there(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await open_lab(collaboration=collaboration)
+    write_cells(lab.server.root, trusted0="print('by a person')", shows000="2")
+    page = lab.page
+    await lab.open(NOTEBOOK)
+    # It renders headings aside.
+    await page.get_by_role("tab", name="Table of Contents").click()
+    watch = Watch(page, lab.server.url)
+    page.on("request", watch.request)
+    page.on("dialog", watch.dialog)
+    seen, agent = Open(lab), Agent(lab)
+    for text in CORPUS:
+        await agent("insert_cell", source=text, index=0, cell_type="markdown")
+    whole = "\n\n".join(CORPUS)
+    await agent.changes("shows000", SHOWING.format(texts=[whole, *CORPUS]))
+    await agent("execute_cell", cell="shows000")
+    await expect(seen.cells.last).to_contain_text("All is shown.")
+    held = page.get_by_role("button", name="Load pictures from elsewhere.invalid")
+    await expect(held.last).to_be_visible()
+    await watch.nothing()
+    await lab.command("docmanager:save")
+    await page.reload()
+    await lab.ready()
+    await expect(seen.cells.last).to_contain_text("All is shown.")
+    await expect(held.last).to_be_visible()
+    await watch.nothing()
+
+
+@pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+@pytest.mark.proves("threat:html")
+async def test_what_an_agent_runs_in_a_cell_that_a_person_trusts_is_not_trusted(
+    open_lab: OpenLab, collaboration: bool
+) -> None:
+    lab = await open_lab(collaboration=collaboration)
+    write_cells(lab.server.root, first000=SCRIPT.format(name="mine"))
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await lab.open(NOTEBOOK)
+    await seen.run(0)
+    output = seen.cells.nth(0).locator(".jp-OutputArea-output")
+    await expect(output).to_contain_text("by mine")
+    await page.evaluate("() => void window.jupyterapp.commands.execute('notebook:trust')")
+    await page.get_by_role("dialog").get_by_role("button", name="Trust").click()
+    await page.wait_for_function("() => window.mine === 1")
+
+    await agent.changes("first000", SCRIPT.format(name="pwned"))
+    await agent("execute_cell", cell="first000")
+    await expect(output).to_contain_text("by pwned")
+    assert await page.evaluate("() => window.pwned") is None
+    await lab.command("docmanager:save")
+    await page.reload()
+    await lab.ready()
+    await expect(output).to_contain_text("by pwned")
+    assert await page.evaluate("() => window.pwned") is None

