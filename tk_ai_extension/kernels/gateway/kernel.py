@@ -87,6 +87,7 @@ class RemoteKernel:
         self._proved = False  # whether the kernel has answered on that line
         self._connecting = asyncio.Lock()
         self._between: Literal["died", "restarted"] | None = None  # two incarnations
+        self._said_restart = False  # so that the server's word of the same one is no other's
         self._session = ""  # in which the present incarnation speaks, or the last one spoke
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
@@ -189,8 +190,14 @@ class RemoteKernel:
         """It was restarted by us."""
         self._end(Ending("restarted", "The kernel was restarted."))
 
+    def was_restarted(self) -> None:
+        """Somebody on this server has had it restarted: it has said so, or says nothing."""
+        said, self._said_restart = self._said_restart, False
+        if not said and not self.stopping and self._between is None:
+            self.restarted()
+
     def shut_down(self) -> None:
-        """It was shut down by us."""
+        """It was shut down from this server."""
         self._gone(Ending("shutdown", "The kernel was shut down."))
 
     async def look(self) -> bool | None:
@@ -311,6 +318,7 @@ class RemoteKernel:
         if self.stopping:
             return  # on ours: we hear from the gateway when it is done
         if restart:
+            self._said_restart = True
             self._end(Ending("restarted", "The kernel was restarted."))
             return
         line, self._line = self._line, None

@@ -21,6 +21,7 @@ from tk_ai_extension.kernels.base import (
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.conversation import ConnectionClosed
+from tk_ai_extension.kernels.gateway.actions import KernelActions
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
 from tk_ai_extension.kernels.gateway.executor import GatewayExecutor
 from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
@@ -98,6 +99,7 @@ class GatewayKernels:
             max_output_bytes=max_output_bytes,
         )
         self._pages = self._serve_pages(stack)
+        self._actions = KernelActions(self._carried_out)
 
     # -- what there is
 
@@ -342,6 +344,7 @@ class GatewayKernels:
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
+        self._actions.close()
         kernels = list(self._kernels.values())
         self._kernels.clear()
         for kernel in kernels:
@@ -364,6 +367,7 @@ class GatewayKernels:
             raise KernelNotFound(f"There is no running kernel {kernel_id}.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
+        self._actions.follow(manager.event_logger)
         if kernel is None or kernel.manager is not manager:
             kernel = self._kernels[kernel_id] = RemoteKernel(
                 kernel_id,
@@ -374,6 +378,13 @@ class GatewayKernels:
                 ping_interval=self._ping_interval,
             )
         return kernel
+
+    def _carried_out(self, kernel_id: str, action: str) -> None:
+        kernel = self._kernels.get(kernel_id)
+        if kernel is not None and action == "restart":
+            kernel.was_restarted()
+        elif kernel is not None and action == "shutdown":
+            kernel.shut_down()
 
     def _forget(self, kernel_id: str) -> None:
         # The server's own manager notices it when somebody lists kernels: it may never be asked.
