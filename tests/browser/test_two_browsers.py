@@ -25,6 +25,7 @@ from tests.browser.open_notebook import (
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"
+TRUSTED = "place => window.jupyterapp.shell.currentWidget.content.widgets[place].model.trusted"
 FAR_DOWN = """
 index => {
   const { content } = window.jupyterapp.shell.currentWidget;
@@ -87,6 +88,7 @@ async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
     for page in (first, second):
         await page.wait_for_function(HAS, arg=expected)
         await page.wait_for_function(SHOWS, arg=[2, "42\n"])
+        assert await page.evaluate(TRUSTED, 2) is False
         assert await page.locator(DIALOG).count() == 0
     await saved(lab, "n.ipynb", expected)
 
