@@ -20,12 +20,32 @@ export function runsOf(structured: Json): IRun[] {
   if (!Array.isArray(runs)) {
     return [];
   }
-  return (runs as Json[]).map(({ index, output, artifact, data }) => ({
-    index: typeof index === 'number' ? index : null,
-    output: typeof output === 'string' ? output : '',
-    artifact: typeof artifact === 'string' ? artifact : null,
-    data: Array.isArray(data) ? (data as unknown[]) : []
-  }));
+  return (runs as Json[]).map(({ index, output, artifact, data }) => {
+    const values = Array.isArray(data) ? (data as unknown[]) : [];
+    return {
+      index: typeof index === 'number' ? index : null,
+      output: typeof output === 'string' ? shown(output, values) : '',
+      artifact: typeof artifact === 'string' ? artifact : null,
+      data: values
+    };
+  });
+}
+
+/** What of an output is text: pictures and values are shown as what they are. */
+function shown(output: string, data: readonly unknown[]): string {
+  const values = new Set(data.map(value => JSON.stringify(value)));
+  const lines = output.split('\n').filter(line => !/^\[image\/[\w.+-]+\]$/.test(line));
+  const text = lines.join('\n').trim();
+  return values.has(compact(text)) ? '' : text === '' ? '' : lines.join('\n');
+}
+
+/** A JSON text without the spaces between its parts; another text as it is. */
+function compact(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text));
+  } catch {
+    return text;
+  }
 }
 
 /** The lines of the whole of a text that was cut, as the cut itself says; null for a whole text. */

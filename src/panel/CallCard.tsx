@@ -82,7 +82,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
           source={fenced(code, call.arguments['cell_type'] === 'markdown' ? 'md' : 'python')}
         />
       ) : null}
-      {call.result !== null && <Results result={call.result} />}
+      {call.result !== null && <Results result={call.result} changed={call.changes.length > 0} />}
     </div>
   );
 }

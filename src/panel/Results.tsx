@@ -12,8 +12,14 @@ import { save } from './saving';
 /** Characters that are shown in a card; what is longer becomes a file. */
 const MAX_SHOWN = 2_000_000;
 
+interface IProps {
+  result: IResult;
+  /** Whether the card shows what was changed: then the answer says nothing new but its notices. */
+  changed: boolean;
+}
+
 /** What came of a call: of code what it put out, of others what they answered. */
-export function Results({ result }: { result: IResult }): JSX.Element {
+export function Results({ result, changed }: IProps): JSX.Element {
   const { trans } = useDesk();
   const runs = runsOf(result.structured);
   return (
@@ -33,12 +39,26 @@ export function Results({ result }: { result: IResult }): JSX.Element {
           )}
         </div>
       ))}
-      {runs.length === 0 && result.text !== '' && <LongText text={result.text} />}
+      {changed &&
+        result.ok &&
+        noticesOf(result).map((notice, place) => (
+          <div key={place} className="tk-Notice">
+            {notice}
+          </div>
+        ))}
+      {runs.length === 0 && !(changed && result.ok) && result.text !== '' && (
+        <LongText text={result.text} />
+      )}
       {Object.keys(result.structured).length > 0 && (
         <JsonTree name={trans.__('Result')} value={result.structured} />
       )}
     </>
   );
+}
+
+function noticesOf({ structured }: IResult): string[] {
+  const { notices } = structured;
+  return Array.isArray(notices) ? notices.filter(each => typeof each === 'string') : [];
 }
 
 /** An output that the server has cut, and keeps whole for whoever asks. */

@@ -92,7 +92,11 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
             />
           )}
           {chat.problem !== null && (
-            <Problem problem={chat.problem} onDismiss={() => chat.dismiss()} />
+            <Problem
+              problem={chat.problem}
+              onRetry={chat.loaded ? undefined : () => void chat.load()}
+              onDismiss={() => chat.dismiss()}
+            />
           )}
         </div>
       </div>

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import Locator, expect
 
 from tests.browser.agents import Open
+from tests.browser.axe import violations
 from tests.browser.lab import Lab, write_notebook
-from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
+from tk_ai_extension.testing.scripted_model import (
+    OVERLOADED,
+    Answer,
+    Held,
+    ScriptedModel,
+    ToolUse,
+)
 
 Seen = tuple[Locator, Open]
+
+READS = re.compile(r"/api/tk-ai/chats/\w+(\?|$)")
+"""The requests for all that happened in a chat."""
 
 SELECT = """
 (node, [from, to]) => {
@@ -44,6 +56,7 @@ async def test_a_plan_is_changed_by_words_and_then_carried_out(
     await expect(lab.message_box).to_be_focused()
     goes = lab.panel.get_by_role("group", name="Goes with the message")
     await expect(goes).to_contain_text("Changes to the plan")
+    assert await violations(lab.page, ".tk-Chat") == []
     await lab.page.keyboard.type("Two cells.")
     await lab.page.keyboard.press("Enter")
 
@@ -97,6 +110,7 @@ async def test_an_edited_message_takes_the_place_of_the_first(
     await expect(lab.log.get_by_text("A plum.")).to_be_hidden()
     await lab.log.get_by_text("2 replaced messages").click()
     await expect(lab.log.get_by_text("A plum.")).to_be_visible()
+    assert await violations(lab.page, ".tk-Chat") == []
     await expect(goes).not_to_contain_text("Instead of")
 
 
@@ -115,8 +129,10 @@ async def test_a_message_that_waits_is_removed_or_taken_back_into_the_box(
         has_text="Waits for the message before it"
     )
     await expect(waiting).to_have_count(2)
+    assert await violations(lab.page, ".tk-Chat") == []
     await waiting.last.get_by_role("button", name="Edit and send again").click()
     await expect(lab.message_box).to_have_value("Second?")
+    await expect(waiting).to_have_count(1)
     await waiting.get_by_role("button", name="Remove").click()
     await expect(waiting).to_have_count(0)
     held.go_on.set()
@@ -239,6 +255,7 @@ async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: Scr
     await expect(goes.get_by_role("button", name="Remove Cell 1")).to_have_count(2)
     await drag(lab, lab.page.locator(".jp-DirListing-item", has_text="paper.pdf"), lab.log)
     await expect(lab.panel.get_by_role("status").get_by_text("paper.pdf")).to_be_visible()
+    assert await violations(lab.page, ".tk-Chat") == []
     # What was dragged is where it was.
     assert len(lab.notebook("sales.ipynb").cells) == 2
     assert (root / "prices.csv").is_file()
@@ -309,6 +326,7 @@ async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
     await second.get_by_role("button", name="Show all 4,210 lines").click()
     await expect(output).to_contain_text("line 2000")
     await expect(output).to_be_focused()
+    assert await violations(lab.page, ".tk-Chat") == []
 
 
 async def test_what_is_open_and_what_is_selected_survive_the_answer_that_goes_on(
@@ -347,3 +365,61 @@ async def test_a_beginning_is_offered_that_fits_the_notebook(
     model.add(Answer.of("Divided by one."))
     await fix.click()
     await expect(lab.log.get_by_text("Divided by one.")).to_be_visible()
+
+
+async def test_an_answer_that_ended_with_an_error_is_gone_on_with(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    # It is asked again once.
+    model.add(Answer.of("First a look.", ToolUse("list_cells")), OVERLOADED, OVERLOADED)
+    model.add(Answer.of("Went on."))
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.say("Look.")
+    problem = lab.log.get_by_role("alert")
+    await problem.get_by_role("button", name="Continue").click()
+    await expect(lab.log.get_by_text("Went on.")).to_be_visible()
+    assert "First a look." in str(model.requests[-1].body["messages"])
+
+
+async def test_a_chat_that_could_not_be_read_is_read_when_asked_again(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("Hello."))
+    await lab.open()
+    await lab.show_panel()
+    await lab.say("Are you there?")
+    await expect(lab.log.get_by_text("Hello.")).to_be_visible()
+    await lab.page.reload()
+    await lab.page.route(READS, lambda route: route.abort())
+    await lab.ready()
+    await lab.command("tk-ai:show-panel")
+    reconnect = lab.log.get_by_role("alert").get_by_role("button", name="Reconnect")
+    await reconnect.wait_for()
+    await lab.page.unroute(READS)
+    await reconnect.click()
+    await expect(lab.log.get_by_text("Hello.")).to_be_visible()
+    await expect(reconnect).to_have_count(0)
+
+
+async def test_who_reads_above_is_told_of_what_is_new_below(lab: Lab, model: ScriptedModel) -> None:
+    long = "\n\n".join(f"Paragraph {number}." for number in range(60))
+    held = Held(Answer.of(f"{long}\n\nThe end."), after=40)
+    model.add(held)
+    await lab.open()
+    await lab.show_panel()
+    await lab.say("Write.")
+    await expect(lab.log.get_by_text("Paragraph 20.")).to_be_visible()
+    await held.held.wait()
+    await lab.log.hover()
+    await lab.page.mouse.wheel(0, -3000)
+    first = lab.log.get_by_text("Paragraph 0.")
+    await expect(first).to_be_in_viewport()
+    held.go_on.set()
+    end = lab.log.get_by_text("The end.")
+    await expect(end).to_be_attached()
+    await expect(first).to_be_in_viewport()
+    await lab.panel.get_by_role("button", name="↓ New").click()
+    await expect(end).to_be_in_viewport()
+    await expect(lab.panel.get_by_role("button", name="↓ New")).to_have_count(0)
