@@ -1,0 +1,187 @@
+"""How the panel looks: every theme, narrow and wide, zoomed, at rest: nothing is cut, axe finds nothing."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab, write_notebook
+from tests.browser.pictures import picture
+from tk_ai_extension.testing.scripted_model import (
+    Answer,
+    Failure,
+    Held,
+    ScriptedModel,
+    Thinking,
+    ToolUse,
+)
+
+THEMES = {
+    "light": "JupyterLab Light",
+    "dark": "JupyterLab Dark",
+    "contrast": "JupyterLab Dark High Contrast",
+}
+NARROW, WIDE = 260, 800
+"""Pixels."""
+
+PLOT = """\
+%matplotlib inline
+import matplotlib.pyplot as plt
+plt.figure(figsize=(4, 1.6))
+plt.bar(["North", "South", "East", "West"], [412, 388, 371, 240])
+plt.show()"""
+SAID = """\
+Prices fell by **12 %** in the [west](https://example.org): $\\bar x = \\frac{1}{n} \\sum_i x_i$.
+
+```python
+sales_by_region = sales.groupby("region", as_index=False).agg(total=("price", "sum"))
+```
+
+| region | total |
+| --- | ---: |
+| north | 412 |
+| west | 240 |
+
+1. `north` is first
+2. a_name_that_is_longer_than_the_panel_is_wide_and_has_no_place_where_it_could_be_broken
+"""
+
+CUT = """
+() => {
+  const panel = document.querySelector('.tk-Panel:not(.lm-mod-hidden)');
+  const edges = panel.getBoundingClientRect();
+  const found = [];
+  for (const node of [panel, ...panel.querySelectorAll('*')]) {
+    if (!node.checkVisibility() || node.closest('svg, mjx-container, .tk-Announced')) {
+      continue;
+    }
+    const style = getComputedStyle(node);
+    const name = node.tagName + '.' + node.className;
+    // What is scrolled by itself, or ends with dots, shows what it has in another way.
+    const scrolls = ['auto', 'scroll'].includes(style.overflowX) && !node.matches('.tk-Log');
+    const dotted = style.textOverflow === 'ellipsis';
+    if (style.display !== 'inline' && !scrolls && !dotted && node.scrollWidth > node.clientWidth + 1) {
+      found.push(`${name}: ${node.scrollWidth} in ${node.clientWidth}`);
+    }
+    const { left, right, width } = node.getBoundingClientRect();
+    if (node.matches('button, select, textarea, summary, input') &&
+        (width < 12 || left < edges.left - 1 || right > edges.right + 1)) {
+      found.push(`${name}: from ${left} to ${right}`);
+    }
+  }
+  return found;
+}
+"""
+"""What is wider than the place that it has."""
+
+ANIMATED = """
+() => document.getAnimations().filter(each => each.effect.target.closest('.tk-Panel')).length
+"""
+
+
+async def with_everything(lab: Lab, model: ScriptedModel, theme: str = "light") -> None:
+    """A chat with all that a panel shows at once."""
+    write_notebook(lab.server.root / "sales.ipynb", "prices = [3, 4, 5]", "prices")
+    insert = ToolUse("insert_cell", {"source": "total = sum(prices)", "index": 1})
+    model.add(
+        Answer.of("First I would add a cell with the sum, then plot it."),
+        Failure(402, "billing_error", "Your credit balance is too low."),
+        Answer.of(Thinking("The west, then."), SAID, ToolUse("list_cells")),
+        Answer.of(ToolUse("read_cell", {"cell": "nowhere"})),
+        Answer.of(ToolUse("execute_ipython", {"code": PLOT})),
+        Answer.of(insert),
+        Answer.of("That is all."),
+        Answer.of(
+            "Now the mean.", ToolUse("insert_and_execute_cell", {"source": PLOT, "index": 2})
+        ),
+    )
+    await lab.open("sales.ipynb")
+    await lab.theme(THEMES[theme])
+    await lab.show_panel()
+    await lab.mode.select_option("plan")
+    await lab.say("How would you go about it?")
+    await expect(lab.log.get_by_text("A plan: nothing was changed.")).to_be_visible()
+    await lab.say("And what of the prices in the west?")
+    await expect(lab.log.get_by_role("alert")).to_be_visible()
+    await lab.mode.select_option("auto")
+    await lab.say("Show me prices by region.")
+    await expect(lab.log.get_by_text("That is all.")).to_be_visible()
+    await expect(lab.log.locator("img.tk-Picture")).to_be_visible()
+    open_all = "all => all.forEach(each => (each.open = true))"
+    await lab.log.locator("details").evaluate_all(open_all)
+    await lab.mode.select_option("ask")
+    await lab.say("And the mean?")
+    question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
+    await expect(question).to_be_visible()
+    await lab.say("Then save it.")
+    await expect(lab.log.get_by_text("Waits for the message before it")).to_be_visible()
+    await lab.message_box.press_sequentially("Look at @")
+    await expect(lab.panel.get_by_role("listbox", name="Suggestions")).to_be_visible()
+
+
+async def resize(lab: Lab, width: int) -> None:
+    """Drags the panel's edge until it is so wide."""
+    side = lab.page.locator("#jp-right-stack")
+    handle = lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:visible").last
+    box, edge = await side.bounding_box(), await handle.bounding_box()
+    assert box is not None
+    assert edge is not None
+    x, y = edge["x"] + edge["width"] / 2, edge["y"] + edge["height"] / 2
+    await lab.page.mouse.move(x, y)
+    await lab.page.mouse.down()
+    await lab.page.mouse.move(x + box["width"] - width, y, steps=4)
+    await lab.page.mouse.up()
+    await lab.page.wait_for_function(
+        "([node, width]) => Math.abs(node.clientWidth - width) <= 3",
+        arg=[await side.element_handle(), width],
+    )
+
+
+async def looks_right(lab: Lab, name: str) -> None:
+    """Nothing is cut, narrow or wide, and axe finds nothing wrong."""
+    for width in (NARROW, WIDE):
+        await resize(lab, width)
+        # Completions are there for who writes.
+        await lab.message_box.focus()
+        await picture(lab.page, f"looks-{name}-{width}")
+        assert await lab.page.evaluate(CUT) == [], f"{name} at {width} pixels"
+    assert await violations(lab.page, ".tk-Chat") == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_every_state_is_right_in_every_theme_narrow_and_wide(
+    lab: Lab, model: ScriptedModel, theme: str
+) -> None:
+    await with_everything(lab, model, theme)
+    await looks_right(lab, theme)
+    await lab.panel.get_by_role("button", name="History").click()
+    await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
+    await looks_right(lab, f"{theme}-history")
+    await lab.panel.get_by_role("button", name="New chat").click()
+    await looks_right(lab, f"{theme}-empty")
+
+
+async def test_nothing_is_cut_at_200_percent(open_lab: OpenLab, model: ScriptedModel) -> None:
+    half = {"width": 640, "height": 400}
+    lab = await open_lab(model, viewport=half, device_scale_factor=2)
+    await with_everything(lab, model)
+    await lab.command("application:toggle-left-area")
+    await resize(lab, NARROW)
+    await picture(lab.page, "looks-zoomed")
+    assert await lab.page.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+async def test_nothing_moves_for_who_wants_no_motion(
+    open_lab: OpenLab, model: ScriptedModel, motion: str
+) -> None:
+    lab = await open_lab(model, reduced_motion=motion)
+    held = Held(Answer.of("One, two, three, four, five, six, seven, eight."), after=4)
+    model.add(held)
+    await lab.open()
+    await lab.show_panel()
+    await lab.say("Count.")
+    await expect(lab.log.locator(".tk-Dot")).to_be_visible()
+    assert (await lab.page.evaluate(ANIMATED) == 0) == (motion == "reduce")
