@@ -160,7 +160,7 @@ export class HeldPictures {
 
   private _release(marker: HTMLElement): void {
     this._markers.delete(marker);
-    letGo(rootOf(marker), this._around.draw);
+    letGo(rootOf(marker), this._around.draw, this._panel.content.rendermime.resolver);
   }
 
   private _cellOf(marker: HTMLElement): Cell | undefined {

@@ -73,3 +73,19 @@ it('has a diagram drawn when that is let go', () => {
   letGo(element, each => drawn.push(each.textContent));
   expect(drawn).toEqual(['A["//a.example/x"]']);
 });
+
+it('finds a file that is named by its way from the notebook, as JupyterLab would have', async () => {
+  // On a hub, what seems to lead to another user's server.
+  const base = new URL('http://localhost/user/me/');
+  const sanitizer = new HoldingSanitizer({ sanitize: dirty => dirty }, base, 'a');
+  const element = shown(sanitizer.sanitize('<img src="../../x.png?y">'));
+  expect(element.querySelector('img')?.hasAttribute('src')).toBe(false);
+  letGo(element, () => undefined, {
+    isLocal: () => true,
+    resolveUrl: url => Promise.resolve(`folder/${url}`),
+    getDownloadUrl: path => Promise.resolve(`/user/me/files/${path}`)
+  });
+  await new Promise(resolve => setTimeout(resolve));
+  const src = element.querySelector('img')?.getAttribute('src');
+  expect(src).toBe('/user/me/files/folder/../../x.png');
+});

@@ -81,12 +81,21 @@ export function hold(root: Element, base: URL): boolean {
  * Lets all go that is held in an element, and takes the markers out.
  *
  * @param draw - Draws a diagram in place of its code.
+ * @param resolver - Finds files: what JupyterLab resolves after rendering was not there then.
  */
-export function letGo(root: Element, draw: (code: Element) => void): void {
+export function letGo(
+  root: Element,
+  draw: (code: Element) => void,
+  resolver: IRenderMime.IResolver | null = null
+): void {
   for (const element of root.querySelectorAll(`[${IS_HELD}]`)) {
     for (const [name, value] of heldIn(element)) {
       element.removeAttribute(HELD + name);
-      element.setAttribute(name, value);
+      if (name === 'src' && resolver?.isLocal?.(value) === true) {
+        void resolved(value, resolver).then(address => element.setAttribute(name, address));
+      } else {
+        element.setAttribute(name, value);
+      }
     }
     element.removeAttribute(IS_HELD);
   }
@@ -95,6 +104,12 @@ export function letGo(root: Element, draw: (code: Element) => void): void {
     draw(code);
   }
   root.querySelectorAll(MARKER).forEach(marker => marker.remove());
+}
+
+/** Where a file is that is named by its way from the notebook. */
+async function resolved(value: string, resolver: IRenderMime.IResolver): Promise<string> {
+  const [path = ''] = value.split(/[?#]/);
+  return resolver.getDownloadUrl(await resolver.resolveUrl(path));
 }
 
 /** The addresses that are held in an element, and the diagrams. */
