@@ -16,7 +16,6 @@ from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.elsewhere import Elsewhere
 from tests.browser.lab import Lab
-from tests.browser.pictures import picture
 
 BOTH = pytest.mark.parametrize("collaboration", [True, False], ids=["collaboration", "alone"])
 LOADED = (
@@ -71,7 +70,6 @@ async def test_what_an_agent_wrote_is_held_until_it_is_kept(
     await load.wait_for()
     await seen.mark(1).wait_for()
     await expect(load).to_have_attribute("title", re.compile(r"/a\.png\?d=SECRET$"))
-    await picture(page, "held-picture")
 
     await page.reload()
     await lab.ready()
@@ -117,6 +115,13 @@ async def test_a_person_loads_what_is_held_by_a_button_that_names_the_host(
 
     async with page.expect_request(f"{elsewhere.url}/2.png"):
         await button(seen.cells.nth(2), elsewhere).click()
+    diagram = f'```mermaid\ngraph LR\nA["<img src={elsewhere.url}/4.png>"]-->B\n```'
+    await agent("insert_cell", source=diagram, index=3, cell_type="markdown")
+    await expect(seen.cells.nth(3).locator(".tk-HeldDiagram")).to_contain_text("graph LR")
+    await expect(seen.cells.nth(3).locator(".tk-HeldDiagram code")).to_be_visible()
+    assert "/4.png" not in elsewhere.asked
+    await button(seen.cells.nth(3), elsewhere).click()
+    await loaded(page, 2)
     # What was loaded once is, whatever else is written beside it.
     await agent.changes(await key(lab, 2), f"{source} and more")
     await expect(seen.cells.nth(2)).to_contain_text("and more")
