@@ -84,8 +84,8 @@ async def test_a_person_answers_what_their_cell_asks(server: Server, bench: Exec
     theirs = stack.put(bench.kernel_id, "input('Name? ')")
     pending = stack._ExecutionStack__pending_inputs[bench.kernel_id]
     async with asyncio.timeout(DEADLINE):
-        while not pending.is_pending():  # noqa: ASYNC110 - as its page does
-            await asyncio.sleep(0.01)
+        while not pending.is_pending():  # noqa: ASYNC110
+            await asyncio.sleep(0)
     assert stack.get(bench.kernel_id, theirs)["input_request"]["prompt"] == "Name? "
     await stack.send_input(bench.kernel_id, "Ada")
     result = await settled(stack, bench.kernel_id, theirs)
