@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.workspace.activity import MAX_BEHIND, Activity, ActivityFeed
 
@@ -58,3 +60,20 @@ async def test_who_begins_to_follow_is_told_first_what_runs_and_not_what_ended()
     feed.tell("new/a.ipynb", ADA, "ran", ["y"], status="ok")
     assert (await anext(following)).kind == "ran"
     await following.aclose()
+
+
+async def test_what_was_done_is_done_whatever_a_listener_makes_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = ActivityFeed()
+    heard: list[str] = []
+
+    def fails(path: str, caller: Caller, activity: Activity) -> None:
+        raise OSError("no room")
+
+    feed.listen(fails)
+    feed.listen(lambda *told: heard.append(told[2].kind))
+    feed.tell("a.ipynb", ADA, "running", ["x"])
+    feed.tell("a.ipynb", ADA, "ran", ["x"])
+    assert (heard, feed.running("a.ipynb")) == (["running", "ran"], [])
+    assert "no room" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.workspace.paths import moved
+
+logger = logging.getLogger(__name__)
 
 Kind = Literal["changed", "taken_back", "running", "ran", "missed"]
 
@@ -62,7 +65,10 @@ class ActivityFeed:
         self._listeners: list[Callable[[str, Caller, Activity], None]] = []
 
     def listen(self, heard: Callable[[str, Caller, Activity], None]) -> None:
-        """Calls back with all that is told: the notebook's path, who does it, and what."""
+        """Calls back with all that is told: the notebook's path, who does it, and what.
+
+        What a listener raises is logged: what was done is done.
+        """
         self._listeners.append(heard)
 
     def tell(
@@ -89,7 +95,10 @@ class ActivityFeed:
             if follower.path == path:
                 follower.put(activity)
         for heard in self._listeners:
-            heard(path, caller, activity)
+            try:
+                heard(path, caller, activity)
+            except Exception:
+                logger.exception("Somebody who listens to what is done to %s failed", path)
 
     def running(self, path: str) -> list[Activity]:
         """What runs in a notebook at this moment."""

@@ -315,8 +315,8 @@ class Executions:
         pump = OutputPump(writer) if writer is not None else None
         step.status = "running"
         run.record("started", {"cell": step.cell})
-        self._activity.tell(run.path, run.caller, "running", [step.cell])
         try:
+            self._activity.tell(run.path, run.caller, "running", [step.cell])
             await self._run_code(run, step, timeout, pump)
         finally:
             ended = step.execution.status if step.execution else "error"

@@ -410,9 +410,15 @@ class PermissionPolicy:
     def _set_alarm(self) -> None:
         """Has what waits expire when its time has come, so that those who show it hear of it."""
         created = [each.created for each in self._pending.values() if each.id not in self._asking]
-        if self._alarm is None and created:
-            left = min(created) + self._keep - time.time()
-            self._alarm = asyncio.get_running_loop().call_later(max(0.0, left), self._ring)
+        if not created:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(0.0, min(created) + self._keep - time.time())
+        # One that was asked about in the meantime may be older than what it is set for.
+        if self._alarm is None or due < self._alarm.when():
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(due, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None

@@ -74,19 +74,21 @@ class Listener:
     async def close(self) -> None:
         """Ends all connections and removes the folder."""
         self._closed = True
-        if self._server is not None:
-            # A server that is closed between a connection's acceptance and its first turn leaks it.
-            loop = asyncio.get_running_loop()
-            for listening in self._server.sockets:
-                loop.remove_reader(listening.fileno())
-            await asyncio.sleep(0)
-            self._server.close()
-        for connection in list(self._connections):
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        if self._folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-            self._folder = None
+        # Nobody opens it meanwhile, or after.
+        async with self._opening:
+            if self._server is not None:
+                # One that is closed between a connection's acceptance and its first turn leaks it.
+                loop = asyncio.get_running_loop()
+                for listening in self._server.sockets:
+                    loop.remove_reader(listening.fileno())
+                await asyncio.sleep(0)
+                self._server.close()
+            for connection in list(self._connections):
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+            if self._folder is not None:
+                await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+                self._folder = None
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._closed:
