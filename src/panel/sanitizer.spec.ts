@@ -10,7 +10,8 @@ describe('what a model wrote', () => {
     ['<video poster="https://a.example"></video>', '<video></video>'],
     ['<svg><image href="https://a.example"></image></svg>', '<svg><image></image></svg>'],
     ['<p style="background: url(https://a.example)">x</p>', '<p>x</p>'],
-    ['<table background="https://a.example"></table>', '<table></table>']
+    ['<table background="https://a.example"></table>', '<table></table>'],
+    ['<button data-commandlinker-command="a:b">x</button>', '<button>x</button>']
   ])('loads nothing: %s', (dirty, clean) => {
     expect(sanitizer.sanitize(dirty)).toBe(clean);
   });

@@ -15,16 +15,20 @@ const LOADING = [
 /** Elements whose `href` a person follows; every other one loads it. */
 const NAVIGATING = new Set(['a', 'area']);
 
+/** By this JupyterLab runs a command when somebody presses the element. */
+export const COMMAND = 'data-commandlinker-command';
+
 /** All attributes that may be held, and nothing else may be set by letting go. */
-export const HOLDABLE: ReadonlySet<string> = new Set([...LOADING, 'href', 'style']);
+export const HOLDABLE: ReadonlySet<string> = new Set([...LOADING, 'href', 'style', COMMAND]);
 
 /** Whether text that was cleaned may load something, told without reading it as HTML. */
 export const MAY_LOAD =
-  /(?:src|srcset|poster|background|data|href|style)\s*=|<(?:style|link|base|template)\b/i;
+  /(?:src|srcset|poster|background|data|href|style|-command)\s*=|<(?:style|link|base|template)\b/i;
 
-/** The attributes of an element that load something, or that say how it looks by doing so. */
+/** The attributes of an element that load something, say how it looks by doing so, or run a command. */
 export function loading(element: Element): string[] {
-  const names = NAVIGATING.has(element.localName) ? LOADING : [...LOADING, 'href'];
+  const always = [...LOADING, COMMAND];
+  const names = NAVIGATING.has(element.localName) ? always : [...always, 'href'];
   const found = names.filter(name => element.hasAttribute(name));
   return loadsByStyle(element.getAttribute('style') ?? '') ? [...found, 'style'] : found;
 }
@@ -41,6 +45,9 @@ function loadsByStyle(style: string): boolean {
  * @param page - What relative addresses are relative to.
  */
 export function isOwn(name: string, value: string, base: URL, page: string): boolean {
+  if (name === COMMAND) {
+    return false;
+  }
   if (name === 'style' && /\\|image(?:-set)?\(|src\(|@import/i.test(value)) {
     // What is no plain `url(…)` is not read here.
     return false;

@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import { putInto } from '../notebook/cells';
 import { hostOf } from './addresses';
-import { DIAGRAM } from './holding';
+import { DIAGRAM, RUNS } from './holding';
 
 /** So many hosts are named. */
 const MAX_HOSTS = 3;
@@ -35,13 +35,13 @@ export class LoadBar implements IDisposable {
 
   /** What is held. */
   set addresses(held: readonly string[]) {
-    const addresses = [...new Set(held.filter(each => !each.startsWith(DIAGRAM)))];
+    const [diagrams, others] = split(held, DIAGRAM);
+    const [commands, addresses] = split(others, RUNS);
     const hosts = [...new Set(addresses.map(each => hostOf(each, document.baseURI)))];
-    const label = this._label(hosts);
-    const title = this._trans.__(
-      'Not loaded, since an address can carry data away:\n%1',
-      addresses.join('\n').slice(0, MAX_SHOWN)
-    );
+    const label = this._label(hosts, diagrams.length > 0);
+    const why = this._trans.__('Held, since it can carry data away or change things:');
+    const what = [...new Set([...addresses, ...commands])].join('\n').slice(0, MAX_SHOWN);
+    const title = `${why}\n${what}`;
     // Whoever reads it now is not told the same again.
     if (this._button.textContent !== label || this._button.title !== title) {
       this._button.textContent = label;
@@ -65,11 +65,13 @@ export class LoadBar implements IDisposable {
     }
   }
 
-  private _label(hosts: readonly string[]): string {
+  private _label(hosts: readonly string[], hasDiagrams: boolean): string {
     const named = hosts.slice(0, MAX_HOSTS).join(', ');
     const more = hosts.length - MAX_HOSTS;
     if (hosts.length === 0) {
-      return this._trans.__('Draw the diagram, which may load pictures');
+      return hasDiagrams
+        ? this._trans.__('Draw the diagram, which may load pictures')
+        : this._trans.__('Let the buttons in it run commands');
     }
     return more > 0
       ? this._trans._n(
@@ -83,4 +85,10 @@ export class LoadBar implements IDisposable {
 
   private readonly _button: HTMLButtonElement;
   private readonly _widget: Widget;
+}
+
+/** Those that begin so, and the others. */
+function split(held: readonly string[], beginning: string): [string[], string[]] {
+  const those = held.filter(each => each.startsWith(beginning));
+  return [those, held.filter(each => !each.startsWith(beginning))];
 }

@@ -20,6 +20,7 @@ const REMOTE = [
   '<svg><image href="//a.example/i"></image><use href="//a.example/u"></use></svg>',
   '<table background="//a.example/t"></table>',
   '<ul style="list-style: url(//a.example/l)"><li>x</li></ul>',
+  '<button data-commandlinker-command="a.example">x</button>',
   '<picture><source srcset="//a.example/s"><img src="x.png"></picture>'
 ];
 

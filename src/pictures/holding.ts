@@ -1,6 +1,6 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { addressesIn, HOLDABLE, isOwn, loading, MAY_LOAD } from './addresses';
+import { addressesIn, COMMAND, HOLDABLE, isOwn, loading, MAY_LOAD } from './addresses';
 
 /** The element that stands at the end of HTML in which something is held. */
 export const MARKER = 'tk-ai-held';
@@ -10,8 +10,9 @@ const HELD = 'data-tk-held-';
 const IS_HELD = 'data-tk-held';
 /** The class of what holds the code of a diagram that is not drawn yet. */
 export const HELD_DIAGRAM = 'tk-HeldDiagram';
-/** What the code of a diagram begins with among addresses. */
+/** What the code of a diagram begins with among addresses, and a command. */
 export const DIAGRAM = 'diagram:';
+export const RUNS = 'command:';
 
 /**
  * A sanitizer after which nothing is loaded from elsewhere until somebody lets it go.
@@ -112,7 +113,7 @@ async function resolved(value: string, resolver: IRenderMime.IResolver): Promise
   return resolver.getDownloadUrl(await resolver.resolveUrl(path));
 }
 
-/** The addresses that are held in an element, and the diagrams. */
+/** The addresses that are held in an element, the diagrams, and the commands. */
 export function addressesHeld(root: Element): string[] {
   const diagrams = [...root.querySelectorAll(`.${HELD_DIAGRAM}`)].map(({ textContent }) => [
     ...(textContent.match(/(?:https?:)?\/\/[^\s"'<>()]+/g) ?? []),
@@ -120,6 +121,9 @@ export function addressesHeld(root: Element): string[] {
   ]);
   const attributes = [...root.querySelectorAll(`[${IS_HELD}]`)].flatMap(element =>
     heldIn(element).flatMap(([name, value]) => {
+      if (name === COMMAND) {
+        return [`${RUNS}${value} ${element.getAttribute('data-commandlinker-args') ?? ''}`];
+      }
       const found = addressesIn(name, value);
       return found.length > 0 ? found : [value];
     })

@@ -37,6 +37,7 @@ CORPUS = (
     "<math><mtext></p><style><!--</style><img src=x onerror='window.pwned = 1'>",
     "$\\href{javascript:window.pwned=1}{x}$",
     "```html\n<img src=x onerror='window.pwned = 1'>\n```",
+    "<button data-commandlinker-command='notebook:run-all-cells'>press</button>",
     f"# Heading ![]({AWAY}/heading.png)",
     f"<input type=image src='{AWAY}/input.png'>",
     f"<ul style='list-style-image: url({AWAY}/list.png); cursor: url({AWAY}/cursor.png), auto'></ul>",
@@ -56,6 +57,7 @@ SCRIPT = """
 from IPython.display import HTML
 HTML("<script>window.{name} = 1</script>" + "by " + "{name}")
 """
+COMMANDS = "[data-commandlinker-command]"
 NAME = "<img src=x onerror=window.pwned=1>.ipynb"
 
 
@@ -107,7 +109,7 @@ async def test_nothing_that_a_model_says_runs_or_fetches_anything(
         await expect(lab.log.get_by_text(f"Piece {place}.", exact=False).first).to_be_visible()
     for link in await lab.log.locator("a").all():
         assert not (await link.get_attribute("href") or "").startswith("javascript:")
-    loading = lab.log.locator("script, iframe, object, embed, form, style, link")
+    loading = lab.log.locator(f"script, iframe, object, embed, form, style, link, {COMMANDS}")
     assert [await each.evaluate("node => node.outerHTML") for each in await loading.all()] == []
     await watch.nothing()
 
@@ -167,6 +169,7 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
     await expect(seen.cells.last).to_contain_text("All is shown.")
     held = page.get_by_role("button", name="Load pictures from elsewhere.invalid")
     await expect(held.last).to_be_visible()
+    await expect(page.locator(f".jp-Notebook {COMMANDS}")).to_have_count(0)
     await watch.nothing()
     await lab.command("docmanager:save")
     await page.reload()
