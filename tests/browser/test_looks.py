@@ -8,7 +8,6 @@ from playwright.async_api import expect
 from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import (
     Answer,
     Failure,
@@ -145,7 +144,6 @@ async def looks_right(lab: Lab, name: str) -> None:
         await resize(lab, width)
         # Completions are there for who writes.
         await lab.message_box.focus()
-        await picture(lab.page, f"looks-{name}-{width}")
         assert await lab.page.evaluate(CUT) == [], f"{name} at {width} pixels"
     assert await violations(lab.page, ".tk-Chat") == []
 
@@ -169,7 +167,6 @@ async def test_nothing_is_cut_at_200_percent(open_lab: OpenLab, model: ScriptedM
     await with_everything(lab, model)
     await lab.command("application:toggle-left-area")
     await resize(lab, NARROW)
-    await picture(lab.page, "looks-zoomed")
     assert await lab.page.evaluate(CUT) == []
 
 
