@@ -75,10 +75,17 @@ export function codeOf(call: ICall): string {
   return '';
 }
 
-/** The cell that a call is about, as a person may look for it: the key of one, or empty. */
+/** The cell that a call changed or ran, as a person may look for it; null where it is none. */
 export function touchedCell(call: ICall): { notebook: string; cell: string } | null {
   const change = call.changes.at(-1);
-  return change === undefined ? null : { notebook: change.notebook, cell: change.cell };
+  if (change !== undefined) {
+    return { notebook: change.notebook, cell: change.cell };
+  }
+  const { notebook, runs } = call.result?.structured ?? {};
+  const last = Array.isArray(runs) ? (runs as { cell?: unknown }[]).at(-1) : undefined;
+  return typeof notebook === 'string' && typeof last?.cell === 'string'
+    ? { notebook, cell: last.cell }
+    : null;
 }
 
 /** What Claude does at this moment, for the line below what it wrote. */

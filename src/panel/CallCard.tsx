@@ -3,6 +3,7 @@ import { memo } from 'react';
 import type { JSX } from 'react';
 
 import type { IPicture } from '../api/events';
+import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
 import { diffLines, tally } from '../chat/diff';
 import type { ChatModel } from '../chat/model';
@@ -10,9 +11,8 @@ import type { CallStatus, ICall } from '../chat/state';
 import { useDesk } from './desk';
 import { JsonTree } from './JsonTree';
 import { Lines } from './Lines';
-import { fenced } from './CodeBlock';
-import { Rendered } from './Markdown';
 import { Question } from './Question';
+import { Rendered } from './Rendered';
 import { Results } from './Results';
 
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
@@ -58,8 +58,10 @@ export const CallCard = memo(function CallCard({
 
 function Details({ call }: { call: ICall }): JSX.Element {
   const { surroundings, trans } = useDesk();
-  const code = codeOf(call);
+  const given = codeOf(call);
   const place = touchedCell(call);
+  const code =
+    given === '' && place !== null ? surroundings.sourceOf(place.notebook, place.cell) : given;
   const others = Object.entries(call.arguments).filter(([, value]) => value !== code);
   return (
     <div className="tk-Call-details">

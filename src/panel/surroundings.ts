@@ -144,6 +144,15 @@ export class Surroundings {
     cell?.transact(() => cell.setSource(source));
   }
 
+  /** What stands in a cell of an open notebook; empty where it is not open, or the cell gone. */
+  sourceOf(path: string, cell: string): string {
+    const panel = this._notebooks?.find(
+      each => this.contents.localPath(each.context.path) === path
+    );
+    const found = panel?.content.widgets.find(each => each.model.id === cell);
+    return found?.model.sharedModel.source ?? '';
+  }
+
   /** Opens a notebook where it is not open, and scrolls to a cell. */
   async reveal(path: string, cell: string): Promise<void> {
     const widget = this._documents?.openOrReveal(path) as NotebookPanel | undefined;

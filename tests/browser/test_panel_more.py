@@ -423,3 +423,23 @@ async def test_who_reads_above_is_told_of_what_is_new_below(lab: Lab, model: Scr
     await lab.panel.get_by_role("button", name="↓ New").click()
     await expect(end).to_be_in_viewport()
     await expect(lab.panel.get_by_role("button", name="↓ New")).to_have_count(0)
+
+
+async def test_a_cell_that_was_run_is_shown_with_its_code_and_found_by_a_click(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    cells = [f"x{number} = {number}" for number in range(40)]
+    write_notebook(lab.server.root / "long.ipynb", *cells)
+    model.add(Answer.of(ToolUse("execute_cell", {"cell": 39})), Answer.of("Ran the last one."))
+    await lab.open("long.ipynb")
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
+    await lab.say("Run the last one.")
+    await expect(lab.log.get_by_text("Ran the last one.").last).to_be_visible()
+    card = lab.panel.locator('[data-tool="execute_cell"]')
+    await card.locator("summary").first.click()
+    await expect(card.locator("pre code")).to_have_text("x39 = 39")
+    last = lab.page.locator('.jp-Notebook .jp-Cell[data-windowed-list-index="39"]')
+    await expect(last).not_to_be_in_viewport()
+    await card.get_by_role("button", name="Show the cell in long.ipynb").click()
+    await expect(last).to_be_in_viewport()
