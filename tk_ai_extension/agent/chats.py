@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import (
     PlanNotFound,
     ToolError,
 )
-from tk_ai_extension.workspace.journal import JournalEntry
+from tk_ai_extension.workspace.journal import Touched
 
 MAX_TITLE = 80
 """Characters of a title."""
@@ -226,14 +226,14 @@ class Chats:
             self._office.workspace, _caller(chat), turn=turn, cells=cells, onwards=onwards
         )
 
-    async def standing(self, user: str, chat_id: str) -> list[JournalEntry]:
-        """What a chat changed and nobody has taken back, the newest first, with what it changed.
+    async def standing(self, user: str, chat_id: str) -> list[Touched]:
+        """The cells that a chat changed and nobody has taken back, the newest first.
 
         Raises:
             ChatNotFound.
         """
         chat = await self.get(user, chat_id)
-        return await self._office.workspace.journal.undoable(_caller(chat), None)
+        return await self._office.workspace.journal.touched(_caller(chat))
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""

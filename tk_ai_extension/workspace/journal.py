@@ -56,6 +56,28 @@ CREATE TABLE IF NOT EXISTS changes (
     entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE,
     data TEXT NOT NULL
 ) STRICT;
+
+-- Which cells they are about, so that nobody reads all sources and outputs in order to know.
+CREATE TABLE IF NOT EXISTS touched (
+    entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+    cell TEXT NOT NULL,
+    action TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS touched_by_entry ON touched (entry);
+CREATE TRIGGER IF NOT EXISTS touched_first AFTER INSERT ON changes BEGIN
+    DELETE FROM touched WHERE entry = new.entry;
+    INSERT INTO touched
+    SELECT new.entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
+    FROM json_each(new.data);
+END;
+CREATE TRIGGER IF NOT EXISTS touched_anew AFTER UPDATE OF data ON changes BEGIN
+    DELETE FROM touched WHERE entry = new.entry;
+    INSERT INTO touched
+    SELECT new.entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
+    FROM json_each(new.data);
+END;
+INSERT INTO touched SELECT entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
+FROM changes, json_each(data) WHERE entry NOT IN (SELECT entry FROM touched);
 """
 
 _INSERT = """
@@ -93,11 +115,18 @@ ORDER BY id DESC LIMIT :limit
 
 # What an undo brought back counts as written then, where something of an agent's stands below it.
 _WRITTEN = """
-SELECT json_extract(value, '$.cell'), max(time)
-FROM entries JOIN changes ON entry = entries.id, json_each(data)
-WHERE entries.path = ? AND kind IN ('change', 'undo') AND state = 'done'
-  AND json_extract(value, '$.action') NOT IN ('move', 'delete')
-GROUP BY 1 HAVING max(kind = 'change')
+SELECT cell, max(time) FROM entries JOIN touched ON entry = id
+WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'
+  AND action NOT IN ('move', 'delete')
+GROUP BY cell HAVING max(kind = 'change')
+"""
+
+_TOUCHED = """
+SELECT id, time, path, turn, cell FROM (
+    SELECT id, time, path, turn FROM entries
+    WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+    ORDER BY id DESC LIMIT :limit
+) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
 """
 
 _UNSETTLED = """
@@ -115,6 +144,25 @@ DELETE FROM entries WHERE id IN (SELECT id FROM (
 
 _Written = tuple[str, str, str | None, Kind, State, str, str]
 """Path, tool, turn, kind, state, summary and note of a new entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Which cells a change that stands is about.
+
+    Attributes:
+        entry: Its number in the journal.
+        time: Seconds since the epoch.
+        path: The notebook's path now.
+        turn: The chat's turn, where it belongs to one.
+        cells: The cells' keys, in the order in which they were changed.
+    """
+
+    entry: int
+    time: float
+    path: str
+    turn: str | None
+    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +403,24 @@ class Journal:
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(_UNDOABLE, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
+
+        return await self._database.run(select)
+
+    async def touched(self, caller: Caller) -> list[Touched]:
+        """Which cells the caller's own changes that stand are about, the newest first.
+
+        Args:
+            caller: Whose; one without a key has none, since another session's would be among them.
+        """
+        if caller.key is None:
+            return []
+        wanted = {"user": caller.user, "key": caller.session, "limit": MAX_ENTRIES}
+
+        def select(db: sqlite3.Connection) -> list[Touched]:
+            cells: dict[tuple[int, float, str, str | None], dict[str, None]] = {}
+            for *entry, cell in db.execute(_TOUCHED, wanted):
+                cells.setdefault(tuple(entry), {})[cell] = None
+            return [Touched(*entry, tuple(keys)) for entry, keys in cells.items()]
 
         return await self._database.run(select)
 

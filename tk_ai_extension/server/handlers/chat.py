@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Begun
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.transcripts import Chat
-    from tk_ai_extension.workspace.journal import JournalEntry
+    from tk_ai_extension.workspace.journal import Touched
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 
@@ -205,11 +205,11 @@ class ChatChangesHandler(TkAIHandler):
         from tk_ai_extension.workspace.journal import KEEP_DAYS, MAX_ENTRIES
 
         chats = (await self.services.chatting()).chats
-        entries = await chats.standing(username(self), chat_id)
+        changes = await chats.standing(username(self), chat_id)
         since = time.time() - KEEP_DAYS * 86_400
-        if len(entries) == MAX_ENTRIES:
-            since = max(since, entries[-1].time)
-        self.write_json({"changes": [_standing(entry) for entry in entries], "since": since})
+        if len(changes) == MAX_ENTRIES:
+            since = max(since, changes[-1].time)
+        self.write_json({"changes": [_standing(change) for change in changes], "since": since})
 
 
 class ChatUndoHandler(TkAIHandler):
@@ -295,13 +295,13 @@ def _described(chat: Chat, *, busy: bool) -> dict[str, Any]:
     }
 
 
-def _standing(entry: JournalEntry) -> dict[str, Any]:
+def _standing(change: Touched) -> dict[str, Any]:
     return {
-        "entry": entry.id,
-        "turn": entry.turn,
-        "notebook": entry.path,
-        "time": entry.time,
-        "cells": list(dict.fromkeys(change.cell for change in entry.changes)),
+        "entry": change.entry,
+        "turn": change.turn,
+        "notebook": change.path,
+        "time": change.time,
+        "cells": list(change.cells),
     }
 
 

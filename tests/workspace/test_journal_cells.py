@@ -1,0 +1,50 @@
+"""Which cells were changed is known without reading what was changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.workspace.test_journal import NO_KEY, A, B, change, journal, made
+from tk_ai_extension.workspace.journal import Journal, Touched
+
+__all__ = ["journal"]
+
+
+def cells(found: list[Touched]) -> list[tuple[int, tuple[str, ...]]]:
+    return [(each.entry, each.cells) for each in found]
+
+
+async def test_each_change_that_stands_names_its_cells_in_order(journal: Journal) -> None:
+    several = await made(
+        journal, turn="t1", changes=[change(name=name) for name in ("b", "a", "b")]
+    )
+    other = await made(journal, B)
+    last = await made(journal, path="m.ipynb", changes=[change(name="c")])
+    found = await journal.touched(A)
+    assert cells(found) == [(last, ("c",)), (several, ("b", "a"))]
+    assert [(each.path, each.turn) for each in found] == [("m.ipynb", None), ("n.ipynb", "t1")]
+    assert cells(await journal.touched(B)) == [(other, ("318a",))]
+    assert await journal.touched(NO_KEY) == []
+
+
+async def test_what_was_taken_back_is_not_among_them(journal: Journal) -> None:
+    partly = await made(journal, changes=[change(name="a"), change(name="b")])
+    whole = await made(journal, changes=[change(name="c")])
+    await journal.partly_undone({partly: [change(name="b")]})
+    await journal.undone([whole], await made(journal, B))
+    assert cells(await journal.touched(A)) == [(partly, ("b",))]
+
+
+async def test_a_journal_of_before_tells_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    journal = Journal(path)
+    entry = await made(journal, changes=[change(name="a"), change(name="b")])
+    await journal.close()
+    with closing(sqlite3.connect(path)) as former, former:
+        former.executescript("DROP TABLE touched; DROP TRIGGER touched_first;")
+    journal = Journal(path)
+    assert cells(await journal.touched(A)) == [(entry, ("a", "b"))]
+    assert set((await journal.written("n.ipynb"))[0]) == {"a", "b"}
+    await journal.close()
