@@ -70,3 +70,10 @@ export function blocksOf(text: string): IBlock[] {
   }
   return blocks;
 }
+
+/** A Markdown block of some code, whatever fences the code has itself. */
+export function fenced(text: string, language: string): string {
+  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(mark => mark.length));
+  const mark = '`'.repeat(longest + 1);
+  return `${mark}${language}\n${text}\n${mark}`;
+}

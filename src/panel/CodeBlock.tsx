@@ -1,9 +1,10 @@
 import { addBelowIcon, copyIcon, redoIcon } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
+import { fenced } from '../chat/blocks';
 import { copyText } from './clipboard';
 import { useDesk } from './desk';
-import { Rendered } from './Markdown';
+import { Rendered } from './Rendered';
 import { ToolButton } from './ToolButton';
 
 /** Code in an answer, and what can be done with it. */
@@ -28,11 +29,4 @@ export function CodeBlock({ text, language }: { text: string; language: string }
       <Rendered source={fenced(text, language)} />
     </div>
   );
-}
-
-/** A Markdown block of some code, whatever fences the code has itself. */
-export function fenced(text: string, language: string): string {
-  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(mark => mark.length));
-  const mark = '`'.repeat(longest + 1);
-  return `${mark}${language}\n${text}\n${mark}`;
 }

@@ -1,0 +1,66 @@
+import { MimeModel } from '@jupyterlab/rendermime';
+import { MessageLoop } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
+import { useEffect, useRef } from 'react';
+import type { JSX } from 'react';
+
+import { type IDesk, useDesk } from './desk';
+import { keepSelection } from './selection';
+
+/** Markdown as JupyterLab renders it. */
+export function Rendered({ source }: { source: string }): JSX.Element {
+  const { rendermime } = useDesk();
+  const host = useRef<HTMLDivElement>(null);
+  const renderer = useRef<Renderer | null>(null);
+  useEffect(() => {
+    renderer.current = new Renderer(rendermime, host.current as HTMLElement);
+    return () => renderer.current?.dispose();
+  }, [rendermime]);
+  useEffect(() => renderer.current?.render(source), [source, rendermime]);
+  return <div ref={host} />;
+}
+
+/** Renders one text after the other into an element, and leaves out those that are old by then. */
+class Renderer {
+  constructor(rendermime: IDesk['rendermime'], host: HTMLElement) {
+    this._widget = rendermime.createRenderer('text/markdown');
+    // Typesetting mathematics takes a widget that knows it is shown.
+    host.appendChild(this._widget.node);
+    MessageLoop.sendMessage(this._widget, Widget.Msg.AfterAttach);
+  }
+
+  render(source: string): void {
+    this._wanted = source;
+    if (!this._busy) {
+      void this._render();
+    }
+  }
+
+  dispose(): void {
+    this._wanted = null;
+    MessageLoop.sendMessage(this._widget, Widget.Msg.BeforeDetach);
+    this._widget.node.remove();
+    MessageLoop.sendMessage(this._widget, Widget.Msg.AfterDetach);
+    this._widget.dispose();
+  }
+
+  private async _render(): Promise<void> {
+    this._busy = true;
+    try {
+      while (this._wanted !== null) {
+        const source = this._wanted;
+        this._wanted = null;
+        const model = new MimeModel({ data: { 'text/markdown': source }, trusted: false });
+        const select = keepSelection(this._widget.node);
+        await this._widget.renderModel(model);
+        select();
+      }
+    } finally {
+      this._busy = false;
+    }
+  }
+
+  private readonly _widget: ReturnType<IDesk['rendermime']['createRenderer']>;
+  private _wanted: string | null = null;
+  private _busy = false;
+}
