@@ -4,7 +4,6 @@ import type { JSX } from 'react';
 
 import type { IPicture } from '../api/events';
 import { fenced } from '../chat/blocks';
-import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
 import { diffLines, tally } from '../chat/diff';
 import type { ChatModel } from '../chat/model';
@@ -13,7 +12,6 @@ import { useDesk } from './desk';
 import { JsonTree } from './JsonTree';
 import { Lines } from './Lines';
 import { Question } from './Question';
-import { Rendered } from './Rendered';
 import { Rendered } from './Rendered';
 import { Results } from './Results';
 
