@@ -59,7 +59,7 @@ export interface IUndone {
 }
 
 /** What a chat changed and nobody has taken back. */
-export interface IJournal {
+export interface IStanding {
   changes: readonly IStandingChange[];
   /** Seconds since the epoch: what was changed earlier may stand without being listed. */
   since: number;
@@ -128,8 +128,8 @@ export class ChatApi {
   }
 
   /** What of a chat's changes stands. */
-  async changes(id: string): Promise<IJournal> {
-    return this._json<IJournal>('GET', `chats/${id}/changes`);
+  async changes(id: string): Promise<IStanding> {
+    return this._json<IStanding>('GET', `chats/${id}/changes`);
   }
 
   /** A chat as Markdown or as a notebook. */

@@ -1,7 +1,6 @@
 import type { ChatEvent } from '../api/events';
-import type { IJournal } from '../api/client';
 import { reduce } from '../chat/reduce';
-import { EMPTY, type ITurn } from '../chat/state';
+import { EMPTY, type IJournal, type ITurn } from '../chat/state';
 import { type IKept, NOTHING_KEPT } from './kept';
 import { keepingTurn, reviewOf } from './turns';
 
@@ -22,7 +21,7 @@ function journalOf(...entries: [entry: number, ...cells: string[]][]): IJournal 
   const changes = entries.map(([entry, ...cells]) => ({
     ...{ entry, cells, turn: 't', notebook: 'now.ipynb', time: 100 + entry }
   }));
-  return { changes, since: 10 };
+  return { changes, since: 10, ended: new Set(['t']) };
 }
 
 const NONE: (path: string) => IKept = () => NOTHING_KEPT;
@@ -56,7 +55,10 @@ describe('reviewOf', () => {
 
   it('says nothing of what it does not know', () => {
     expect(standings(null)).toEqual(['x settled', 'y settled']);
-    expect(standings({ changes: [], since: 101 })).toEqual(['x settled', 'y settled']);
+    const nothing = journalOf();
+    expect(standings({ ...nothing, since: 101 })).toEqual(['x settled', 'y settled']);
+    // It was asked before the turn had ended.
+    expect(standings({ ...nothing, ended: new Set() })).toEqual(['x settled', 'y settled']);
   });
 });
 

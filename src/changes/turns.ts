@@ -1,8 +1,7 @@
 /** How what a turn of a chat changed stands, cell by cell. Plain values. */
 
 import type { IChange } from '../api/events';
-import type { IJournal } from '../api/client';
-import { changesByCell, type ITurn } from '../chat/state';
+import { changesByCell, type IJournal, type ITurn } from '../chat/state';
 import { type IKept, isKept, keeping } from './kept';
 
 /**
@@ -52,7 +51,8 @@ export function reviewOf(
       if (standing.length > 0) {
         return standing.every(({ time }) => isKept(seen, { cell, time })) ? 'kept' : 'open';
       }
-      return journal === null || turn.time < journal.since ? 'settled' : 'undone';
+      const known = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
+      return known ? 'undone' : 'settled';
     }
   });
 }

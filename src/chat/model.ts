@@ -3,7 +3,6 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import {
   ApiError,
   type ChatApi,
-  type IJournal,
   type IMessage,
   type IUndone,
   type PlanAnswer,
@@ -11,7 +10,7 @@ import {
 } from '../api/client';
 import type { ChatEvent, IProblem, Leave } from '../api/events';
 import { reduce } from './reduce';
-import { EMPTY, type IChatState, isBusy, type ITurn } from './state';
+import { EMPTY, type IChatState, type IJournal, isBusy, type ITurn } from './state';
 
 /** How long it waits before it asks for a lost stream again, in milliseconds; the last one stays. */
 const PAUSES = [250, 500, 1000, 2000, 5000, 10000];
@@ -107,8 +106,9 @@ export class ChatModel {
     if (this._id === null || !this._state.turns.some(hasChanges)) {
       return;
     }
+    const ended = this._state.turns.filter(turn => turn.end !== null).map(turn => turn.id);
     try {
-      this._journal = await this._api.changes(this._id);
+      this._journal = { ...(await this._api.changes(this._id)), ended: new Set(ended) };
       this._journalChanged.emit();
     } catch (error) {
       // What was known stays; it is asked again at the next occasion.

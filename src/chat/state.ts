@@ -1,5 +1,6 @@
 /** What a chat shows: turns, made of what Claude wrote, thought and did. Plain values. */
 
+import type { IStanding } from '../api/client';
 import type {
   End,
   IChange,
@@ -99,6 +100,12 @@ export function waits(turn: ITurn): boolean {
 /** Whether a message was taken back before Claude got it. */
 export function isUnsent(turn: ITurn): boolean {
   return turn.end === 'stopped' && !turn.began;
+}
+
+/** What of a chat's changes stood when the server was asked. */
+export interface IJournal extends IStanding {
+  /** The turns that had ended by then: of others it knows nothing, or not all. */
+  ended: ReadonlySet<string>;
 }
 
 /** A chat as far as it is known. */
