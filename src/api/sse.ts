@@ -11,29 +11,35 @@ export interface IFrame {
  * Puts the pieces of a stream together to events.
  *
  * A piece ends anywhere: in the middle of a line, between the two characters of a line's end.
- * Comments (which keep the line alive) are left out.
+ * Comments (which keep the line alive) are left out. Each piece is looked through once, however long
+ * the line is that it belongs to: pictures make lines of megabytes.
  */
 export class FrameParser {
   /** The events that this piece completes. */
   feed(piece: string): IFrame[] {
     const frames: IFrame[] = [];
-    this._rest += piece;
-    for (;;) {
-      const end = /\r\n|\n|\r(?!$)/.exec(this._rest);
-      if (end === null) {
-        return frames;
-      }
-      const line = this._rest.slice(0, end.index);
-      this._rest = this._rest.slice(end.index + end[0].length);
-      if (line === '') {
+    const ends = /\r\n|\n|\r/g;
+    // The rest of a line's end that began in the piece before.
+    let begin = this._returned && piece.startsWith('\n') ? 1 : 0;
+    ends.lastIndex = begin;
+    for (let end = ends.exec(piece); end !== null; end = ends.exec(piece)) {
+      const line = [...this._begun, piece.slice(begin, end.index)].join('');
+      this._begun = [];
+      begin = ends.lastIndex;
+      if (line !== '') {
+        this._line(line);
+      } else {
         if (this._data.length > 0) {
           frames.push({ id: this._id, data: this._data.join('\n') });
         }
         this._data = [];
-      } else {
-        this._line(line);
       }
     }
+    if (piece !== '') {
+      this._begun.push(piece.slice(begin));
+      this._returned = piece.endsWith('\r');
+    }
+    return frames;
   }
 
   private _line(line: string): void {
@@ -45,7 +51,9 @@ export class FrameParser {
     }
   }
 
-  private _rest = '';
+  /** The pieces of a line whose end has not come. */
+  private _begun: string[] = [];
+  private _returned = false;
   private _id = '';
   private _data: string[] = [];
 }
