@@ -64,12 +64,12 @@ async def open_chats(desk: Desk, model: ScriptedModel, tmp_path: Path) -> AsyncI
     async def provider() -> Provider:
         return Provider("compatible", model.environment, MODEL, (MODEL,))
 
-    def open_(**settings: Any) -> Talk:
+    def open_(cli: str = "", **settings: Any) -> Talk:
         office = Office(
             workspace=desk.workspace,
             registry=desk.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            surroundings=Surroundings(tmp_path / "claude"),
+            surroundings=Surroundings(tmp_path / "claude", cli=cli),
             provider=provider,
             settings=ChatSettings(**settings),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -92,6 +93,57 @@ async def test_what_goes_on_is_stopped_and_what_it_changed_stays(talk: Talk, des
     assert desk.sources("a.ipynb") == ["a = 1", "b = 1"]
     await talk.chats.take_back(USER, begun.chat, turn=begun.turn)
     assert desk.sources("a.ipynb") == ["a = 1"]
+
+
+async def test_of_two_that_would_take_the_place_of_one_message_the_second_is_refused(
+    talk: Talk,
+) -> None:
+    talk.model.add(Answer.of("One."), Answer.of("Two."))
+    first = await talk.say("Count.")
+    chat, turn = first[0].data["chat"], first[0].turn
+    both = await asyncio.gather(
+        *(talk.say(text, chat=chat, replaces=turn) for text in ("Count on.", "Count up.")),
+        return_exceptions=True,
+    )
+    refused = [each for each in both if isinstance(each, BaseException)]
+    assert [type(each) for each in refused] == [InvalidArguments]
+
+
+async def test_what_goes_on_before_the_replaced_message_is_not_stopped(talk: Talk) -> None:
+    held = Held(Answer.of("One, two, three."), after=2)
+    talk.model.add(held, Answer.of("Five."))
+    first = await talk.send("Count to three.")
+    await held.held.wait()
+    waiting = await talk.send("Count to four.", chat=first.chat)
+    anew = await talk.send("Count to five.", chat=first.chat, replaces=waiting.turn)
+    held.go_on.set()
+    ends = [[event async for event in each.events][-1].data for each in (first, waiting, anew)]
+    assert [end["end"] for end in ends] == ["done", "stopped", "done"]
+    assert "Count to three." in heard(talk)
+    assert "Count to four." not in heard(talk)
+
+
+async def test_what_is_to_be_forgotten_is_forgotten_after_a_restart_where_nobody_could_be_asked(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello, Ada."), Answer.of("A plum."), Answer.of("Hello."))
+    first = await talk.say("Hello?")
+    chat = first[0].data["chat"]
+    second = await talk.say("Name a fruit.", chat=chat)
+    await talk.close()
+
+    nobody = open_chats(cli=str(tmp_path / "gone"))
+    anew = await nobody.say("Name a tree.", chat=chat, replaces=second[0].turn)
+    assert anew[-1].data["end"] == "failed"
+    await nobody.close()
+
+    again = open_chats()
+    await again.say("Are you there?", chat=chat)
+    assert "Hello, Ada." in heard(again)
+    assert "plum" not in heard(again)
+    # Once it was asked without them there is nothing more to forget.
+    assert await again.office.transcripts.forgotten(chat) == []
 
 
 async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.checkpoints import TakenBack, take_back
 from tk_ai_extension.agent.claude import forget
@@ -52,6 +53,8 @@ class Chats:
     def __init__(self, office: Office) -> None:
         self._office = office
         self._sessions = Sessions(office)
+        # Held by those who replace a turn just now, and by nobody afterwards.
+        self._replacing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(self, user: str, request: ChatRequest, *, asking: Asking | None = None) -> Begun:
         """Queues a turn in a chat of the user's, or in a new one.
@@ -82,10 +85,9 @@ class Chats:
             asking,
         )
         known = await self._known(user, request, notebook)
+        if known is not None and request.replaces is not None:
+            return await self._replace(known, request.replaces, message)
         if known is not None:
-            if request.replaces is not None:
-                replaced = await self._replaced(known, request.replaces)
-                message = replace(message, replaces=replaced)
             return await self._send(known, message)
         title = storable(" ".join(message.text.split()))[:MAX_TITLE]
         chat = await self._office.transcripts.create(user, secrets.token_hex(12), title, notebook)
@@ -250,19 +252,29 @@ class Chats:
         chats = await self._office.transcripts.list(user) if request.latest else []
         return next((chat for chat in chats if chat.notebook == notebook), None)
 
-    async def _replaced(self, chat: Chat, turn: str) -> tuple[str, ...]:
-        """A turn of a chat and those after it, all of them ended.
+    async def _replace(self, chat: Chat, turn: str, message: Message) -> Begun:
+        """Sends a message that takes the place of a turn and of those after it.
+
+        They are stopped, where the message can be sent.
 
         Raises:
             InvalidArguments: the chat has no such turn, or another one has taken its place.
-            ChatElsewhere.
+            ChatNotFound, ChatElsewhere, LimitReached.
         """
-        await self._sessions.saved(chat.id)
-        turns = await self._office.transcripts.turns(chat.id)
-        if turn not in turns:
-            raise InvalidArguments(f"The chat has no turn `{turn[:80]}` to take the place of.")
-        await self._sessions.stop(chat, None)
-        return tuple(turns[turns.index(turn) :])
+        # Of two that would take the place of one, the second finds it taken.
+        async with self._replacing.setdefault(chat.id, asyncio.Lock()):
+            await self._sessions.saved(chat.id)
+            turns = await self._office.transcripts.turns(chat.id)
+            if turn not in turns:
+                raise InvalidArguments(
+                    f"The chat has no turn `{turn[:80]}` to take the place of.",
+                    hint="Another message may have taken it: look at the chat again.",
+                )
+            replaced = tuple(turns[turns.index(turn) :])
+            session = await self._sessions.open(chat, message.notebook)
+            for each in replaced:
+                await session.stop(each)
+            return await self._send(chat, replace(message, replaces=replaced))
 
     async def _send(self, chat: Chat, message: Message, answer: PlanSettled | None = None) -> Begun:
         session = await self._sessions.open(chat, message.notebook)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,6 +95,7 @@ class ChatSession:
         chat: The chat as it is kept.
         log: What happens in it.
         plan: The turn whose plan waits for an answer, or None.
+        forgotten: The turns that Claude is to forget before it is asked the next time.
         rested: Called when no turn goes on or waits any more.
         let_go: Called when it has been idle for long.
     """
@@ -106,6 +107,7 @@ class ChatSession:
         log: ChatLog,
         *,
         plan: str | None,
+        forgotten: Sequence[str],
         rested: Callable[[ChatSession], None],
         let_go: Callable[[ChatSession], None],
     ) -> None:
@@ -116,7 +118,7 @@ class ChatSession:
         self._session = chat.session
         self._plan = plan
         # The turns that Claude is to forget; some as long as it was not asked without them.
-        self._replaced: tuple[str, ...] = ()
+        self._replaced = tuple(forgotten)
         # Their session, where nothing of it counts any more.
         self._left: str | None = None
         self._rested = rested

@@ -158,6 +158,7 @@ class Sessions:
         log = await self._log(chat.id)
         await self._end_what_was_cut(chat.id, log)
         plan = await self._transcripts.plan(chat.id)
+        forgotten = await self._transcripts.forgotten(chat.id)
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
         self._make_room()
@@ -166,6 +167,7 @@ class Sessions:
             chat,
             log,
             plan=None if plan is None else plan.turn,
+            forgotten=forgotten,
             rested=self.rested,
             let_go=self._let_go,
         )

@@ -50,6 +50,13 @@ CREATE TABLE IF NOT EXISTS answering (
 
 _COLUMNS = "id, user, title, notebook, session, created, updated"
 
+_ANSWERED = """
+SELECT turn, json_extract(data, '$.replaces'), turn IN (
+    SELECT turn FROM events WHERE chat = :chat AND kind IN ('text', 'thinking', 'tool_call')
+)
+FROM events WHERE chat = :chat AND kind = 'message' ORDER BY id
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Chat:
@@ -259,6 +266,23 @@ class Transcripts:
                     del found[found.index(replaces) :]
                 found.append(turn)
             return found
+
+        return await self._database.run(select)
+
+    async def forgotten(self, chat_id: str) -> Sequence[str]:
+        """The turns whose place later messages have taken, where no answer has begun since."""
+
+        def select(db: sqlite3.Connection) -> list[str]:
+            found: list[str] = []
+            forgotten: list[str] = []
+            for turn, replaces, answered in db.execute(_ANSWERED, {"chat": chat_id}):
+                if replaces in found:
+                    forgotten += found[found.index(replaces) :]
+                    del found[found.index(replaces) :]
+                found.append(turn)
+                if answered:
+                    forgotten.clear()
+            return forgotten
 
         return await self._database.run(select)
 
