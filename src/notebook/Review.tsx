@@ -4,7 +4,8 @@ import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
-import { diffLines } from '../chat/diff';
+import { diffLines } from '../parts/diff';
+import { Lines } from '../parts/Lines';
 import type { IMark, IStep } from './marks';
 import { signature, stepOf } from './words';
 
@@ -117,23 +118,7 @@ function Step({ step, signed, trans }: IStepProps): JSX.Element {
           {[signed ? signature(step) : '', words].filter(Boolean).join(': ')}
         </div>
       )}
-      {lines.length > 0 && (
-        <div
-          className="tk-Review-lines"
-          role="group"
-          tabIndex={0}
-          aria-label={trans.__('Difference')}
-        >
-          {lines.map((line, place) => (
-            <div key={place} className={`tk-Review-line tk-mod-${line.kind}`}>
-              <span className="tk-Review-sign">
-                {line.kind === 'added' ? '+' : line.kind === 'removed' ? '−' : ' '}
-              </span>
-              <span>{line.text}</span>
-            </div>
-          ))}
-        </div>
-      )}
+      {lines.length > 0 && <Lines lines={lines} trans={trans} />}
       {step.truncated && (
         <div className="tk-Review-words">{trans.__('The difference is longer than this.')}</div>
       )}

@@ -11,7 +11,7 @@ import {
   fastForwardIcon
 } from '@jupyterlab/ui-components';
 
-import { chatIcon } from '../panel/icon';
+import { chatIcon } from '../parts/icon';
 import type { IChatOpener } from '../tokens';
 import { errorOf, messageFor, type Wish, WISHES } from './asking';
 

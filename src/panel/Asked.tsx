@@ -4,7 +4,7 @@ import type { JSX } from 'react';
 import type { IProblem, Leave } from '../api/events';
 import type { IRequest } from '../api/permissions';
 import type { IEnded } from '../questions/model';
-import { shortName } from '../questions/visible';
+import { shortName } from '../parts/visible';
 import { useDesk, useSignal } from './desk';
 import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
 

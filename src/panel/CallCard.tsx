@@ -5,12 +5,13 @@ import type { JSX } from 'react';
 import type { IPicture } from '../api/events';
 import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
-import { diffLines, tally } from '../chat/diff';
 import type { ChatModel } from '../chat/model';
 import type { CallStatus, ICall } from '../chat/state';
+import { diffLines, tally } from '../parts/diff';
+import { Lines } from '../parts/Lines';
+import { visible } from '../parts/visible';
 import { useDesk } from './desk';
 import { JsonTree } from './JsonTree';
-import { Lines } from './Lines';
 import { Question } from './Question';
 import { Rendered } from './Rendered';
 import { Results } from './Results';
@@ -78,10 +79,15 @@ function Details({ call }: { call: ICall }): JSX.Element {
         <JsonTree name={trans.__('Arguments')} value={Object.fromEntries(others)} />
       )}
       {call.changes.length > 0 ? (
-        call.changes.map(change => <Lines key={change.entry} lines={diffLines(change.diff)} />)
+        call.changes.map(change => (
+          <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
+        ))
       ) : code !== '' ? (
         <Rendered
-          source={fenced(code, call.arguments['cell_type'] === 'markdown' ? 'md' : 'python')}
+          source={fenced(
+            visible(code),
+            call.arguments['cell_type'] === 'markdown' ? 'md' : 'python'
+          )}
         />
       ) : null}
       {call.result !== null && <Results result={call.result} changed={call.changes.length > 0} />}

@@ -3,11 +3,11 @@ import type { JSX } from 'react';
 
 import type { IChange } from '../api/events';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
-import { diffLines, tally } from '../chat/diff';
 import type { ChatModel } from '../chat/model';
 import type { ITurn } from '../chat/state';
+import { diffLines, tally } from '../parts/diff';
+import { Lines } from '../parts/Lines';
 import { useDesk, useSignal } from './desk';
-import { Lines } from './Lines';
 
 /** At the end of a turn: which cells it changed, to keep or to take back, all or one by one. */
 export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.Element | null {
@@ -130,7 +130,7 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
         </span>
       </summary>
       {changes.map(change => (
-        <Lines key={change.entry} lines={diffLines(change.diff)} />
+        <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
       ))}
       <div className="tk-CellChange-actions">
         <button

@@ -2,12 +2,12 @@ import { useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent, MouseEvent } from 'react';
 
 import type { Leave } from '../api/events';
-import { previewLines } from '../chat/diff';
 import type { ChatModel } from '../chat/model';
 import type { ICall, IQuestion } from '../chat/state';
-import { visible } from '../questions/visible';
+import { previewLines } from '../parts/diff';
+import { Lines } from '../parts/Lines';
+import { visible } from '../parts/visible';
 import { useDesk } from './desk';
-import { Lines } from './Lines';
 
 /** What an answer is called, and what it means in full. */
 export type Labels = Record<Leave, readonly [string, string]>;
@@ -61,9 +61,10 @@ export function Question(props: {
  */
 export function QuestionCard(props: IProps): JSX.Element {
   const { question, tool, who, title, labels, onAnswer, children } = props;
+  const { trans } = useDesk();
   const card = useRef<HTMLDivElement>(null);
   const [answered, setAnswered] = useState(false);
-  const lines = useMemo(() => previewLines(visible(question.preview)), [question.preview]);
+  const lines = useMemo(() => previewLines(question.preview), [question.preview]);
 
   useLayoutEffect(() => {
     const node = card.current;
@@ -109,7 +110,7 @@ export function QuestionCard(props: IProps): JSX.Element {
       {who !== undefined && <div className="tk-Question-who">{who}</div>}
       <div className="tk-Question-title">{title}</div>
       <div className="tk-Question-tool">{tool}</div>
-      <Lines lines={lines} />
+      <Lines lines={lines} trans={trans} />
       {children}
       <div className="tk-Question-answers">
         {question.answers.map(leave => (

@@ -6,7 +6,7 @@ import type { IResult } from '../chat/state';
 import { linesOfWhole, runsOf } from '../chat/runs';
 import { useDesk } from './desk';
 import { JsonTree } from './JsonTree';
-import { LongText } from './Lines';
+import { LongText } from './LongText';
 import { save } from './saving';
 
 /** Characters that are shown in a card; what is longer becomes a file. */

@@ -11,7 +11,7 @@ import type { CommandRegistry } from '@lumino/commands';
 
 import { showConnect } from './connect';
 import type { IDesk } from './desk';
-import { chatIcon } from './icon';
+import { chatIcon } from '../parts/icon';
 import type { ChatPanel } from './widget';
 
 /** The names of the panel's commands. */

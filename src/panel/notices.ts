@@ -1,7 +1,7 @@
 import { Notification } from '@jupyterlab/apputils';
 
 import type { IHappened } from '../chat/service';
-import { shortName } from '../questions/visible';
+import { shortName } from '../parts/visible';
 import type { IDesk } from './desk';
 
 /**

@@ -4,7 +4,7 @@ import type { JSX } from 'react';
 
 import type { IDesk } from './desk';
 import { DropTarget } from './dropping';
-import { chatIcon } from './icon';
+import { chatIcon } from '../parts/icon';
 import { PanelModel } from './model';
 import { Panel } from './Panel';
 

@@ -1,5 +1,7 @@
 /** Diffs and previews as the server writes them, line by line. Every line is shown, whatever it is. */
 
+import { visible } from './visible';
+
 export interface ILine {
   kind: 'added' | 'removed' | 'place' | 'title' | 'same';
   text: string;
@@ -39,8 +41,9 @@ export function tally(diffs: readonly string[]): { added: number; removed: numbe
   };
 }
 
+/** The lines, with what they would hide: nobody agrees to, or keeps, code that looks like other. */
 function linesOf(text: string): string[] {
-  return text === '' ? [] : text.replace(/\n$/, '').split('\n');
+  return text === '' ? [] : visible(text).replace(/\n$/, '').split('\n');
 }
 
 function changed(line: string): ILine {

@@ -21,4 +21,11 @@ describe('a diff', () => {
   it('keeps lines that look like the names of files', () => {
     expect(diffLines('--- a')).toEqual([{ kind: 'removed', text: '-- a' }]);
   });
+
+  it('shows what would hide in it, as a question does', () => {
+    const hidden = 'admin\u202e = 1\u200b';
+    const shown = 'admin⟨U+202E⟩ = 1⟨U+200B⟩';
+    expect(diffLines(`-${hidden}`)).toEqual([{ kind: 'removed', text: shown }]);
+    expect(previewLines(`+${hidden}`)).toEqual([{ kind: 'added', text: shown }]);
+  });
 });
