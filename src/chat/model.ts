@@ -70,6 +70,11 @@ export class ChatModel {
     return this._journal;
   }
 
+  /** The message of a turn as it was sent from this page; null for one that was not. */
+  sent(turn: string): IMessage | null {
+    return this._sent.get(turn) ?? null;
+  }
+
   /** Emitted when the journal is new. */
   get journalChanged(): ISignal<this, void> {
     return this._journalChanged;
@@ -127,6 +132,7 @@ export class ChatModel {
       this._id = chat;
       this._loaded = true;
       this._expected = turn;
+      this._sent.set(turn, message);
     } catch (error) {
       this._failed(error);
       return false;
@@ -276,6 +282,8 @@ export class ChatModel {
   }
 
   private _id: string | null;
+  // The events name what went with a message, but do not hold it.
+  private readonly _sent = new Map<string, IMessage>();
   private _state = EMPTY;
   private _journal: IJournal | null = null;
   private _line: Line = 'open';

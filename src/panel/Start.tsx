@@ -1,6 +1,6 @@
 import type { JSX } from 'react';
 
-import type { ISeen } from './surroundings';
+import type { IBeginnings } from './surroundings';
 import { useDesk, useSignal } from './desk';
 
 /** An empty chat: what Claude can do here, and where to begin. */
@@ -41,7 +41,7 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
       )}
       {!tour && seen !== null && preferences.now.starters && (
         <div className="tk-Start-buttons">
-          {startersOf(seen, trans).map(text => (
+          {startersOf(surroundings.beginnings, trans).map(text => (
             <button key={text} type="button" className="tk-Button" onClick={() => onStart(text)}>
               {text}
             </button>
@@ -53,14 +53,17 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
 }
 
 /** Three things to ask of this notebook. */
-function startersOf(seen: ISeen, trans: ReturnType<typeof useDesk>['trans']): string[] {
+function startersOf(
+  { failed, table }: IBeginnings,
+  trans: ReturnType<typeof useDesk>['trans']
+): string[] {
   return [
     trans.__('Explain this notebook'),
-    seen.failed !== null
-      ? trans.__('Fix the failing cell %1', seen.failed.index)
+    failed !== null
+      ? trans.__('Fix the failing cell %1', failed.index)
       : trans.__('Run all cells and say what they show'),
-    seen.table !== null
-      ? trans.__('Plot what is most interesting in %1', seen.table)
+    table !== null
+      ? trans.__('Plot what is most interesting in %1', table)
       : trans.__('Plot what is most interesting here')
   ];
 }

@@ -3,18 +3,16 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Contents } from '@jupyterlab/services';
 
-import type { IAttached } from './draft';
+import { type IAttached, MAX_ATTACHED } from './draft';
 
 /** Something that does not go with the message. */
 export interface IRefused {
   name: string;
-  why: 'folder' | 'gone' | 'many' | 'no picture' | 'no text' | 'large';
+  why: 'folder' | 'gone' | 'lost' | 'many' | 'no picture' | 'no text' | 'large';
 }
 
 export type Found = IAttached | IRefused;
 
-/** How many attachments the server takes with one message. */
-export const MAX_ATTACHED = 20;
 /** Bytes of a picture that the server takes. */
 const MAX_PICTURE = 5_000_000;
 /** Bytes of a text file that the server reads. */
@@ -88,6 +86,8 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
         return trans.__('%1 is a folder: attach files of it.', name);
       case 'gone':
         return trans.__('%1 cannot be read.', name);
+      case 'lost':
+        return trans.__('%1 is not here any more after a reload: attach it again.', name);
       case 'many':
         return trans.__('%1 is left out: %2 attachments go with a message.', name, MAX_ATTACHED);
       case 'no picture':

@@ -3,9 +3,7 @@ import { BLANK, messageOf } from './draft';
 const SEEN = {
   notebook: 'a.ipynb',
   cell: { id: 'x', index: 0, line: '1' },
-  selected: ['x', 'y'],
-  failed: null,
-  table: null
+  selected: ['x', 'y']
 };
 const OPTIONS = { mode: 'ask', model: '', activeCell: true } as const;
 

@@ -17,15 +17,35 @@ export interface IDraft {
   /** What the person looks at does not go with it, where they took its chip away. */
   withoutNotebook: boolean;
   withoutCell: boolean;
+  /** What was being written when an earlier message was taken back: it is there again afterwards. */
+  kept: IDraft | null;
+}
+
+/** Cells of a notebook that a message is about, whatever the person looks at. */
+export interface IAbout {
+  /** The notebook's path. */
+  notebook: string;
+  /** The cells' ids; the first is the one in question. */
+  cells: readonly string[];
+}
+
+/** What holds for a message whatever it says. */
+export interface IOptions {
+  mode: Mode;
+  /** The model that answers; empty for the server's usual one. */
+  model: string;
 }
 
 export const BLANK: IDraft = {
   text: '',
   attached: [],
   withoutNotebook: false,
-  withoutCell: false
+  withoutCell: false,
+  kept: null
 };
 
+/** How many attachments the server takes with one message. */
+export const MAX_ATTACHED = 20;
 /** How many selected cells the server takes. */
 const MAX_SELECTED = 100;
 
@@ -34,11 +54,60 @@ export function goesWith({ attachment, notebook }: IAttached, about: string | un
   return attachment.kind !== 'cell' || (about !== undefined && (notebook ?? about) === about);
 }
 
+/** Whether nothing was written or attached. */
+export function isBlank({ text, attached, kept }: IDraft): boolean {
+  return text.trim() === '' && attached.length === 0 && kept === null;
+}
+
+/** Two drafts as one: what was written first, and what was written after it. */
+export function joined(first: IDraft, second: IDraft): IDraft {
+  if (isBlank(second)) {
+    return first;
+  }
+  return {
+    ...second,
+    text: [first.text, second.text].filter(text => text.trim() !== '').join('\n\n'),
+    attached: [...first.attached, ...second.attached].slice(0, MAX_ATTACHED),
+    kept: second.kept ?? first.kept
+  };
+}
+
+/** All that was written in a draft, also before the message that it takes the place of. */
+export function writtenIn({ text, kept }: IDraft): string {
+  return kept === null || kept.text.trim() === '' ? text : `${text}\n\n${kept.text}`;
+}
+
+/** The draft of a message that was sent, with what went with it. */
+export function draftOf(
+  turn: { text: string; attachments: readonly string[] },
+  sent: IMessage | null
+): IDraft {
+  const attached = (sent?.attachments ?? []).map((attachment, place) => ({
+    label: turn.attachments[place] ?? '',
+    attachment,
+    ...(sent?.notebook === undefined ? {} : { notebook: sent.notebook })
+  }));
+  return { ...BLANK, text: turn.text, attached };
+}
+
+/** A message about cells that are named, bound to nothing else. */
+export function messageAbout(text: string, about: IAbout, { mode, model }: IOptions): IMessage {
+  const [first] = about.cells;
+  return {
+    message: text,
+    mode,
+    ...(model === '' ? {} : { model }),
+    notebook: about.notebook,
+    ...(first === undefined ? {} : { active_cell: first }),
+    ...(about.cells.length > 1 ? { selected_cells: about.cells.slice(0, MAX_SELECTED) } : {})
+  };
+}
+
 /** The draft bound to what the person looks at in this moment: a message. */
 export function messageOf(
   draft: IDraft,
   seen: ISeen | null,
-  options: { mode: Mode; model: string; activeCell: boolean }
+  options: IOptions & { activeCell: boolean }
 ): IMessage {
   const message: IMessage = { message: draft.text, mode: options.mode };
   if (options.model !== '') {

@@ -4,9 +4,21 @@ import type { IMessage } from '../api/client';
 import type { Mode } from '../api/events';
 import type { ChatModel } from '../chat/model';
 import { type ITurn, isUnsent, waits } from '../chat/state';
-import { type Found, type IRefused, isRefused, MAX_ATTACHED } from './attaching';
+import { type Found, type IRefused, isRefused } from './attaching';
 import type { IDesk } from './desk';
-import { BLANK, type IAttached, type IDraft, messageOf } from './draft';
+import {
+  BLANK,
+  draftOf,
+  type IAbout,
+  type IAttached,
+  type IDraft,
+  type IOptions,
+  isBlank,
+  joined,
+  MAX_ATTACHED,
+  messageAbout,
+  messageOf
+} from './draft';
 
 /** What one panel shows: a chat or the list of chats, and the message that is being written. */
 export class PanelModel {
@@ -21,12 +33,13 @@ export class PanelModel {
 
   /** Shows the chat of before a reload with its draft, where nothing was begun since. */
   restore(id: string | null): void {
-    if (id !== null && this._chat.id === null && this._chat.state.turns.length === 0) {
+    if (this._begun) {
+      return;
+    }
+    if (id !== null && this._chat.id === null) {
       this._show(id);
     }
-    if (this._draft.text === '') {
-      this._draft = { ...this._draft, text: this._desk.memory.draft(this._chat.id) };
-    }
+    this._draft = this._desk.memory.draft(this._chat.id);
     this._changed.emit();
   }
 
@@ -42,9 +55,9 @@ export class PanelModel {
     return this._showsHistory;
   }
 
-  /** The permission mode of the next message. */
+  /** The permission mode of the next message: that of the last one, where the person chose no other. */
   get mode(): Mode {
-    return this._mode ?? this._desk.preferences.now.mode;
+    return this._mode ?? this._chat.state.turns.at(-1)?.mode ?? this._desk.preferences.now.mode;
   }
 
   /** The model that answers the next message; empty for the server's usual one. */
@@ -74,6 +87,11 @@ export class PanelModel {
     return this._changed;
   }
 
+  /** Emitted with the id of the chat that is shown, when it is another one: null for a new chat. */
+  get shown(): ISignal<this, string | null> {
+    return this._shown;
+  }
+
   /** Emitted when the person is to write on. */
   get wantsFocus(): ISignal<this, void> {
     return this._wantsFocus;
@@ -81,14 +99,21 @@ export class PanelModel {
 
   /** Shows a chat; a new one for null. */
   open(id: string | null): void {
+    this._begun = true;
     this._opened = true;
     this._show(id);
+    this.closeHistory();
+  }
+
+  /** Shows the chat in the place of the list, with what was being written. */
+  closeHistory(): void {
     this.showHistory(false);
     this._wantsFocus.emit();
   }
 
   /** A chat was deleted: where it was the one that is shown, a new one takes its place. */
   removed(id: string): void {
+    this._desk.memory.setDraft(id, BLANK);
     if (this._chat.id === id) {
       this._opened = false;
       this._show(null);
@@ -106,8 +131,9 @@ export class PanelModel {
 
   /** Changes the message that is being written. */
   change(some: Partial<IDraft>, focus = false): void {
+    this._begun = true;
     this._draft = { ...this._draft, ...some };
-    this._desk.memory.setDraft(this._chat.id, this._draft.text);
+    this._desk.memory.setDraft(this._chat.id, this._draft);
     this._changed.emit();
     if (focus) {
       this._wantsFocus.emit();
@@ -116,44 +142,48 @@ export class PanelModel {
 
   /** Sends what is written: a message, or what is to be different in a plan. */
   async submit(): Promise<void> {
-    const { revised, chat, answerer } = this;
-    const { text } = this._draft;
-    if (revised === null) {
-      await this._ask(text, this.replaced);
-    } else if (text.trim() !== '') {
+    const { revised, answerer, draft } = this;
+    const { text } = draft;
+    if (text.trim() === '') {
+      return;
+    }
+    if (revised !== null) {
       const model = answerer === '' ? {} : { model: answerer };
       const answer = { answer: 'reject', words: text, ...model } as const;
-      await this._send(text, { text: '' }, () => chat.answerPlan(revised, answer));
+      await this._sendDraft({ ...draft, text: '' }, chat => chat.answerPlan(revised, answer));
+      return;
     }
+    const { preferences, surroundings } = this._desk;
+    const { activeCell } = preferences.now;
+    const message = messageOf(draft, surroundings.seen, { ...this._options, activeCell });
+    if (this.replaced !== null) {
+      message.replaces = this.replaced.id;
+    }
+    await this._sendDraft(draft.kept ?? BLANK, chat => chat.send(message));
   }
 
   /**
-   * Sends a text about what the person looks at now: whatever they look at when it is answered, the
-   * message stays bound to that.
+   * Sends a text beside what is being written, which stays as it is.
+   *
+   * @param text - The text.
+   * @param about - What it is about; without, what the person looks at now.
    */
-  async ask(text: string): Promise<void> {
-    await this._ask(text, null);
-  }
-
-  private async _ask(text: string, replaced: ITurn | null): Promise<void> {
+  async ask(text: string, about: IAbout | null = null): Promise<void> {
     if (text.trim() !== '') {
-      const { chat } = this;
       const { preferences, surroundings } = this._desk;
-      const message = messageOf({ ...this._draft, text }, surroundings.seen, {
-        mode: this.mode,
-        model: this.answerer,
-        activeCell: preferences.now.activeCell
-      });
-      if (replaced !== null) {
-        message.replaces = replaced.id;
-      }
-      await this._send(text, BLANK, () => chat.send(message));
+      const { activeCell } = preferences.now;
+      const message =
+        about === null
+          ? messageOf({ ...BLANK, text }, surroundings.seen, { ...this._options, activeCell })
+          : messageAbout(text, about, this._options);
+      await this._send(chat => chat.send(message));
     }
   }
 
   /** Has a turn's plan carried out; the messages after it are in that mode, too. */
   async approve(turn: ITurn, mode: Mode): Promise<void> {
     this.choose({ mode });
+    this._wantsFocus.emit();
     await this._chat.answerPlan(turn.id, { answer: 'approve', mode });
   }
 
@@ -175,18 +205,24 @@ export class PanelModel {
    * from before it. One that waits is only taken back.
    */
   edit(turn: ITurn): void {
+    // What another message was to become stands in that one still.
+    const kept = this.replaced !== null || isBlank(this._draft) ? this._draft.kept : this._draft;
+    const sent = this._chat.sent(turn.id);
     this._revised = null;
     this._replaced = waits(turn) || isUnsent(turn) ? null : turn.id;
     if (waits(turn)) {
       void this._chat.stop(turn.id);
     }
-    this.change({ text: turn.text }, true);
+    const lost = sent === null ? turn.attachments : [];
+    this._refused = lost.map(name => ({ name, why: 'lost' }));
+    this.change({ ...draftOf(turn, sent), kept }, true);
   }
 
   /** Lets the message that is being written be one after all others. */
   editNone(): void {
     this._replaced = null;
     this._changed.emit();
+    this._wantsFocus.emit();
   }
 
   /** Lets the person say what is to be different in a turn's plan; null for an ordinary message. */
@@ -197,24 +233,48 @@ export class PanelModel {
     this._wantsFocus.emit();
   }
 
-  /** Sends a turn's message again, or another text about the same notebook. */
+  /**
+   * Sends a turn's message again with all that went with it, or another text about the same.
+   *
+   * What was attached is gone with a reload: then the message goes back into the box, and it is said.
+   */
   async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
+    const sent = this._chat.sent(turn.id);
     this._mode = change.mode ?? this._mode;
+    if (sent === null && change.text === undefined && turn.attachments.length > 0) {
+      this.edit(turn);
+      this.editNone();
+      return;
+    }
     const message: IMessage = {
+      ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
+      ...(sent === null ? {} : boundTo(sent)),
+      // Who goes on knows what was attached.
+      ...(sent?.attachments === undefined || change.text !== undefined
+        ? {}
+        : { attachments: sent.attachments }),
       message: change.text ?? turn.text,
       mode: change.mode ?? turn.mode,
-      ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
       ...(this.answerer === '' ? {} : { model: this.answerer })
     };
-    await this._send(message.message, BLANK, () => this._chat.send(message));
+    this._wantsFocus.emit();
+    await this._send(chat => chat.send(message));
+  }
+
+  private get _options(): IOptions {
+    return { mode: this.mode, model: this.answerer };
   }
 
   private _show(id: string | null): void {
     if (this._chat.id !== id || id === null) {
       this._chat = this._desk.chats.open(id);
       this._generation += 1;
-      this._draft = { ...BLANK, text: this._desk.memory.draft(id) };
-      this._desk.memory.chat = id;
+      this._draft = this._desk.memory.draft(id);
+      this._refused = [];
+      // They were chosen for the other chat.
+      this._mode = null;
+      this._answerer = null;
+      this._shown.emit(id);
     }
   }
 
@@ -246,38 +306,49 @@ export class PanelModel {
   dismissRefused(): void {
     this._refused = [];
     this._changed.emit();
+    this._wantsFocus.emit();
   }
 
-  /**
-   * Sends a text; what was written is there again where the server did not take it.
-   *
-   * @param text - The text.
-   * @param left - What is left of the draft, where that is its text.
-   * @param send - Sends it; whether the server took it.
-   */
-  private async _send(
-    text: string,
-    left: Partial<IDraft>,
-    send: () => Promise<boolean>
+  /** Sends what is written; it is there again where the server did not take it. */
+  private async _sendDraft(
+    left: IDraft,
+    send: (chat: ChatModel) => Promise<boolean>
   ): Promise<void> {
-    const { chat, draft } = this;
-    const isDraft = text === draft.text;
-    if (isDraft) {
-      this._refused = [];
-      this.change(left);
-    }
-    this.showHistory(false);
-    const isNew = chat.id === null;
-    const taken = await send();
-    if (this._chat !== chat) {
+    const { draft, chat } = this;
+    const replaced = this._replaced;
+    this._refused = [];
+    this._replaced = null;
+    this.change(left);
+    const begun = this._draft;
+    if (await this._send(send)) {
       return;
     }
-    if (!taken && isDraft && this._draft.text === '') {
-      this.change(draft);
+    const { memory } = this._desk;
+    // Meanwhile they may have written on, or have gone to another chat.
+    const now = this._chat.id === chat.id ? this._draft : memory.draft(chat.id);
+    const back = isBlank(now) || now === begun ? draft : joined(draft, now);
+    if (this._chat.id === chat.id) {
+      this._replaced ??= replaced;
+      this.change(back);
+    } else {
+      memory.setDraft(chat.id, back);
     }
-    if (taken && isNew) {
-      this._desk.memory.chat = chat.id;
+  }
+
+  /** Sends something in the chat that is shown; whether the server took it. */
+  private async _send(send: (chat: ChatModel) => Promise<boolean>): Promise<boolean> {
+    const { chat } = this;
+    this._begun = true;
+    this.showHistory(false);
+    const isNew = chat.id === null;
+    const taken = await send(chat);
+    if (taken && isNew && this._chat === chat) {
+      // What was written since belongs to the chat that there is now.
+      this._desk.memory.setDraft(null, BLANK);
+      this._desk.memory.setDraft(chat.id, this._draft);
+      this._shown.emit(chat.id);
     }
+    return taken;
   }
 
   private _chat: ChatModel;
@@ -288,8 +359,19 @@ export class PanelModel {
   private _mode: Mode | null = null;
   private _answerer: string | null = null;
   private _showsHistory = false;
+  private _begun = false;
   private _generation = 0;
   private _opened = false;
   private _changed = new Signal<this, void>(this);
+  private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);
+}
+
+/** What a message was bound to. */
+function boundTo({ notebook, active_cell, selected_cells }: IMessage): Partial<IMessage> {
+  return {
+    ...(notebook === undefined ? {} : { notebook }),
+    ...(active_cell === undefined ? {} : { active_cell }),
+    ...(selected_cells === undefined ? {} : { selected_cells })
+  };
 }

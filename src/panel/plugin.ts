@@ -88,6 +88,9 @@ const panel: JupyterFrontEndPlugin<void> = {
     app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
     restorer?.add(side, side.id);
     void memory.restored.then(() => side.model.restore(memory.chat));
+    side.model.shown.connect((_, chat) => {
+      memory.chat = chat;
+    });
 
     const tabs = new WidgetTracker<MainAreaWidget<ChatPanel>>({ namespace: 'tk-ai-chat' });
     let opened = 0;

@@ -11,7 +11,7 @@ import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { IAttached } from './draft';
+import type { IAbout, IAttached } from './draft';
 import { tableOf } from './tables';
 
 /** A cell as a person knows it. */
@@ -29,6 +29,10 @@ export interface ISeen {
   cell: ICellName | null;
   /** Ids of the selected cells, where more than one is. */
   selected: readonly string[];
+}
+
+/** What there is to begin with in the notebook that the person looks at. */
+export interface IBeginnings {
   /** A cell whose outputs end with an error, the active one first; null where all is well. */
   failed: ICellName | null;
   /** What the notebook calls a table that it reads or makes; null where there is none. */
@@ -43,8 +47,20 @@ export class Surroundings {
     private readonly _documents: IDocumentManager | null,
     private readonly _trans: TranslationBundle
   ) {
-    const changed = (): void => this._changed.emit();
+    const changed = (): void => {
+      this._seen = undefined;
+      this._beginnings = undefined;
+      this._changed.emit();
+    };
+    const modelChanged = ({ model }: Notebook): void => {
+      model?.cells.changed.connect(changed);
+      changed();
+    };
     _notebooks?.currentChanged.connect((_, panel) => {
+      // To connect once more is to do nothing.
+      panel?.context.pathChanged.connect(changed);
+      panel?.content.modelChanged.connect(modelChanged);
+      panel?.content.model?.cells.changed.connect(changed);
       changed();
       void panel?.context.ready.then(changed);
     });
@@ -62,22 +78,36 @@ export class Surroundings {
     return this._documents;
   }
 
-  /** What the person looks at; null where no notebook is open. */
+  /** What the person looks at; null where no notebook is open. It is read once, until it changes. */
   get seen(): ISeen | null {
-    const panel = this._current;
-    if (panel === null) {
-      return null;
+    if (this._seen === undefined) {
+      const panel = this._current;
+      this._seen = panel && this._look(panel);
     }
-    const { content } = panel;
+    return this._seen;
+  }
+
+  /** What there is to begin with: the whole notebook is read for it, once until something changes. */
+  get beginnings(): IBeginnings {
+    if (this._beginnings === undefined) {
+      const content = this._current?.content;
+      const sources = content?.widgets.map(cell => cell.model.sharedModel.source);
+      this._beginnings = {
+        failed: content === undefined ? null : failedOf(content),
+        table: tableOf(sources ?? [])
+      };
+    }
+    return this._beginnings;
+  }
+
+  private _look({ context, content }: NotebookPanel): ISeen {
     const active = content.activeCell;
     const selected = content.widgets.filter(cell => content.isSelectedOrActive(cell));
     return {
-      notebook: panel.context.path,
+      notebook: context.path,
       cell:
         active && nameOf(content.activeCellIndex, active.model.id, active.model.sharedModel.source),
-      selected: selected.length > 1 ? selected.map(cell => cell.model.id) : [],
-      failed: failedOf(content),
-      table: tableOf(content.widgets.map(cell => cell.model.sharedModel.source))
+      selected: selected.length > 1 ? selected.map(cell => cell.model.id) : []
     };
   }
 
@@ -106,6 +136,17 @@ export class Surroundings {
         ? [this._attached(panel.context.path, index, cell.model.id)]
         : []
     );
+  }
+
+  /**
+   * Cells of an open notebook as something that goes with a message.
+   *
+   * @param notebook - The notebook's path.
+   * @param ids - Their ids.
+   */
+  attachableOf({ notebook, cells }: IAbout): IAttached[] {
+    const panel = this._notebooks?.find(each => each.context.path === notebook);
+    return this.attachable(panel?.content, cells);
   }
 
   /** A cell of the notebook that the person looks at, as something that goes with a message. */
@@ -179,6 +220,9 @@ export class Surroundings {
     return panel?.isDisposed === false ? panel : null;
   }
 
+  /** Undefined where it is to be read anew. */
+  private _seen: ISeen | null | undefined;
+  private _beginnings: IBeginnings | undefined;
   private _changed = new Signal<this, void>(this);
 }
 

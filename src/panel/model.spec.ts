@@ -1,0 +1,202 @@
+import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/client';
+import type { ChatEvent, Mode } from '../api/events';
+import { Chats } from '../chat/service';
+import type { IDesk } from './desk';
+import { Memory } from './memory';
+import { PanelModel } from './model';
+import { Preferences } from './preferences';
+
+const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
+const FILE = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
+const SEEN = {
+  notebook: 'a.ipynb',
+  cell: { id: 'x', index: 0, line: '1' },
+  selected: ['x', 'y']
+};
+
+function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
+  const message = {
+    kind: 'message',
+    chat: 'c',
+    text: 'Why?',
+    notebook: 'a.ipynb',
+    mode,
+    model: 'm',
+    attachments: ['b.csv'],
+    waits: 0
+  } as const;
+  const events = [message, { kind: 'began' }, { kind: 'done', end, text: '' }] as const;
+  return events.map((event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }));
+}
+
+/** A desk before a server that keeps what it is sent, and takes it where `takes` says so. */
+function desk(
+  takes: () => Promise<void> = () => Promise.resolve(),
+  stored: object | Promise<object> = {}
+): { desk: IDesk; sent: IMessage[] } {
+  const sent: IMessage[] = [];
+  const api: Partial<ChatApi> = {
+    chats: () => Promise.resolve([]),
+    models: () => Promise.reject(CUT),
+    changes: () => Promise.resolve({ changes: [], since: 0 }),
+    chat: id => {
+      const info = { id, title: '', notebook: null, created: 0, updated: 0, busy: false };
+      return Promise.resolve({ chat: info, events: story('auto', 'failed') });
+    },
+    send: async message => {
+      sent.push(message);
+      await takes();
+      return { chat: 'c', turn: 't' };
+    },
+    async *events() {
+      await Promise.resolve();
+      yield* story(sent.at(-1)?.mode ?? 'ask');
+    }
+  };
+  const state = { fetch: () => Promise.resolve(stored), save: () => Promise.resolve() };
+  const made = {
+    chats: new Chats(api as ChatApi),
+    memory: new Memory(state as unknown as ConstructorParameters<typeof Memory>[0]),
+    preferences: new Preferences(),
+    surroundings: { seen: SEEN }
+  };
+  return { desk: made as unknown as IDesk, sent };
+}
+
+/** Waits until the last message of the chat that is shown has ended. */
+async function ended({ chat }: PanelModel): Promise<void> {
+  while (chat.busy || chat.state.turns.at(-1)?.end == null) {
+    await new Promise<void>(resolve => {
+      const changed = (): void => {
+        chat.changed.disconnect(changed);
+        resolve();
+      };
+      chat.changed.connect(changed);
+    });
+  }
+}
+
+describe('a message that is sent again', () => {
+  it('goes with all that went with it', async () => {
+    const { desk: around, sent } = desk();
+    const model = new PanelModel(around, null);
+    await around.memory.restored;
+    model.change({ text: 'Why?', attached: [FILE] });
+    await model.submit();
+    await ended(model);
+    const turn = model.chat.state.turns[0];
+    expect(turn).toBeDefined();
+    if (turn !== undefined) {
+      await model.resend(turn);
+      model.edit(turn);
+      await model.resend(turn, { text: 'Go on.' });
+    }
+    const first = { notebook: 'a.ipynb', active_cell: 'x', selected_cells: ['x', 'y'] };
+    expect(sent[1]).toMatchObject({ ...first, message: 'Why?', attachments: [FILE.attachment] });
+    expect(sent[2]).toMatchObject({ ...first, message: 'Go on.' });
+    expect(sent[2]).not.toHaveProperty('attachments');
+    expect(model.draft.attached).toEqual([{ ...FILE, notebook: 'a.ipynb' }]);
+  });
+
+  it('goes back into the box where its attachments are gone with a reload', async () => {
+    const { desk: around, sent } = desk();
+    const model = new PanelModel(around, 'c');
+    await ended(model);
+    const turn = model.chat.state.turns[0];
+    await (turn && model.resend(turn));
+    expect(sent).toEqual([]);
+    expect(model.draft.text).toBe('Why?');
+    expect(model.refused).toEqual([{ name: 'b.csv', why: 'lost' }]);
+    expect(model.replaced).toBeNull();
+  });
+});
+
+describe('what is asked beside the box', () => {
+  it('is about the cells that are named, and leaves the draft', async () => {
+    const { desk: around, sent } = desk();
+    const model = new PanelModel(around, null);
+    model.change({ text: 'Later', attached: [FILE], withoutNotebook: true });
+    await model.ask('Fix these.', { notebook: 'b.ipynb', cells: ['p', 'q'] });
+    const about = { notebook: 'b.ipynb', active_cell: 'p', selected_cells: ['p', 'q'] };
+    expect(sent).toEqual([{ message: 'Fix these.', mode: 'ask', ...about }]);
+    expect(model.draft).toMatchObject({ text: 'Later', attached: [FILE] });
+  });
+});
+
+describe('what was being written', () => {
+  it('comes back before what was typed meanwhile where it was not taken', async () => {
+    let fail: (error: Error) => void = () => undefined;
+    const refused = new Promise<void>((_, reject) => {
+      fail = reject;
+    });
+    const model = new PanelModel(desk(() => refused).desk, null);
+    model.change({ text: 'First', attached: [FILE] });
+    const sending = model.submit();
+    model.change({ text: 'Second' });
+    fail(CUT);
+    await sending;
+    expect(model.draft).toMatchObject({ text: 'First\n\nSecond', attached: [FILE] });
+  });
+
+  it('comes back to its own chat where another one was opened', async () => {
+    let fail: (error: Error) => void = () => undefined;
+    const refused = new Promise<void>((_, reject) => {
+      fail = reject;
+    });
+    const model = new PanelModel(desk(() => refused).desk, 'c');
+    await ended(model);
+    model.change({ text: 'First' });
+    const sending = model.submit();
+    model.open('d');
+    model.change({ text: 'Second' });
+    fail(CUT);
+    await sending;
+    expect(model.draft.text).toBe('Second');
+    model.open('c');
+    expect(model.draft.text).toBe('First');
+  });
+
+  it('is there again after an earlier message was changed', async () => {
+    const { desk: around, sent } = desk();
+    const model = new PanelModel(around, 'c');
+    await ended(model);
+    model.change({ text: 'Half a th' });
+    const turn = model.chat.state.turns[0];
+    if (turn !== undefined) {
+      model.edit(turn);
+    }
+    await model.submit();
+    expect(sent[0]).toMatchObject({ message: 'Why?', replaces: 't' });
+    expect(model.draft).toMatchObject({ text: 'Half a th', kept: null });
+  });
+
+  it('counts more than what was remembered of before the reload', async () => {
+    let restore: (stored: object) => void = () => undefined;
+    const stored = new Promise<object>(resolve => {
+      restore = resolve;
+    });
+    const { desk: around } = desk(undefined, stored);
+    const model = new PanelModel(around, null);
+    model.change({ text: 'New' });
+    restore({ chat: 'c', drafts: { '': 'Old', c: 'About c', d: 'About d' } });
+    await around.memory.restored;
+    model.restore(around.memory.chat);
+    expect([model.chat.id, model.draft.text]).toEqual([null, 'New']);
+    model.open('d');
+    expect(model.draft.text).toBe('About d');
+  });
+});
+
+describe('the mode', () => {
+  it('is that of the last message in its chat, and not in the next one', async () => {
+    const model = new PanelModel(desk().desk, 'c');
+    await ended(model);
+    expect(model.mode).toBe('auto');
+    model.choose({ mode: 'plan' });
+    expect(model.mode).toBe('plan');
+    model.open(null);
+    expect(model.mode).toBe('ask');
+    model.open('c');
+    expect(model.mode).toBe('auto');
+  });
+});
