@@ -20,6 +20,10 @@ c.JupyterNotebookApp.expose_app_in_browser = True
 # It says that it has started before every plug-in has.
 READY = "() => window.jupyterapp?.commands.hasCommand('tk-ai:show-panel') === true"
 
+BOUND = """
+() => window.jupyterapp.commands.keyBindings.some(each => each.command === 'tk-ai:show-panel')
+"""
+
 
 async def opened(lab: Lab, path: str) -> Page:
     """The notebook in a page of its own, as Notebook 7 has it."""
@@ -116,6 +120,9 @@ async def test_the_chat_is_there_beside_the_list_of_files(
     page = lab.page
     await page.goto(f"{lab.server.url}tree?token={lab.server.token}")
     await page.wait_for_function(READY)
+    await page.evaluate("() => window.jupyterapp.started")
+    # Shortcuts come with the settings, which are read last.
+    await page.wait_for_function(BOUND)
     await page.keyboard.press("Control+Alt+c")
     await lab.say("Which files are there?")
     await expect(lab.log.get_by_text("No files yet.")).to_be_visible()
