@@ -147,6 +147,24 @@ async def test_a_state_is_renewed_before_it_is_forgotten(
 
 
 @pytest.mark.proves("ext:presence")
+async def test_nothing_is_remembered_of_who_came_and_went(
+    bench: DocumentBench, app: ServerApp, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GRACE", 0.3)
+    monkeypatch.setattr(module, "RENEWAL", 0.05)
+    path = (await bench.open(CELLS)).path
+    async with opened(app, address, path) as browser:
+        awareness = room_of(app, path).awareness
+        for _ in range(3):
+            presence_of(bench).worked(path, CLAUDE, ["aaaa1111"])
+            await browser.meets(lambda them: names(them) == ["Claude"])
+            await browser.meets(lambda them: not them)
+        async with asyncio.timeout(DEADLINE):
+            # The person, and the room itself.
+            while len(awareness.meta) > 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
 async def test_presence_keeps_no_room_open_and_leaves_the_notebook_as_it_is(
     bench: DocumentBench, app: ServerApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

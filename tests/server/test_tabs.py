@@ -225,3 +225,20 @@ async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_a
     assert await channel.find("n.ipynb") is not None
     channel.hear(other, {"tabs": [], "heard": 0, "list": 2})
     assert await channel.find("n.ipynb") is None
+
+
+@pytest.mark.proves("threat:other-user")
+async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tabs, "GRACE", 0.01)
+    channel = Tabs()
+    page, wire = page_with(channel, told(dirty=True))
+    channel.disconnect(page, wire, left=False)
+    with pytest.raises(TabOffline):
+        await channel.find("n.ipynb")
+    assert channel.lost("bob") == {}
+    assert not channel.give_up("bob", "n.ipynb")
+    assert list(channel.lost(page.user)) == ["n.ipynb"]
+    assert channel.give_up(page.user, "n.ipynb")
+    assert await channel.find("n.ipynb") is None

@@ -125,6 +125,7 @@ class _Agent:
         finally:
             awareness.unobserve(joined)
             self._tell(None)
+            self._forget()
 
     def _left(self) -> float:
         """Seconds until it is gone, or has to be renewed."""
@@ -155,6 +156,13 @@ class _Agent:
         for room in self._rooms.shown_in(self.live):
             # What is "local" to the room it sends to its clients.
             room.awareness.apply_awareness_update(update, "local")
+
+    def _forget(self) -> None:
+        """Has the rooms remember nothing of one that is gone: its number does not come back."""
+        loop = asyncio.get_running_loop()
+        for room in self._rooms.shown_in(self.live):
+            # Not at once: that it has gone is sent to everybody a moment later.
+            loop.call_later(RENEWAL, room.awareness.meta.pop, self._own.client_id, None)
 
     def _on_awareness(self, topic: str, changes: tuple[Json, Any]) -> None:
         """Somebody came, who has heard of nobody yet."""

@@ -308,9 +308,16 @@ class Tabs:
         now = {(tab.id, tab.path, tab.dirty) for tab in tabs.values()}
         self._tell(self._opened, {path for _, path, _ in before ^ now})
 
-    def _release(self, paths: set[str]) -> None:
-        """Somebody opened these: pages that were lost with them, and did not come back, count no more."""
+    def _release(self, paths: set[str], of: str | None = None) -> None:
+        """Pages that were lost with these, and did not come back, count no more.
+
+        Args:
+            paths: Notebooks that somebody opened, or has given up.
+            of: Only this user's pages.
+        """
         for key, page in self._lost_pages():
+            if of not in (None, page.user):
+                continue
             page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
             if not page.tabs:
                 del self._pages[key]
@@ -322,20 +329,20 @@ class Tabs:
 
     # --- lost for good
 
-    def lost(self) -> dict[str, float]:
-        """The notebooks that wait for tabs with unsaved work, and for how many seconds already."""
+    def lost(self, user: str) -> dict[str, float]:
+        """The notebooks that wait for a user's tabs with unsaved work, and for how many seconds."""
         now = time.monotonic()
         found: dict[str, float] = {}
         for _, page in self._lost_pages():
-            for tab in page.tabs.values():
+            for tab in page.tabs.values() if page.user == user else ():
                 found[tab.path] = max(now - page.away_since, found.get(tab.path, 0.0))
         return found
 
-    def give_up(self, path: str) -> bool:
-        """A person says that what lost tabs held of a notebook is lost; whether there was any."""
-        if path not in self.lost():
+    def give_up(self, user: str, path: str) -> bool:
+        """A user says that what their lost tabs held of a notebook is lost; whether there was any."""
+        if path not in self.lost(user):
             return False
-        self._release({path})
+        self._release({path}, of=user)
         self._tell(self._opened, {path})
         return True
 

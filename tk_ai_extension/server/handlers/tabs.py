@@ -149,23 +149,23 @@ class LostTabsHandler(TkAIHandler):
 
     @allowed("read")
     async def get(self) -> None:
-        """Lists them, with the seconds for which they have waited."""
-        lost = cast("Tabs", self.settings[TABS_KEY]).lost().items()
+        """Lists the user's own, with the seconds for which they have waited."""
+        lost = cast("Tabs", self.settings[TABS_KEY]).lost(username(self)).items()
         self.write_json(
             {"lost": [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(lost)]}
         )
 
     @allowed("write")
     async def delete(self) -> None:
-        """Gives up what lost tabs held of ``?notebook=``, which is its file again."""
+        """Gives up what the user's lost tabs held of ``?notebook=``, which is its file again."""
         named = self.get_query_argument("notebook", "")
         if not named:
             raise InvalidArguments("`notebook` is missing.", hint="Name a notebook by its path.")
         await self.services.ready()
         path = self.services.workspace.contain(named)
-        if not cast("Tabs", self.settings[TABS_KEY]).give_up(path):
+        if not cast("Tabs", self.settings[TABS_KEY]).give_up(username(self), path):
             raise NotebookNotFound(
-                f"No lost tab holds unsaved work of {path}.",
+                f"No lost tab of yours holds unsaved work of {path}.",
                 hint="GET the same route for those that do.",
             )
         self.write_json({"given_up": path})
