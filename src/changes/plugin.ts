@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { IStateDB, StateDB } from '@jupyterlab/statedb';
 
+import { Store } from '../parts/store';
 import { IReviews, Reviews } from './reviews';
 
 /** What a person has kept. */
@@ -9,9 +9,8 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
   description: 'Remembers what a person has kept of what agents changed.',
   autoStart: true,
   provides: IReviews,
-  optional: [IStateDB],
-  activate: (_: JupyterFrontEnd, state: IStateDB | null): IReviews =>
-    new Reviews(state ?? new StateDB())
+  activate: ({ serviceManager }: JupyterFrontEnd): IReviews =>
+    new Reviews(new Store(serviceManager.serverSettings.baseUrl))
 };
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [reviews];

@@ -1,7 +1,6 @@
-import { StateDB } from '@jupyterlab/statedb';
-
+import { Store } from '../parts/store';
 import { isKept, joined, NOTHING_KEPT } from './kept';
-import { Reviews } from './reviews';
+import { type IDecision, Reviews } from './reviews';
 
 describe('joined', () => {
   it('has what was kept here or there, each cell up to the later time', () => {
@@ -16,25 +15,45 @@ describe('joined', () => {
 });
 
 describe('Reviews', () => {
+  let store: Store;
+
+  beforeEach(() => {
+    localStorage.clear();
+    store = new Store('http://server/');
+  });
+
   it('keeps at once, and beyond a reload', async () => {
-    const state = new StateDB();
-    const reviews = new Reviews(state);
+    const reviews = new Reviews(store);
     const saved = reviews.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     expect(reviews.of('a.ipynb').cells).toEqual({ x: 3 });
     await saved;
-    expect(await new Reviews(state).load('a.ipynb')).toEqual({ all: 0, cells: { x: 3 } });
+    expect(await new Reviews(store).load('a.ipynb')).toEqual({ all: 0, cells: { x: 3 } });
   });
 
   it('loses nothing that another page has kept meanwhile', async () => {
-    const state = new StateDB();
-    const [one, other] = [new Reviews(state), new Reviews(state)];
+    const [one, other] = [new Reviews(store), new Reviews(store)];
     await one.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     await other.keep('a.ipynb', { all: 0, cells: { y: 4 } });
     expect((await one.load('a.ipynb')).cells).toEqual({ x: 3, y: 4 });
   });
 
+  it('hears at once what another window has kept', async () => {
+    const [here, there] = [new Reviews(store), new Reviews(new Store('http://server/'))];
+    await Promise.all([here.load('a.ipynb'), here.load('b.ipynb')]);
+    await there.keep('a.ipynb', { all: 0, cells: { x: 3 } });
+    const told = new Promise<IDecision>(resolve => {
+      here.decided.connect((_, decision) => resolve(decision));
+    });
+    for (const key of Object.keys(localStorage)) {
+      // A browser tells all windows but the one that has done it.
+      window.dispatchEvent(new StorageEvent('storage', { key, storageArea: localStorage }));
+    }
+    expect(await told).toEqual({ path: 'a.ipynb', kind: 'kept' });
+    expect(here.of('a.ipynb').cells).toEqual({ x: 3 });
+  });
+
   it('follows a notebook to another path', async () => {
-    const reviews = new Reviews(new StateDB());
+    const reviews = new Reviews(store);
     await reviews.keep('a.ipynb', { all: 2, cells: {} });
     await reviews.renamed('a.ipynb', 'b.ipynb');
     expect([reviews.of('a.ipynb').all, reviews.of('b.ipynb').all]).toEqual([0, 2]);

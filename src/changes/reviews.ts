@@ -1,10 +1,10 @@
-import type { IStateDB } from '@jupyterlab/statedb';
 import { JSONExt, type ReadonlyPartialJSONObject, Token } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
+import type { IStore } from '../parts/store';
 import { type IKept, joined, NOTHING_KEPT } from './kept';
 
-const KEY = 'tk-ai-extension:kept';
+const KEY = 'kept';
 
 /** What a person has decided in a notebook. */
 export interface IDecision {
@@ -38,9 +38,16 @@ export const IReviews = new Token<IReviews>(
   'What a person has kept of what agents changed in their notebooks.'
 );
 
-/** Remembers it in JupyterLab's state, which is the user's and outlives a reload. */
+/** Remembers it in the browser: it outlives a reload, and is the same in all its windows. */
 export class Reviews implements IReviews {
-  constructor(private readonly _state: IStateDB) {}
+  constructor(private readonly _store: IStore) {
+    _store.changed.connect((_, name) => {
+      const path = name.slice(keyOf('').length);
+      if (name === keyOf(path) && this._kept.has(path)) {
+        void this.load(path);
+      }
+    });
+  }
 
   get decided(): ISignal<this, IDecision> {
     return this._decided;
@@ -51,8 +58,8 @@ export class Reviews implements IReviews {
   }
 
   async load(path: string): Promise<IKept> {
-    const found = (await this._state.fetch(keyOf(path))) as Partial<IKept> | undefined;
-    // What was kept while the state answered counts.
+    const found = (await this._store.fetch(keyOf(path))) as Partial<IKept> | undefined;
+    // What was kept while the store answered counts.
     const before = this.of(path);
     const kept = joined({ ...NOTHING_KEPT, ...found }, before);
     this._kept.set(path, kept);
@@ -66,7 +73,7 @@ export class Reviews implements IReviews {
     this._kept.set(path, joined(this.of(path), more));
     this._decided.emit({ path, kind: 'kept' });
     const kept = await this.load(path);
-    await this._state.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
+    await this._store.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
   }
 
   tookBack(path: string): void {
@@ -76,7 +83,7 @@ export class Reviews implements IReviews {
   async renamed(old: string, path: string): Promise<void> {
     await this.keep(path, await this.load(old));
     this._kept.delete(old);
-    await this._state.remove(keyOf(old));
+    await this._store.remove(keyOf(old));
   }
 
   private readonly _kept = new Map<string, IKept>();

@@ -1,6 +1,5 @@
-import { StateDB } from '@jupyterlab/statedb';
-
 import { type IDecision, Reviews } from '../changes/reviews';
+import { Store } from '../parts/store';
 import { NotebookActivity, type Routes } from './activity';
 import type { IActivityEvent, IChange } from './routes';
 
@@ -95,8 +94,9 @@ describe('NotebookActivity', () => {
   let activity: NotebookActivity;
 
   beforeEach(() => {
+    localStorage.clear();
     server = new Server();
-    reviews = new Reviews(new StateDB());
+    reviews = new Reviews(new Store('http://server/'));
     activity = new NotebookActivity(server, reviews, 'a.ipynb');
   });
 

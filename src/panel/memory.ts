@@ -1,9 +1,10 @@
-import type { IStateDB } from '@jupyterlab/statedb';
-import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-
+import type { IStore } from '../parts/store';
 import { BLANK, type IDraft, writtenIn } from './draft';
 
-const KEY = 'tk-ai-extension:panel';
+const KEY = 'panel';
+
+/** What is needed of a store. */
+type Kept = Pick<IStore, 'fetch' | 'save'>;
 
 /** What outlives a reload of the page: which chat was shown, and what was written and not sent. */
 interface IRemembered {
@@ -13,10 +14,16 @@ interface IRemembered {
   drafts: Record<string, string>;
 }
 
-/** Keeps drafts and the like in JupyterLab's state; what is attached to them, in the page alone. */
+/** Keeps drafts and the like in the browser; what is attached to them, in the page alone. */
 export class Memory {
-  constructor(private readonly _state: Pick<IStateDB, 'fetch' | 'save'> | null) {
-    // JupyterLab's state is there only after all plug-ins are: nobody may wait for it to begin.
+  /**
+   * @param _store - The browser's.
+   * @param _own - That of this window, which may show another chat than others.
+   */
+  constructor(
+    private readonly _store: Kept,
+    private readonly _own: Kept | null = null
+  ) {
     this.restored = this._restore();
   }
 
@@ -40,14 +47,15 @@ export class Memory {
 
   setDraft(chat: string | null, draft: IDraft): void {
     this._drafts.set(chat ?? '', draft);
+    this._written.add(chat ?? '');
     this._save();
   }
 
   private async _restore(): Promise<void> {
-    const found = (await this._state?.fetch(KEY)) as Partial<IRemembered> | undefined;
+    const [found, own] = await Promise.all([fetched(this._store), fetched(this._own)]);
     // What happened meanwhile counts.
     if (this._chat === undefined) {
-      this._chat = found?.chat ?? null;
+      this._chat = (own ?? found)?.chat ?? null;
     }
     for (const [chat, text] of Object.entries(found?.drafts ?? {})) {
       if (!this._drafts.has(chat)) {
@@ -57,15 +65,27 @@ export class Memory {
   }
 
   private _save(): void {
-    void this.restored.then(() => {
-      const texts = [...this._drafts].map(([chat, draft]) => [chat, writtenIn(draft)] as const);
-      const drafts = Object.fromEntries(texts.filter(([, text]) => text !== ''));
-      const now: IRemembered = { chat: this.chat, drafts };
-      return this._state?.save(KEY, now as unknown as ReadonlyPartialJSONObject);
+    void this.restored.then(async () => {
+      const { chat } = this;
+      // Other windows have drafts of their own.
+      const texts = new Map(Object.entries((await fetched(this._store))?.drafts ?? {}));
+      this._written.forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? BLANK)));
+      const drafts = Object.fromEntries([...texts].filter(([, text]) => text !== ''));
+      await Promise.all([save(this._store, { chat, drafts }), save(this._own, { chat })]);
     });
   }
 
   /** Undefined until it is known or was said. */
   private _chat: string | null | undefined;
   private readonly _drafts = new Map<string, IDraft>();
+  /** The chats in which something was written in this page. */
+  private readonly _written = new Set<string>();
+}
+
+async function fetched(store: Kept | null): Promise<Partial<IRemembered> | undefined> {
+  return (await store?.fetch(KEY)) as Partial<IRemembered> | undefined;
+}
+
+async function save(store: Kept | null, now: Partial<IRemembered>): Promise<void> {
+  await store?.save(KEY, now);
 }

@@ -10,12 +10,12 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Token } from '@lumino/coreutils';
 
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
+import { Store } from '../parts/store';
 import { IQuestions } from '../questions/model';
 import { addCommands, CommandIDs, type IPlaces } from './commands';
 import type { IDesk } from './desk';
@@ -35,7 +35,7 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
   autoStart: true,
   provides: Desk,
   requires: [IChats, IQuestions, IRenderMimeRegistry, IReviews],
-  optional: [ITranslator, INotebookTracker, IDocumentManager, IStateDB],
+  optional: [ITranslator, INotebookTracker, IDocumentManager],
   activate: (
     app: JupyterFrontEnd,
     chats: IChats,
@@ -44,11 +44,11 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
     reviews: IReviews,
     translator: ITranslator | null,
     notebooks: INotebookTracker | null,
-    documents: IDocumentManager | null,
-    state: IStateDB | null
+    documents: IDocumentManager | null
   ): IDesk => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
-    const memory = new Memory(state);
+    const { baseUrl } = app.serviceManager.serverSettings;
+    const memory = new Memory(new Store(baseUrl), new Store(baseUrl, 'sessionStorage'));
     void chats.refresh();
     const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
       trans.__('[picture not loaded: %1]', address.slice(0, 200))

@@ -1,0 +1,79 @@
+import { Store } from './store';
+
+/** Tells this page what another one has done, as a browser does. */
+function told(key: string): void {
+  window.dispatchEvent(new StorageEvent('storage', { key, storageArea: localStorage }));
+}
+
+describe('Store', () => {
+  const KEY = 'tk-ai-extension http://one/ a';
+
+  beforeEach(() => localStorage.clear());
+  afterEach(() => jest.restoreAllMocks());
+
+  it('remembers beyond the page, each server its own', async () => {
+    await new Store('http://one/').save('a', { x: 1 });
+    expect(await new Store('http://one/').fetch('a')).toEqual({ x: 1 });
+    expect(await new Store('http://other/').fetch('a')).toBeUndefined();
+    await new Store('http://one/').remove('a');
+    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+    expect(localStorage).toHaveLength(0);
+  });
+
+  it('remembers for one window where that is wanted', async () => {
+    await new Store('http://one/', 'sessionStorage').save('a', 1);
+    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+    expect(await new Store('http://one/', 'sessionStorage').fetch('a')).toBe(1);
+  });
+
+  it('tells what another page has done to its own server', () => {
+    const names: string[] = [];
+    new Store('http://one/').changed.connect((_, name) => names.push(name));
+    told(KEY);
+    told('tk-ai-extension http://other/ a');
+    told('something else');
+    expect(names).toEqual(['a']);
+  });
+
+  it('forgets what is old, and the oldest where there is much', async () => {
+    const store = new Store('http://one/');
+    localStorage.setItem('of others', 'x');
+    let now = Date.now();
+    jest.spyOn(Date, 'now').mockImplementation(() => now);
+    for (let number = 0; number < 510; number++) {
+      now += 1000;
+      await store.save(`n${number}`, number);
+    }
+    expect([await store.fetch('n0'), await store.fetch('n9')]).toEqual([undefined, undefined]);
+    expect([await store.fetch('n10'), await store.fetch('n509')]).toEqual([10, 509]);
+    now += 181 * 86_400_000;
+    expect(await store.fetch('n509')).toBeUndefined();
+    await store.save('new', 1);
+    expect(Object.keys(localStorage).sort()).toEqual(['of others', KEY.replace(/a$/, 'new')]);
+  });
+
+  it('makes room where the browser has none, and goes on where there is none at all', async () => {
+    const store = new Store('http://one/');
+    const most = 'x'.repeat(450_000);
+    // Of five million characters.
+    for (let number = 0; number < 20; number++) {
+      await store.save(`n${number}`, most);
+    }
+    expect(await store.fetch('n19')).toBe(most);
+    await store.save('n19', 'x'.repeat(500_001));
+    expect(await store.fetch('n19')).toBeUndefined();
+    jest.spyOn(window, 'localStorage', 'get').mockImplementation(() => {
+      throw new DOMException('Blocked.', 'SecurityError');
+    });
+    const blocked = new Store('http://one/');
+    await blocked.save('a', 1);
+    expect(await blocked.fetch('a')).toBeUndefined();
+  });
+
+  it('takes nothing of what it did not save', async () => {
+    localStorage.setItem(KEY, '{');
+    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+    localStorage.setItem(KEY, '1');
+    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+  });
+});
