@@ -174,6 +174,17 @@ async def answers(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await expect(lab.log.get_by_text("Stopped. What was done stays.")).to_be_visible()
     await expect(lab.message_box).to_be_focused()
 
+    model.add(Answer.of("I would count."), Answer.of("Counted."))
+    await keys.go(lab.mode)
+    await keys.press("Home")
+    await keys.back(lab.message_box)
+    await keys.type("How would you count?")
+    await keys.press("Enter")
+    await keys.back(lab.log.get_by_role("button", name="Approve", exact=True))
+    await keys.press("Enter")
+    await expect(lab.log.get_by_text("Counted.")).to_be_visible()
+    await expect(lab.message_box).to_be_focused()
+
 
 async def reviews(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     """Looks at what a turn changed, takes a cell of it back, and keeps the rest."""
