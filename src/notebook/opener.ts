@@ -6,11 +6,7 @@ import type { IChatOpener, IChatRequest } from '../tokens';
 const ASK = 'tk-ai:ask';
 const SHOW = 'tk-ai:show-panel';
 
-/**
- * Opens the panel's chat by its commands.
- *
- * A message goes with what the person looks at, so that is what is made of the request first.
- */
+/** Opens the panel's chat by its commands. */
 export class ChatOpener implements IChatOpener {
   constructor(
     private readonly _app: JupyterFrontEnd,
@@ -18,12 +14,20 @@ export class ChatOpener implements IChatOpener {
   ) {}
 
   async open({ notebook, message, cells, send }: IChatRequest): Promise<void> {
-    this._lookAt(notebook, cells ?? []);
     const { commands } = this._app;
+    if (send !== true) {
+      // What is sent at once names its cells, wherever the person is.
+      this._lookAt(notebook, cells ?? []);
+    }
     if (message === undefined || message === '') {
       await commands.execute(SHOW);
     } else {
-      await commands.execute(ASK, { message, send: send ?? false });
+      await commands.execute(ASK, {
+        message,
+        send: send ?? false,
+        notebook,
+        cells: [...(cells ?? [])]
+      });
     }
   }
 

@@ -8,11 +8,13 @@ import {
   stopIcon
 } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { showConnect } from './connect';
 import type { IDesk } from './desk';
+import type { IAbout } from './draft';
 import { chatIcon } from '../parts/icon';
-import type { ChatPanel } from './widget';
+import type { Places } from './places';
 
 /** The names of the panel's commands. */
 export const CommandIDs = {
@@ -26,20 +28,10 @@ export const CommandIDs = {
   connect: 'tk-ai:connect'
 } as const;
 
-/** Where the panels are. */
-export interface IPlaces {
-  /** The panel in the sidebar, shown. */
-  show(): ChatPanel;
-  /** A panel in the main area, with a chat. */
-  openInMain(chat: string | null): ChatPanel;
-  /** The panel that the person used last. */
-  current(): ChatPanel;
-}
-
 const NOTHING = { type: 'object', properties: {} } as const;
 
 /** Adds the panel's commands. */
-export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: IPlaces): void {
+export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): void {
   const { trans } = desk;
   const add = (id: string, options: CommandRegistry.ICommandOptions): void => {
     app.commands.addCommand(id, { describedBy: { args: NOTHING }, ...options });
@@ -62,28 +54,41 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: IPlaces):
       args: {
         type: 'object',
         properties: {
-          chat: { type: 'string', description: trans.__('The id of a chat; a new one without') },
+          chat: {
+            type: ['string', 'null'],
+            description: trans.__(
+              'The id of a chat; null for a new one, the one you are in without'
+            )
+          },
+          name: {
+            type: 'string',
+            description: trans.__('What the tab was called before a reload')
+          },
           isLauncher: { type: 'boolean', description: trans.__('Whether the launcher asks') }
         }
       }
     },
     execute: args => {
-      const { chat } = args;
-      const current = args['isLauncher'] === true ? null : places.current().model.chat.id;
-      return places.openInMain(typeof chat === 'string' ? chat : current);
+      const { chat, name } = args;
+      const isNew = args['isLauncher'] === true || chat === null;
+      const id = isNew ? null : places.current().model.chat.id;
+      return places.openTab(
+        typeof chat === 'string' ? chat : id,
+        typeof name === 'string' ? name : undefined
+      );
     }
   });
   add(CommandIDs.create, {
     label: trans.__('New Chat'),
     caption: trans.__('Begin a new chat with Claude'),
     icon: addIcon,
-    execute: () => places.show().model.open(null)
+    execute: () => places.shown().model.open(null)
   });
   add(CommandIDs.history, {
     label: trans.__('Chat History'),
     caption: trans.__('Find, rename, export or delete a chat'),
     icon: historyIcon,
-    execute: () => places.show().model.showHistory(true)
+    execute: () => places.shown().model.showHistory(true)
   });
   add(CommandIDs.ask, {
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
@@ -96,17 +101,28 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: IPlaces):
         properties: {
           message: { type: 'string', description: trans.__('What to ask') },
           send: { type: 'boolean', description: trans.__('Whether it is sent at once') },
+          notebook: {
+            type: 'string',
+            description: trans.__(
+              'The path of the notebook that it is about; the one in sight without'
+            )
+          },
+          cells: {
+            type: 'array',
+            items: { type: 'string' },
+            description: trans.__('The ids of the cells of that notebook that it is about')
+          },
           label: { type: 'string', description: trans.__('What the command is called') }
         }
       }
     },
     execute: async args => {
-      const { model } = places.show();
+      const { model } = places.beside();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
       if (args['send'] === true) {
-        await model.ask(text);
+        await model.ask(text, aboutOf(args));
       } else {
-        model.change({ text }, true);
+        model.write(text, aboutOf(args));
       }
     }
   });
@@ -114,7 +130,7 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: IPlaces):
     label: trans.__("Go to Claude's Question"),
     caption: trans.__('Move to what waits for your leave'),
     icon: infoIcon,
-    execute: () => places.show().focusQuestion()
+    execute: () => places.withQuestion()?.focusQuestion()
   });
   add(CommandIDs.stop, {
     label: trans.__('Stop Claude'),
@@ -128,4 +144,13 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: IPlaces):
     caption: trans.__('How to connect Claude or another model'),
     execute: () => showConnect(desk)
   });
+}
+
+/** What a message is to be about; null where no notebook is named. */
+function aboutOf({ notebook, cells }: ReadonlyPartialJSONObject): IAbout | null {
+  if (typeof notebook !== 'string') {
+    return null;
+  }
+  const ids = Array.isArray(cells) ? cells : [];
+  return { notebook, cells: ids.filter(id => typeof id === 'string') };
 }

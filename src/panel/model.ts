@@ -180,6 +180,22 @@ export class PanelModel {
     }
   }
 
+  /**
+   * Puts a text into the box; what was being written there comes back when it is sent.
+   *
+   * @param text - The text.
+   * @param about - Cells that go with it; without, what the person looks at.
+   */
+  write(text: string, about: IAbout | null = null): void {
+    const { surroundings } = this._desk;
+    const kept = isBlank(this._draft) ? null : this._draft;
+    const attached = about === null ? [] : surroundings.attachableOf(about);
+    this._replaced = null;
+    this._revised = null;
+    const some = attached.slice(0, MAX_ATTACHED);
+    this.change({ ...BLANK, text, attached: some, withoutCell: some.length > 0, kept }, true);
+  }
+
   /** Has a turn's plan carried out; the messages after it are in that mode, too. */
   async approve(turn: ITurn, mode: Mode): Promise<void> {
     this.choose({ mode });

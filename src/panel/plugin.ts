@@ -4,7 +4,7 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette } from '@jupyterlab/apputils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -17,14 +17,14 @@ import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { Store } from '../parts/store';
 import { IQuestions } from '../questions/model';
-import { addCommands, CommandIDs, type IPlaces } from './commands';
+import { addCommands, CommandIDs } from './commands';
 import type { IDesk } from './desk';
 import { Memory } from './memory';
 import { notify } from './notices';
+import { Places } from './places';
 import { Preferences } from './preferences';
 import { LocalSanitizer } from './sanitizer';
 import { Surroundings } from './surroundings';
-import { ChatPanel } from './widget';
 
 /** What the panels have around them, for the plug-ins here. */
 const Desk = new Token<IDesk>('tk-ai-extension:Desk');
@@ -83,53 +83,23 @@ const panel: JupyterFrontEndPlugin<void> = {
     lab: ILabShell | null
   ): void => {
     const { memory, trans } = desk;
-    const side = new ChatPanel(desk, null);
-    side.id = 'tk-ai-chat';
+    const places = new Places(app, desk, lab !== null);
+    const { side, tabs } = places;
     app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
     restorer?.add(side, side.id);
     void memory.restored.then(() => side.model.restore(memory.chat));
     side.model.shown.connect((_, chat) => {
       memory.chat = chat;
     });
-
-    const tabs = new WidgetTracker<MainAreaWidget<ChatPanel>>({ namespace: 'tk-ai-chat' });
-    let opened = 0;
-    const places: IPlaces = {
-      show: () => {
-        app.shell.activateById(side.id);
-        return side;
-      },
-      openInMain: chat => {
-        if (lab === null) {
-          // Notebook 7 has one notebook to a page, and takes nothing beside it.
-          app.shell.activateById(side.id);
-          side.model.restore(chat);
-          return side;
-        }
-        const widget = new MainAreaWidget({ content: new ChatPanel(desk, chat) });
-        widget.id = `tk-ai-chat-${++opened}`;
-        widget.title.closable = true;
-        app.shell.add(widget, 'main');
-        void tabs.add(widget);
-        app.shell.activateById(widget.id);
-        return widget.content;
-      },
-      current: () => {
-        const tab = tabs.currentWidget;
-        return tab !== null && (!side.isVisible || tab === app.shell.currentWidget)
-          ? tab.content
-          : side;
-      }
-    };
     addCommands(app, desk, places);
     if (restorer !== null) {
       void restorer.restore(tabs, {
         command: CommandIDs.main,
-        args: widget => ({ chat: widget.content.model.chat.id }),
+        args: widget => ({ chat: widget.content.model.chat.id, name: widget.id }),
         name: widget => widget.id
       });
     }
-    notify(desk, () => side.isVisible || tabs.find(tab => tab.isVisible) !== undefined);
+    notify(desk, places);
 
     const category = trans.__('Claude');
     for (const command of Object.values(CommandIDs)) {

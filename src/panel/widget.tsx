@@ -32,8 +32,26 @@ export class ChatPanel extends ReactWidget {
     requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
   }
 
-  /** Moves to the question that waits for leave; whether there is one. */
-  focusQuestion(): boolean {
+  /** Whether a question for leave is shown. */
+  get hasQuestion(): boolean {
+    return this.node.querySelector('.tk-Question') !== null;
+  }
+
+  /** Moves to the question that waits for leave, once it is shown. */
+  focusQuestion(): void {
+    this._seeking.disconnect();
+    if (!this._toQuestion()) {
+      // Its chat was opened just now: it is rendered within the next frames.
+      this._seeking.observe(this.node, { childList: true, subtree: true });
+    }
+  }
+
+  override dispose(): void {
+    this._seeking.disconnect();
+    super.dispose();
+  }
+
+  private _toQuestion(): boolean {
     const question = this.node.querySelector('.tk-Question');
     if (question instanceof HTMLElement) {
       question.focus();
@@ -47,9 +65,17 @@ export class ChatPanel extends ReactWidget {
 
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
-    // Who is in it already, at a question, stays there.
-    if (!this.node.contains(document.activeElement)) {
-      this.focusBox();
-    }
+    requestAnimationFrame(() => {
+      // Who is in it already, at a question, stays there.
+      if (!this.node.contains(document.activeElement)) {
+        this.node.querySelector('textarea')?.focus();
+      }
+    });
   }
+
+  private readonly _seeking = new MutationObserver((_, observer) => {
+    if (this._toQuestion()) {
+      observer.disconnect();
+    }
+  });
 }
