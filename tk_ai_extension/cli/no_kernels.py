@@ -18,7 +18,7 @@ class HostRequired(KernelNotFound):
 class NoKernels:
     """`kernels.base.Kernels` where nobody could keep a kernel: reading and editing need none."""
 
-    def kernelspecs(self) -> list[Kernelspec]:
+    async def kernelspecs(self) -> list[Kernelspec]:
         """The installed kernelspecs."""
         from jupyter_client.kernelspec import KernelSpecManager
 
