@@ -1,5 +1,5 @@
 import type { Cell } from '@jupyterlab/cells';
-import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { CellList, NotebookPanel } from '@jupyterlab/notebook';
 import type { PanelLayout, Widget } from '@lumino/widgets';
 
 import { placeOf } from './marks';
@@ -52,7 +52,7 @@ export function putInto(cell: Cell, widget: Widget, place: 'below-input' | 'end'
  */
 export function onCells(panel: NotebookPanel, changed: () => void): void {
   let due = false;
-  const later = (): void => {
+  onCellModels(panel, () => {
     if (!due) {
       due = true;
       queueMicrotask(() => {
@@ -62,11 +62,22 @@ export function onCells(panel: NotebookPanel, changed: () => void): void {
         }
       });
     }
-  };
+  });
+}
+
+/**
+ * Calls back at once when a notebook's model has other cells, until this view of it is closed: other
+ * views of the notebook, and with them its model, may stay.
+ */
+export function onCellModels(panel: NotebookPanel, changed: () => void): void {
+  let cells: CellList | undefined;
   const connect = (): void => {
-    panel.content.model?.cells.changed.connect(later);
-    later();
+    cells?.changed.disconnect(changed);
+    cells = panel.content.model?.cells;
+    cells?.changed.connect(changed);
+    changed();
   };
   panel.content.modelChanged.connect(connect);
+  panel.disposed.connect(() => cells?.changed.disconnect(changed));
   connect();
 }

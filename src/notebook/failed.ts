@@ -39,6 +39,8 @@ class Offer implements IDisposable {
     private readonly _trans: TranslationBundle
   ) {
     _outputs.changed.connect(this._update);
+    // A view of the notebook may be closed, and the outputs stay in another one.
+    _cell.disposed.connect(() => this.dispose());
     this._update();
   }
 

@@ -1,6 +1,11 @@
 import type { CellModel, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
+import { onCellModels } from '../notebook/cells';
+
+/** The cells that are followed already, for another view of their notebook. */
+const FOLLOWED = new WeakSet<ICellModel>();
+
 /**
  * Takes a person's trust from the cells whose outputs become an agent's.
  *
@@ -8,11 +13,10 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
  * that only when it opens a notebook: in an open one, the scripts of what comes next would run.
  */
 export function followDistrust(panel: NotebookPanel): void {
-  const followed = new WeakSet<ICellModel>();
   const follow = (): void => {
     for (const cell of panel.content.model?.cells ?? []) {
-      if (cell.type === 'code' && !followed.has(cell)) {
-        followed.add(cell);
+      if (cell.type === 'code' && !FOLLOWED.has(cell)) {
+        FOLLOWED.add(cell);
         // Told before the outputs of the same change are taken in.
         cell.sharedModel.metadataChanged.connect((_, { key }) => {
           if (key === 'trusted' && cell.getMetadata('trusted') !== true) {
@@ -22,12 +26,7 @@ export function followDistrust(panel: NotebookPanel): void {
       }
     }
   };
-  const connect = (): void => {
-    panel.content.model?.cells.changed.connect(follow);
-    follow();
-  };
-  panel.content.modelChanged.connect(connect);
-  connect();
+  onCellModels(panel, follow);
 }
 
 /**
