@@ -15,8 +15,8 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tests.notebooks.tabs import PATH, SHORT, Desk, listening_server, store_of, tab_bench
-from tk_ai_extension.notebooks import tabdocument
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.tabs import document as tabdocument
 from tk_ai_extension.server import tabs
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,

@@ -20,8 +20,8 @@ from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.errors import InternalError, InvalidNotebook, NotebookNotFound
 from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.filestate import INLINE
-from tk_ai_extension.notebooks.filestore import NotebookFiles
+from tk_ai_extension.notebooks.files.state import INLINE
+from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.reading import read_notebook
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, sources, stream
 

@@ -16,8 +16,8 @@ from tests.notebooks.browsers import Browser, browse, listening
 from tests.notebooks.conftest import room_bench, running_server
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks import presence as module
-from tk_ai_extension.notebooks.presence import Presence
+from tk_ai_extension.notebooks.rooms import presence as module
+from tk_ai_extension.notebooks.rooms.presence import Presence
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,

@@ -30,9 +30,9 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks import saving
-from tk_ai_extension.notebooks.filestate import NotebookFile
-from tk_ai_extension.notebooks.indexing import FileVersion
+from tk_ai_extension.notebooks.files import saving
+from tk_ai_extension.notebooks.files.indexing import FileVersion
+from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jupyter_ydoc import YNotebook
 
-from tk_ai_extension.notebooks.rooms import replace_text
+from tk_ai_extension.notebooks.rooms.document import replace_text
 from tk_ai_extension.notebooks.textdiff import text_edits
 from tk_ai_extension.testing.document_bench import code, notebook
 

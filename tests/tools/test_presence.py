@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.desk import ALICE, BOB, Desk
-from tk_ai_extension.notebooks import presence
+from tk_ai_extension.notebooks.rooms import presence
 
 SLEEPS = "print('begun', flush=True)\nimport time\ntime.sleep(60)"
 

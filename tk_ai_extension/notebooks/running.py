@@ -18,7 +18,7 @@ from tk_ai_extension.model.outputs import (
     summarise,
 )
 from tk_ai_extension.notebooks.drafts import Draft
-from tk_ai_extension.notebooks.splicing import Frame
+from tk_ai_extension.notebooks.files.splicing import Frame
 
 _NUMBERED = re.compile(r"cell-\d+\Z")
 

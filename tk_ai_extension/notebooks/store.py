@@ -11,14 +11,14 @@ from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
-from tk_ai_extension.notebooks.filestore import NotebookFiles
+from tk_ai_extension.notebooks.files.store import NotebookFiles
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.collaboration import Rooms
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
-    from tk_ai_extension.notebooks.presence import Presence
-    from tk_ai_extension.notebooks.tabholders import TabHolders
-    from tk_ai_extension.notebooks.tabs import TabChannel
+    from tk_ai_extension.notebooks.rooms.collaboration import Rooms
+    from tk_ai_extension.notebooks.rooms.presence import Presence
+    from tk_ai_extension.notebooks.tabs.holders import TabHolders
+    from tk_ai_extension.notebooks.tabs.reaching import TabChannel
 
 
 class ContentsNotebookStore:
@@ -54,7 +54,7 @@ class ContentsNotebookStore:
         self._channel = tabs
         self._tabs: TabHolders | None = None
         if tabs is not None:
-            from tk_ai_extension.notebooks.tabholders import TabHolders
+            from tk_ai_extension.notebooks.tabs.holders import TabHolders
 
             self._tabs = TabHolders(tabs, self._subscriptions.notify)
 
@@ -70,7 +70,7 @@ class ContentsNotebookStore:
         """Where agents at work are shown to people; None without jupyter-collaboration."""
         rooms = self._live_rooms()
         if rooms is not None and self._presence is None:
-            from tk_ai_extension.notebooks.presence import Presence
+            from tk_ai_extension.notebooks.rooms.presence import Presence
 
             self._presence = Presence(rooms)
         return self._presence
@@ -86,13 +86,13 @@ class ContentsNotebookStore:
             return document
         if not await self._can_be_live(rooms, document):
             return document
-        from tk_ai_extension.notebooks.rooms import RoomDocument
+        from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
         return RoomDocument(path, rooms, partial(self._kept.check_writable, path))
 
     def _in_tab(self, document: NotebookDocument, tabs: TabHolders) -> NotebookDocument:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
-        from tk_ai_extension.notebooks.tabdocument import TabDocument
+        from tk_ai_extension.notebooks.tabs.document import TabDocument
 
         check = self._kept.check_writable
         return TabDocument(document, tabs, check, self._subscriptions.notify)
@@ -101,7 +101,7 @@ class ContentsNotebookStore:
         """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
         if self._settings.get("jupyter_server_ydoc") is None:
             return None
-        from tk_ai_extension.notebooks.collaboration import Rooms, find_collaboration
+        from tk_ai_extension.notebooks.rooms.collaboration import Rooms, find_collaboration
 
         if self._rooms is None and find_collaboration(self._settings) is not None:
             self._rooms = Rooms(self._settings, self._subscriptions.notify)
@@ -169,7 +169,7 @@ def _kept(
         return NotebookFiles(root, None, changed)
     # A plain folder does without Jupyter Server, which these come with.
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
-    from tk_ai_extension.notebooks.hooks import SaveHooks
+    from tk_ai_extension.notebooks.files.hooks import SaveHooks
     from tk_ai_extension.notebooks.managers import is_on_files
 
     if is_on_files(contents_manager):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
-from tk_ai_extension.notebooks.tabs import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
 
 GRACE = 5.0
 """Seconds in which a page whose line was cut may come back before its notebooks count as closed."""

@@ -13,7 +13,7 @@ from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
-from tk_ai_extension.notebooks.tabs import TabChannel
+from tk_ai_extension.notebooks.tabs.reaching import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.presence import show_agents

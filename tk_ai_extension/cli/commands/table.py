@@ -18,7 +18,7 @@ from tk_ai_extension.cli.session import Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
 from tk_ai_extension.model.callers import MAX_KEY, checked_key
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.notebooks.saving import save_error
+from tk_ai_extension.notebooks.files.saving import save_error
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
 

@@ -17,11 +17,11 @@ from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.saved import cell_of, runnable, unbroken
-from tk_ai_extension.notebooks.tabholders import TabHolders, refusal
-from tk_ai_extension.notebooks.taboutputs import TabOutputWriter
-from tk_ai_extension.notebooks.tabreplica import TabReplica
-from tk_ai_extension.notebooks.tabs import Tab, TabGone, TabRefused
-from tk_ai_extension.notebooks.tabsteps import TabPlan
+from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
+from tk_ai_extension.notebooks.tabs.outputs import TabOutputWriter
+from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.replica import TabReplica
+from tk_ai_extension.notebooks.tabs.steps import TabPlan
 
 _log = logging.getLogger(__name__)
 

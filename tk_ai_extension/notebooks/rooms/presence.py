@@ -19,7 +19,7 @@ from pycrdt import Assoc, Awareness, Doc
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.notebooks.collaboration import LiveRoom, Rooms
+from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 
 GRACE = 4.0
 """Seconds for which an agent is shown after the last thing that it did."""

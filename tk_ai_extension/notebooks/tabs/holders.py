@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from tk_ai_extension.model.errors import LimitReached, ReadOnly, SaveFailed, ToolError
-from tk_ai_extension.notebooks.saving import save_error
-from tk_ai_extension.notebooks.tabreplica import TabReplica
-from tk_ai_extension.notebooks.tabs import Tab, TabChannel, TabGone, TabRefused
+from tk_ai_extension.notebooks.files.saving import save_error
+from tk_ai_extension.notebooks.tabs.reaching import Tab, TabChannel, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.replica import TabReplica
 
 _log = logging.getLogger(__name__)
 

@@ -11,11 +11,7 @@ from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.operations import Applied, Change, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft
-from tk_ai_extension.notebooks.filestate import NotebookFile
-from tk_ai_extension.notebooks.reading import NotebookIndex
-from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, runnable, unbroken
-from tk_ai_extension.notebooks.splicing import (
+from tk_ai_extension.notebooks.files.splicing import (
     END,
     Body,
     Read,
@@ -25,6 +21,10 @@ from tk_ai_extension.notebooks.splicing import (
     frame_of,
     stored_cell,
 )
+from tk_ai_extension.notebooks.files.state import NotebookFile
+from tk_ai_extension.notebooks.reading import NotebookIndex
+from tk_ai_extension.notebooks.running import RunningOutputs, follow
+from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, runnable, unbroken
 
 MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""

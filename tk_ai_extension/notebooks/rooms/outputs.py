@@ -18,7 +18,7 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     stream_text,
 )
-from tk_ai_extension.notebooks.collaboration import LiveRoom
+from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
 from tk_ai_extension.notebooks.running import StreamText
 from tk_ai_extension.notebooks.streaming import encodable, merged
 

@@ -24,9 +24,9 @@ from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.notebooks.running import RunningOutputs, StreamText
 from tk_ai_extension.notebooks.saved import SavingOutputWriter
 from tk_ai_extension.notebooks.streaming import encodable, merged
-from tk_ai_extension.notebooks.tabholders import TabHolders, refusal
-from tk_ai_extension.notebooks.tabs import Tab, TabGone, TabRefused
-from tk_ai_extension.notebooks.tabsteps import utf16
+from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
+from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.steps import utf16
 
 _log = logging.getLogger(__name__)
 

@@ -20,23 +20,28 @@ from tk_ai_extension.model.errors import (
     NotReadable,
     SaveFailed,
 )
-from tk_ai_extension.notebooks.anchors import Anchor
-from tk_ai_extension.notebooks.indexer import Indexer
-from tk_ai_extension.notebooks.indexing import (
+from tk_ai_extension.notebooks.files.anchors import Anchor
+from tk_ai_extension.notebooks.files.indexer import Indexer
+from tk_ai_extension.notebooks.files.indexing import (
     FileVersion,
     IndexedFile,
     index_file,
     is_racy,
     read_steady,
 )
+from tk_ai_extension.notebooks.files.saving import (
+    FileChanged,
+    read_span,
+    replace_file,
+    typed_errors,
+)
+from tk_ai_extension.notebooks.files.splicing import Read, Splice, load_cell
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 from tk_ai_extension.notebooks.running import RunningOutputs
 from tk_ai_extension.notebooks.saved import OutputSaver, Save
-from tk_ai_extension.notebooks.saving import FileChanged, read_span, replace_file, typed_errors
-from tk_ai_extension.notebooks.splicing import Read, Splice, load_cell
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.hooks import SaveHooks
+    from tk_ai_extension.notebooks.files.hooks import SaveHooks
 
 INLINE = 2 << 20
 """Bytes up to which a file is read in a thread: json's C code holds the loop about 10 ms a MB."""

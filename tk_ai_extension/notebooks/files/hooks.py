@@ -15,9 +15,9 @@ from tornado.web import HTTPError
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.files.splicing import CELL_DEPTH, Body, assemble
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, scan_object, skip
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
-from tk_ai_extension.notebooks.splicing import CELL_DEPTH, Body, assemble
 
 _log = logging.getLogger(__name__)
 

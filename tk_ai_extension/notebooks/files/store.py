@@ -12,13 +12,13 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import NotANotebook, NotebookNotFound
-from tk_ai_extension.notebooks.files import FileDocument
-from tk_ai_extension.notebooks.filestate import NotebookFile
-from tk_ai_extension.notebooks.indexer import Indexer
-from tk_ai_extension.notebooks.saving import check_writable, create_file
+from tk_ai_extension.notebooks.files.document import FileDocument
+from tk_ai_extension.notebooks.files.indexer import Indexer
+from tk_ai_extension.notebooks.files.saving import check_writable, create_file
+from tk_ai_extension.notebooks.files.state import NotebookFile
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.hooks import SaveHooks
+    from tk_ai_extension.notebooks.files.hooks import SaveHooks
 
 MAX_FILES = 64
 MAX_CHARACTERS = 64_000_000

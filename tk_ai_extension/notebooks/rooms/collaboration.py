@@ -20,9 +20,9 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
+from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.managers import manager_error
-from tk_ai_extension.notebooks.saving import FileChanged
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tk_ai_extension.notebooks.indexing import FileVersion
+from tk_ai_extension.notebooks.files.indexing import FileVersion
 
 _MAX_PATH = 1024
 """Bytes that macOS's F_GETPATH fills at most."""

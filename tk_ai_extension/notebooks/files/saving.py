@@ -30,9 +30,9 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
-from tk_ai_extension.notebooks.indexing import FileVersion
+from tk_ai_extension.notebooks.files.indexing import FileVersion
+from tk_ai_extension.notebooks.files.splicing import Piece
 from tk_ai_extension.notebooks.jsonspans import Span
-from tk_ai_extension.notebooks.splicing import Piece
 
 _CHUNK = 1 << 20
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))

@@ -1,6 +1,6 @@
 """Large notebooks are read by another process: json's C code would hold ours for a second and more.
 
-`Indexer` starts ``tk_ai_extension.notebooks.indexing`` as a program when the first large file is asked
+`Indexer` starts ``tk_ai_extension.notebooks.files.indexing`` as a program when the first large file is asked
 for, asks it one file after the other, and lets it go when nothing was asked for a while. A request
 is a line of JSON; an answer is its length in eight bytes and a pickle.
 """
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from tk_ai_extension.model.errors import InternalError, InvalidNotebook
-from tk_ai_extension.notebooks.indexing import Answer, IndexedFile
+from tk_ai_extension.notebooks.files.indexing import Answer, IndexedFile
 
 IDLE = 60.0
 """Seconds without a request after which the process is let go."""
@@ -79,7 +79,7 @@ class Indexer:
                 # is of the module that reads it, not of `__main__`.
                 "-P",
                 "-c",
-                "from tk_ai_extension.notebooks.indexing import main; main()",
+                "from tk_ai_extension.notebooks.files.indexing import main; main()",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},

@@ -1,0 +1,1 @@
+"""Notebooks that are live in jupyter-collaboration's rooms."""

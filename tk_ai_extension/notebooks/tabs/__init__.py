@@ -1,0 +1,1 @@
+"""Notebooks that are open in JupyterLab without collaboration: their tabs hold them."""
