@@ -1,5 +1,6 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import api from './api/plugin';
 import changes from './changes/plugin';
 import chat from './chat/plugin';
 import notebook from './notebook/plugin';
@@ -10,6 +11,7 @@ import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  ...api,
   ...chat,
   ...changes,
   ...questions,

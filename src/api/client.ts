@@ -77,10 +77,22 @@ export interface IStandingChange {
   cells: readonly string[];
 }
 
+/** The statuses of what does not become better by asking again: the server knows of no such thing. */
+const LASTING = new Set([400, 404, 405, 406, 410, 414, 422]);
+
 /** The server's answer to a request that it did not carry out. */
 export class ApiError extends Error {
-  constructor(readonly problem: IProblem) {
+  /** @param _status - that of the answer; 0 where there was none. */
+  constructor(
+    readonly problem: IProblem,
+    private readonly _status = 0
+  ) {
     super(problem.message);
+  }
+
+  /** Whether it stays so: not where a proxy, a login or the network stands before the server. */
+  get lasts(): boolean {
+    return LASTING.has(this._status);
   }
 }
 
@@ -134,12 +146,12 @@ export class ChatApi {
 
   /** A chat as Markdown or as a notebook. */
   async export(id: string, format: 'markdown' | 'notebook'): Promise<Blob> {
-    return (await this._request('GET', `chats/${id}/export?format=${format}`)).blob();
+    return this._blob(`chats/${id}/export?format=${format}`);
   }
 
   /** The whole of an output that is too long for an answer. */
   async artifact(id: string): Promise<Blob> {
-    return (await this._request('GET', `artifacts/${id}`)).blob();
+    return this._blob(`artifacts/${id}`);
   }
 
   /**
@@ -161,18 +173,26 @@ export class ChatApi {
   }
 
   private async _begin(path: string, body: object): Promise<{ chat: string; turn: string }> {
-    const response = await this._request('POST', path, body, { Accept: 'text/event-stream' });
-    for await (const frame of frames(response)) {
-      const event = numbered(JSON.parse(frame.data));
-      if (event.kind === 'message') {
-        return { chat: event.chat, turn: event.turn };
+    const headers = { Accept: 'text/event-stream' };
+    const response = await request(this._settings, 'POST', path, body, headers);
+    const begun = await bodyOf(async () => {
+      for await (const frame of frames(response)) {
+        const event = numbered(JSON.parse(frame.data));
+        if (event.kind === 'message') {
+          return { chat: event.chat, turn: event.turn };
+        }
       }
+      return null;
+    });
+    if (begun === null) {
+      throw unreachable();
     }
-    throw unreachable();
+    return begun;
   }
 
   /**
-   * What happens in a chat after an event, until the line is cut or `signal` aborts.
+   * What happens in a chat after an event, until the line is cut or `signal` aborts: null once the
+   * server tells, then each event.
    *
    * @throws ApiError - the server cannot be reached, or does not know the chat.
    */
@@ -180,32 +200,20 @@ export class ChatApi {
     id: string,
     after: number,
     signal: AbortSignal
-  ): AsyncGenerator<ChatEvent, void, undefined> {
-    const headers = { Accept: 'text/event-stream', 'Last-Event-ID': String(after) };
-    const response = await this._request('GET', `chats/${id}/events`, undefined, headers, signal);
-    try {
-      for await (const frame of frames(response)) {
-        yield numbered(JSON.parse(frame.data), Number(frame.id));
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        throw error instanceof ApiError ? error : unreachable();
-      }
+  ): AsyncGenerator<ChatEvent | null, void, undefined> {
+    const headers = { 'Last-Event-ID': String(after) };
+    for await (const frame of listen(this._settings, `chats/${id}/events`, signal, headers)) {
+      yield frame === null ? null : numbered(frame.value, Number(frame.id));
     }
   }
 
-  private async _json<T>(method: string, path: string, body?: object): Promise<T> {
-    return (await (await this._request(method, path, body)).json()) as T;
+  private _json<T>(method: string, path: string, body?: object): Promise<T> {
+    return requestJson<T>(this._settings, method, path, body);
   }
 
-  private _request(
-    method: string,
-    path: string,
-    body?: object,
-    headers: Record<string, string> = {},
-    signal?: AbortSignal
-  ): Promise<Response> {
-    return request(this._settings, method, path, body, headers, signal);
+  private async _blob(path: string): Promise<Blob> {
+    const response = await request(this._settings, 'GET', path);
+    return bodyOf(() => response.blob());
   }
 }
 
@@ -238,9 +246,59 @@ export async function request(
     throw unreachable();
   }
   if (!response.ok) {
-    throw new ApiError(await problemOf(response));
+    throw new ApiError(await problemOf(response), response.status);
   }
   return response;
+}
+
+/**
+ * Asks one of the extension's routes for a JSON value.
+ *
+ * @throws ApiError - as `request` does, and where the answer is cut.
+ */
+export async function requestJson<T>(
+  settings: ServerConnection.ISettings,
+  method: string,
+  path: string,
+  body?: object
+): Promise<T> {
+  const response = await request(settings, method, path, body);
+  return bodyOf(async () => (await response.json()) as T);
+}
+
+/**
+ * Listens to one of the extension's routes until the line is cut or `signal` aborts: null once the
+ * server tells, then the JSON value of each event.
+ *
+ * @throws ApiError - as `request` does, and where the line is cut.
+ */
+export async function* listen(
+  settings: ServerConnection.ISettings,
+  path: string,
+  signal: AbortSignal,
+  headers: Record<string, string> = {}
+): AsyncGenerator<{ id: string; value: unknown } | null, void, undefined> {
+  const accepting = { Accept: 'text/event-stream', ...headers };
+  try {
+    const response = await request(settings, 'GET', path, undefined, accepting, signal);
+    yield null;
+    for await (const { id, data } of frames(response)) {
+      yield { id, value: JSON.parse(data) };
+    }
+  } catch (error) {
+    if (!signal.aborted) {
+      throw error instanceof ApiError ? error : unreachable();
+    }
+  }
+}
+
+/** Reads the body of an answer; one that is cut, or is somebody else's, is none of the server's. */
+async function bodyOf<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch {
+    throw unreachable();
+  }
 }
 
 /**

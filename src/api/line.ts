@@ -1,27 +1,57 @@
 import { ApiError } from './client';
+import type { ILines, Need } from './lines';
 
-/** How long it waits before it asks for a lost line again, in milliseconds; the last one stays. */
-const PAUSES = [500, 1000, 2000, 5000, 15000];
+/** How long it waits before it asks for a lost line again, in milliseconds. */
+const PAUSES = [250, 500, 1000, 2000, 5000];
+/** How long it waits after that. */
+const LONGEST = 10_000;
+
+/** Who listens to the server. */
+export interface IListener<T> {
+  /** How much it needs a line now. */
+  need: () => Need;
+  /**
+   * Begins to listen where it stopped.
+   *
+   * @returns Null once the server tells, where the route says so, then the events.
+   * @throws ApiError - the server does not tell.
+   */
+  open: (signal: AbortSignal) => AsyncIterable<T>;
+  /** Takes each event; false has the line begin anew. */
+  take: (event: T) => boolean | Promise<boolean>;
+  /** Hears that the line is cut, and is asked for again in a while. */
+  lost?: () => void;
+}
 
 /**
- * Listens to the server until nobody wants it any more; a line that is cut, or whose other end has
- * gone, is asked for again.
+ * Listens to the server until nobody wants it any more.
  *
- * @param open - begins to listen; it may throw an `ApiError`, which ends all where trying again is
- *   of no use.
- * @param take - takes each event; false has the line begin anew.
+ * A line that is cut, or whose other end has gone, is asked for again, and so is one that a proxy or
+ * a login stands before: all that may become better. One that others need more is waited for.
+ *
+ * @returns What ended it, where asking again is of no use; else null.
  */
 export async function keepLine<T>(
-  open: () => AsyncIterable<T>,
-  take: (event: T) => boolean | Promise<boolean>,
+  lines: ILines,
+  { need, open, take, lost }: IListener<T>,
   signal: AbortSignal
-): Promise<void> {
+): Promise<ApiError | null> {
   let tries = 0;
   while (!signal.aborted) {
+    const held = await lines.take(need, signal);
+    if (held === null) {
+      break;
+    }
+    const begun = Date.now();
+    const isOver = (): boolean => held.signal.aborted;
     try {
-      for await (const event of open()) {
-        tries = 0;
-        if (!(await take(event))) {
+      for await (const event of open(held.signal)) {
+        if (isOver()) {
+          break;
+        }
+        // Who says nothing but that it listens may hang up at once each time.
+        tries = event === null ? tries : 0;
+        if (!(await take(event)) || isOver()) {
           break;
         }
       }
@@ -29,12 +59,19 @@ export async function keepLine<T>(
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      if (!error.problem.retryable) {
-        return;
+      if (error.lasts) {
+        return error;
       }
+    } finally {
+      held.giveBack();
     }
-    await pause(PAUSES[Math.min(tries++, PAUSES.length - 1)] ?? 0, signal);
+    if (!isOver()) {
+      tries = Date.now() - begun > LONGEST ? 0 : tries;
+      lost?.();
+      await pause(PAUSES[tries++] ?? LONGEST, signal);
+    }
   }
+  return null;
 }
 
 /** Waits for so long; less where the browser is online again, or nobody wants it any more. */

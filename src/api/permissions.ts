@@ -1,8 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { ApiError, request, unreachable } from './client';
+import { listen, request } from './client';
 import type { Leave } from './events';
-import { frames } from './sse';
 
 /** A call that waits for the person's leave. */
 export interface IRequest {
@@ -49,22 +48,9 @@ export class PermissionsApi {
    * @throws ApiError - the server cannot be reached, or does not tell.
    */
   async *follow(signal: AbortSignal): AsyncGenerator<RequestEvent, void, undefined> {
-    const headers = { Accept: 'text/event-stream' };
-    try {
-      const response = await request(
-        this._settings,
-        'GET',
-        'permissions',
-        undefined,
-        headers,
-        signal
-      );
-      for await (const frame of frames(response)) {
-        yield JSON.parse(frame.data) as RequestEvent;
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        throw error instanceof ApiError ? error : unreachable();
+    for await (const event of listen(this._settings, 'permissions', signal)) {
+      if (event !== null) {
+        yield event.value as RequestEvent;
       }
     }
   }

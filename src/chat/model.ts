@@ -5,15 +5,13 @@ import {
   type ChatApi,
   type IMessage,
   type IUndone,
-  type PlanAnswer,
-  UNREACHABLE
+  type PlanAnswer
 } from '../api/client';
 import type { ChatEvent, IProblem, Leave } from '../api/events';
+import { keepLine } from '../api/line';
+import type { ILines, Need } from '../api/lines';
 import { reduce } from './reduce';
 import { EMPTY, type IChatState, type IJournal, isBusy, type ITurn } from './state';
-
-/** How long it waits before it asks for a lost stream again, in milliseconds; the last one stays. */
-const PAUSES = [250, 500, 1000, 2000, 5000, 10000];
 
 /** What a chat's routes are needed for here. */
 export type Routes = Pick<
@@ -30,9 +28,12 @@ export type Line = 'open' | 'lost';
  * A chat that is new has no id until its first message was sent.
  */
 export class ChatModel {
+  /** @param _isTold - whether a person who looks elsewhere is told of what happens. */
   constructor(
     private readonly _api: Routes,
-    id: string | null = null
+    private readonly _lines: ILines,
+    id: string | null = null,
+    private readonly _isTold: () => boolean = () => true
   ) {
     this._id = id;
   }
@@ -65,6 +66,11 @@ export class ChatModel {
     return isBusy(this._state);
   }
 
+  /** Whether something goes on in it, or is on its way to or from the server. */
+  get active(): boolean {
+    return this._sends > 0 || this._reading !== null || this._hasMore();
+  }
+
   /** What of its changes stands; null where the server has not said so yet. */
   get journal(): IJournal | null {
     return this._journal;
@@ -90,19 +96,20 @@ export class ChatModel {
     return this._happened;
   }
 
+  /** Says whether somebody sees it there. */
+  look(viewer: object, seen: boolean): void {
+    if (seen) {
+      this._viewers.add(viewer);
+    } else {
+      this._viewers.delete(viewer);
+    }
+    this._lines.deal();
+  }
+
   /** Reads what happened so far, and follows what still happens. */
   async load(): Promise<void> {
-    if (this._id === null) {
-      return;
-    }
-    await this._try(async id => {
-      const { chat, events } = await this._api.chat(id);
-      this._state = reduce(EMPTY, events);
-      this._loaded = true;
-      if (chat.busy || this.busy) {
-        this._follow();
-      }
-    });
+    await this._try(id => this._read(id));
+    this._follow();
     await this.readJournal();
   }
 
@@ -123,22 +130,22 @@ export class ChatModel {
     }
   }
 
-  /** Sends a message; whether the server took it. */
+  /**
+   * Sends a message; whether the server took it.
+   *
+   * Each goes once the one before it is there: so they stay in order, and the second one of a new
+   * chat has the id that the first one was given.
+   */
   async send(message: IMessage): Promise<boolean> {
-    this._problem = null;
-    try {
-      const sent = this._id === null ? message : { ...message, chat: this._id };
-      const { chat, turn } = await this._api.send(sent);
-      this._id = chat;
-      this._loaded = true;
-      this._expected = turn;
-      this._sent.set(turn, message);
-    } catch (error) {
-      this._failed(error);
-      return false;
-    }
-    this._follow();
-    return true;
+    const sending = this._sending.then(() => this._send(message));
+    this._sends++;
+    this._sending = sending
+      .catch(() => undefined)
+      .then(() => {
+        this._sends--;
+        this._changed.emit();
+      });
+    return sending;
   }
 
   /** Answers a turn's plan; whether the server took it. */
@@ -170,7 +177,8 @@ export class ChatModel {
 
   /** Asks for a lost line at once. */
   reconnect(): void {
-    this._wake();
+    this._hangUp();
+    this._follow();
   }
 
   /** Lets an error go that was seen. */
@@ -180,7 +188,8 @@ export class ChatModel {
   }
 
   dispose(): void {
-    this._following?.abort();
+    this._disposed = true;
+    this._hangUp();
     Signal.clearData(this);
   }
 
@@ -196,12 +205,34 @@ export class ChatModel {
     }
   }
 
-  private _follow(): void {
-    if (this._following === null && this._id !== null) {
-      this._following = new AbortController();
-      void this._followUntilIdle(this._id, this._following.signal);
+  private async _send(message: IMessage): Promise<boolean> {
+    this._problem = null;
+    try {
+      const isNew = this._id === null;
+      const sent = this._id === null ? message : { ...message, chat: this._id };
+      const { chat, turn } = await this._api.send(sent);
+      this._id = chat;
+      this._loaded ||= isNew;
+      this._expected = turn;
+      this._sent.set(turn, message);
+    } catch (error) {
+      this._failed(error);
+      return false;
     }
-    this._changed.emit();
+    this._follow();
+    return true;
+  }
+
+  /** Reads what happened so far; all who want to know it at one time wait for one answer. */
+  private _read(id: string): Promise<void> {
+    const read = async (): Promise<void> => {
+      const { events } = await this._api.chat(id);
+      // By now the stream may have told of more.
+      this._state = reduce(this._state, events);
+      this._loaded = true;
+    };
+    this._reading ??= read().finally(() => (this._reading = null));
+    return this._reading;
   }
 
   /** Whether something goes on, or a turn that was sent has not been heard of. */
@@ -211,51 +242,70 @@ export class ChatModel {
     return this.busy || !known;
   }
 
-  private async _followUntilIdle(id: string, signal: AbortSignal): Promise<void> {
-    let tries = 0;
-    while (!signal.aborted && this._hasMore()) {
-      try {
-        for await (const event of this._api.events(id, this._state.last, signal)) {
-          tries = 0;
-          this._line = 'open';
-          this._take([event]);
-          if (!this._hasMore()) {
-            break;
-          }
+  /** Follows what happens for as long as something does. */
+  private _follow(): void {
+    const id = this._id;
+    if (this._following === null && id !== null && !this._disposed && this._hasMore()) {
+      const following = new AbortController();
+      this._following = following;
+      const listener = {
+        need: () => this._need(),
+        open: (line: AbortSignal) => this._told(id, line),
+        take: (event: ChatEvent | null) => this._hear(event),
+        lost: () => this._setLine('lost')
+      };
+      void keepLine(this._lines, listener, following.signal).then(ended => {
+        if (ended !== null && this._following === following) {
+          this._hangUp();
+          this._failed(ended);
         }
-      } catch (error) {
-        if (!isCut(error)) {
-          this._failed(error);
-          break;
-        }
-      }
-      if (this._hasMore()) {
-        this._line = 'lost';
-        this._changed.emit();
-        await this._pause(PAUSES[Math.min(tries++, PAUSES.length - 1)] ?? 0, signal);
-      }
+      });
     }
-    if (!signal.aborted) {
-      this._following = null;
-      this._line = 'open';
+    this._changed.emit();
+  }
+
+  private _hangUp(): void {
+    this._following?.abort();
+    this._following = null;
+    this._setLine('open');
+  }
+
+  private async *_told(
+    id: string,
+    line: AbortSignal
+  ): AsyncGenerator<ChatEvent | null, void, undefined> {
+    if (!this._loaded) {
+      // Else what is read of the past would be told as if it happened now.
+      await this._read(id);
+      yield null;
+    }
+    yield* this._api.events(id, this._state.last, line);
+  }
+
+  private _hear(event: ChatEvent | null): boolean {
+    this._setLine('open');
+    if (event !== null) {
+      this._take([event]);
+    }
+    if (!this._hasMore()) {
+      this._hangUp();
+    }
+    return true;
+  }
+
+  private _setLine(line: Line): void {
+    if (line !== this._line) {
+      this._line = line;
       this._changed.emit();
     }
   }
 
-  /** Waits for so long, or until somebody asks for the line. */
-  private async _pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-    let resolve: () => void = () => undefined;
-    const woken = new Promise<void>(done => {
-      resolve = done;
-    });
-    const timer = window.setTimeout(resolve, milliseconds);
-    this._wake = resolve;
-    window.addEventListener('online', resolve);
-    signal.addEventListener('abort', resolve);
-    await woken;
-    window.clearTimeout(timer);
-    window.removeEventListener('online', resolve);
-    signal.removeEventListener('abort', resolve);
+  /** Who sees it waits for it, and who sees none of it only where they are told of it. */
+  private _need(): Need {
+    if (document.hidden) {
+      return this._isTold() ? 'next' : 'none';
+    }
+    return this._viewers.size > 0 ? 'first' : 'next';
   }
 
   private async _try<T>(request: (id: string) => Promise<T>): Promise<T | null> {
@@ -291,7 +341,11 @@ export class ChatModel {
   private _loaded = false;
   private _expected: string | null = null;
   private _following: AbortController | null = null;
-  private _wake: () => void = () => undefined;
+  private _reading: Promise<void> | null = null;
+  private _sending: Promise<void> = Promise.resolve();
+  private _sends = 0;
+  private readonly _viewers = new Set<object>();
+  private _disposed = false;
   private _changed = new Signal<this, void>(this);
   private _journalChanged = new Signal<this, void>(this);
   private _happened = new Signal<this, ChatEvent>(this);
@@ -299,8 +353,4 @@ export class ChatModel {
 
 function hasChanges(turn: ITurn): boolean {
   return turn.items.some(item => item.kind === 'call' && item.changes.length > 0);
-}
-
-function isCut(error: unknown): boolean {
-  return error instanceof ApiError && error.problem.code === UNREACHABLE;
 }

@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { ChatApi } from '../api/client';
+import { ILines } from '../api/lines';
 import { Chats, IChats } from './service';
 
 /** The user's chats. */
@@ -9,8 +10,9 @@ const chats: JupyterFrontEndPlugin<IChats> = {
   description: "The user's chats with Claude, kept up with the server.",
   autoStart: true,
   provides: IChats,
-  activate: (app: JupyterFrontEnd): IChats =>
-    new Chats(new ChatApi(app.serviceManager.serverSettings))
+  requires: [ILines],
+  activate: (app: JupyterFrontEnd, lines: ILines): IChats =>
+    new Chats(new ChatApi(app.serviceManager.serverSettings), lines)
 };
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [chats];

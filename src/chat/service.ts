@@ -3,6 +3,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { ChatApi, IChatInfo, IModels } from '../api/client';
 import type { ChatEvent } from '../api/events';
+import type { ILines } from '../api/lines';
 import { ChatModel } from './model';
 
 /** Something that happened in a chat, for whoever shows it elsewhere than in the panel. */
@@ -23,8 +24,12 @@ export interface IChats {
   readonly changed: ISignal<IChats, void>;
   /** What happens in the chats that are open here. */
   readonly happened: ISignal<IChats, IHappened>;
-  /** A chat, by its id; a new one for null. */
+  /** Whether a person who looks elsewhere is told of what happens. */
+  isTold: () => boolean;
+  /** A chat, by its id; a new one for null. Who shows it no more closes it. */
   open(id: string | null): ChatModel;
+  /** Lets a chat go that was opened: it is kept for as long as another one shows it, or it goes on. */
+  close(chat: ChatModel): void;
   /** Asks the server for the list and the models again. */
   refresh(): Promise<void>;
   rename(id: string, title: string): Promise<void>;
@@ -38,7 +43,12 @@ export const IChats = new Token<IChats>(
 );
 
 export class Chats implements IChats {
-  constructor(readonly api: ChatApi) {}
+  constructor(
+    readonly api: ChatApi,
+    private readonly _lines: ILines
+  ) {}
+
+  isTold: () => boolean = () => true;
 
   get list(): readonly IChatInfo[] {
     return this._list;
@@ -58,19 +68,19 @@ export class Chats implements IChats {
 
   open(id: string | null): ChatModel {
     const known = this._open.find(chat => chat.id === id && id !== null);
-    if (known !== undefined) {
-      return known;
-    }
-    const chat = new ChatModel(this.api, id);
-    this._open.push(chat);
-    chat.happened.connect((_, event) => {
-      this._happened.emit({ chat, event });
-      if (event.kind === 'message' || event.kind === 'done') {
-        void this.refresh();
-      }
-    });
-    void chat.load();
+    const chat = known ?? this._begin(id);
+    this._shown.set(chat, (this._shown.get(chat) ?? 0) + 1);
     return chat;
+  }
+
+  close(chat: ChatModel): void {
+    const others = (this._shown.get(chat) ?? 0) - 1;
+    if (others > 0) {
+      this._shown.set(chat, others);
+    } else {
+      this._shown.delete(chat);
+      this._sweep(chat);
+    }
   }
 
   async refresh(): Promise<void> {
@@ -91,14 +101,43 @@ export class Chats implements IChats {
 
   async remove(id: string): Promise<void> {
     await this.api.remove(id);
-    this._open.find(chat => chat.id === id)?.dispose();
-    this._open = this._open.filter(chat => chat.id !== id);
+    this._open.filter(chat => chat.id === id).forEach(chat => this._drop(chat));
     await this.refresh();
+  }
+
+  private _begin(id: string | null): ChatModel {
+    const chat = new ChatModel(this.api, this._lines, id, () => this.isTold());
+    this._open = [...this._open, chat];
+    chat.happened.connect((_, event) => {
+      this._happened.emit({ chat, event });
+      if (event.kind === 'message' || event.kind === 'done') {
+        void this.refresh();
+      }
+    });
+    // Once all that has just happened in it was told.
+    chat.changed.connect(() => queueMicrotask(() => this._sweep(chat)));
+    void chat.load();
+    return chat;
+  }
+
+  /** Drops a chat that nobody shows and in which nothing goes on. */
+  private _sweep(chat: ChatModel): void {
+    if (!this._shown.has(chat) && !chat.active) {
+      this._drop(chat);
+    }
+  }
+
+  private _drop(chat: ChatModel): void {
+    chat.dispose();
+    this._open = this._open.filter(each => each !== chat);
+    this._shown.delete(chat);
   }
 
   private _list: readonly IChatInfo[] = [];
   private _models: IModels | null = null;
-  private _open: ChatModel[] = [];
+  private _open: readonly ChatModel[] = [];
+  /** How often each is shown. */
+  private readonly _shown = new Map<ChatModel, number>();
   private _changed = new Signal<this, void>(this);
   private _happened = new Signal<this, IHappened>(this);
 }

@@ -1,3 +1,5 @@
+import { type ApiError, unreachable } from '../api/client';
+import { Lines } from '../api/lines';
 import { type IDecision, Reviews } from '../changes/reviews';
 import { Store } from '../parts/store';
 import { NotebookActivity, type Routes } from './activity';
@@ -10,9 +12,11 @@ class Server implements Routes {
   list: IChange[] = [];
   left: string[] = [];
   followers = 0;
+  refusal: () => ApiError | undefined = () => undefined;
 
   changes(): Promise<IChange[]> {
-    return Promise.resolve(this.list);
+    const refusal = this.refusal();
+    return refusal === undefined ? Promise.resolve(this.list) : Promise.reject(refusal);
   }
 
   undo(notebook: string, entries: number[], cells: string[]): ReturnType<Routes['undo']> {
@@ -36,16 +40,20 @@ class Server implements Routes {
     };
     signal.addEventListener('abort', () => wake());
     this.followers++;
-    while (!signal.aborted) {
-      const told = waiting.shift();
-      if (told !== undefined) {
-        yield told;
-      } else {
-        await new Promise<void>(resolve => (wake = resolve));
+    this._called();
+    try {
+      while (!signal.aborted) {
+        const told = waiting.shift();
+        if (told !== undefined) {
+          yield told;
+        } else {
+          await new Promise<void>(resolve => (wake = resolve));
+        }
       }
+    } finally {
+      this.followers--;
+      this._hungUp();
     }
-    this.followers--;
-    this._hungUp();
   }
 
   tell(kind: IActivityEvent['kind'], ...cells: string[]): void {
@@ -68,6 +76,8 @@ class Server implements Routes {
     this.tell('changed', ...cells);
   }
 
+  private _called: () => void = () => undefined;
+  readonly followed = new Promise<void>(resolve => (this._called = resolve));
   private _hungUp: () => void = () => undefined;
   readonly hungUp = new Promise<void>(resolve => (this._hungUp = resolve));
   private _tell: (told: Told) => void = () => undefined;
@@ -97,7 +107,7 @@ describe('NotebookActivity', () => {
     localStorage.clear();
     server = new Server();
     reviews = new Reviews(new Store('http://server/'));
-    activity = new NotebookActivity(server, reviews, 'a.ipynb');
+    activity = new NotebookActivity(server, reviews, new Lines(), 'a.ipynb');
   });
 
   afterEach(() => activity.dispose());
@@ -116,6 +126,7 @@ describe('NotebookActivity', () => {
 
   it('knows what runs from its beginning to its end', async () => {
     activity.look(true);
+    await server.followed;
     server.tell('running', 'x');
     await until(activity, () => activity.running.length === 1);
     expect(activity.running).toEqual([{ cell: 'x', author: 'Claude' }]);
@@ -131,7 +142,7 @@ describe('NotebookActivity', () => {
     await activity.keep(mark && [mark]);
     expect(marked(activity)).toEqual(['y']);
     await activity.rename('b.ipynb');
-    const next = new NotebookActivity(server, reviews, 'b.ipynb');
+    const next = new NotebookActivity(server, reviews, new Lines(), 'b.ipynb');
     next.look(true);
     await until(next, () => next.marks.size > 0);
     expect(marked(next)).toEqual(['y']);
@@ -159,5 +170,14 @@ describe('NotebookActivity', () => {
     await until(activity, () => activity.marks.size === 2);
     await reviews.keep('a.ipynb', { all: 0, cells: { x: 1 } });
     expect(marked(activity)).toEqual(['y']);
+  });
+
+  it('goes on once the server can be asked again for what stands', async () => {
+    const refusals = [unreachable()];
+    server.refusal = () => refusals.shift();
+    server.change(1, 'x');
+    activity.look(true);
+    await until(activity, () => activity.marks.has('x'));
+    expect(server.followers).toBe(1);
   });
 });

@@ -3,6 +3,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IUndone } from '../api/client';
 import { keepLine } from '../api/line';
+import type { ILines } from '../api/lines';
 import { keeping, keepingAll } from '../changes/kept';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
@@ -27,6 +28,7 @@ export class NotebookActivity implements IDisposable {
   constructor(
     private readonly _routes: Routes,
     private readonly _reviews: IReviews,
+    private readonly _lines: ILines,
     path: string
   ) {
     this._path = path;
@@ -110,16 +112,21 @@ export class NotebookActivity implements IDisposable {
     this._changed.emit();
   }
 
-  private _follow(signal: AbortSignal): Promise<void> {
-    return keepLine(
-      () => this._routes.follow(this._path, signal),
-      async event => {
-        // Where something was missed, the next line begins with what runs.
-        const goesOn = event?.kind !== 'missed';
-        if (goesOn) {
-          await this._take(event, signal);
+  private async _follow(signal: AbortSignal): Promise<void> {
+    const path = this._path;
+    await keepLine<IActivityEvent | null>(
+      this._lines,
+      {
+        need: () => 'next',
+        open: line => this._routes.follow(path, line),
+        take: async event => {
+          // Where something was missed, the next line begins with what runs.
+          const goesOn = event?.kind !== 'missed';
+          if (goesOn) {
+            await this._take(event, signal);
+          }
+          return goesOn;
         }
-        return goesOn;
       },
       signal
     );

@@ -3,6 +3,7 @@ import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import { ILines } from '../api/lines';
 import { IReviews } from '../changes/reviews';
 import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
@@ -21,9 +22,12 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
   description: 'Knows what agents changed in open notebooks, and what they run there.',
   autoStart: true,
   provides: IActivities,
-  requires: [IReviews],
-  activate: ({ serviceManager }: JupyterFrontEnd, reviews: IReviews): IActivities =>
-    new Activities(new ChangesApi(serviceManager.serverSettings), reviews, serviceManager.contents)
+  requires: [IReviews, ILines],
+  activate: (
+    { serviceManager: { contents, serverSettings } }: JupyterFrontEnd,
+    reviews: IReviews,
+    lines: ILines
+  ): IActivities => new Activities(new ChangesApi(serverSettings), reviews, lines, contents)
 };
 
 /** Marks at the cells that agents changed. */

@@ -1,7 +1,6 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { ApiError, type IUndone, request, unreachable } from '../api/client';
-import { frames } from '../api/sse';
+import { type IUndone, listen, requestJson } from '../api/client';
 
 /** What became of one cell. */
 export interface ICellChange {
@@ -46,15 +45,15 @@ export class ChangesApi {
 
   /** The changes that stand, the newest first. */
   async changes(notebook: string): Promise<IChange[]> {
-    const response = await request(this._settings, 'GET', routeOf(notebook));
-    return ((await response.json()) as { changes: IChange[] }).changes;
+    const path = routeOf(notebook);
+    return (await requestJson<{ changes: IChange[] }>(this._settings, 'GET', path)).changes;
   }
 
   /** Takes changes back, all of them or those of some cells. */
   async undo(notebook: string, entries: number[], cells: string[]): Promise<IUndone[]> {
     const body = { notebook, entries, cells };
-    const response = await request(this._settings, 'POST', 'changes/undo', body);
-    return ((await response.json()) as { undone: IUndone[] }).undone;
+    const path = 'changes/undo';
+    return (await requestJson<{ undone: IUndone[] }>(this._settings, 'POST', path, body)).undone;
   }
 
   /**
@@ -66,18 +65,8 @@ export class ChangesApi {
     notebook: string,
     signal: AbortSignal
   ): AsyncGenerator<IActivityEvent | null, void, undefined> {
-    const headers = { Accept: 'text/event-stream' };
-    const path = routeOf(notebook);
-    try {
-      const response = await request(this._settings, 'GET', path, undefined, headers, signal);
-      yield null;
-      for await (const frame of frames(response)) {
-        yield JSON.parse(frame.data) as IActivityEvent;
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        throw error instanceof ApiError ? error : unreachable();
-      }
+    for await (const event of listen(this._settings, routeOf(notebook), signal)) {
+      yield event === null ? null : (event.value as IActivityEvent);
     }
   }
 }

@@ -1,5 +1,6 @@
 import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/client';
 import type { ChatEvent, Mode } from '../api/events';
+import { Lines } from '../api/lines';
 import { Chats } from '../chat/service';
 import type { IDesk } from './desk';
 import { Memory } from './memory';
@@ -55,7 +56,7 @@ function desk(
   };
   const state = { fetch: () => Promise.resolve(stored), save: () => Promise.resolve() };
   const made = {
-    chats: new Chats(api as ChatApi),
+    chats: new Chats(api as ChatApi, new Lines()),
     memory: new Memory(state as unknown as ConstructorParameters<typeof Memory>[0]),
     preferences: new Preferences(),
     surroundings: { seen: SEEN }
@@ -197,6 +198,7 @@ describe('the mode', () => {
     model.open(null);
     expect(model.mode).toBe('ask');
     model.open('c');
+    await ended(model);
     expect(model.mode).toBe('auto');
   });
 });

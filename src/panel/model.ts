@@ -121,6 +121,19 @@ export class PanelModel {
     }
   }
 
+  /** Says whether the panel is in sight. */
+  look(seen: boolean): void {
+    this._seen = seen;
+    this._chat.look(this, seen);
+  }
+
+  /** The panel is gone. */
+  dispose(): void {
+    this.look(false);
+    this._desk.chats.close(this._chat);
+    Signal.clearData(this);
+  }
+
   showHistory(shows: boolean): void {
     this._showsHistory = shows;
     if (shows) {
@@ -283,7 +296,11 @@ export class PanelModel {
 
   private _show(id: string | null): void {
     if (this._chat.id !== id || id === null) {
+      const before = this._chat;
       this._chat = this._desk.chats.open(id);
+      this._chat.look(this, this._seen);
+      before.look(this, false);
+      this._desk.chats.close(before);
       this._generation += 1;
       this._draft = this._desk.memory.draft(id);
       this._refused = [];
@@ -378,6 +395,7 @@ export class PanelModel {
   private _begun = false;
   private _generation = 0;
   private _opened = false;
+  private _seen = false;
   private _changed = new Signal<this, void>(this);
   private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);

@@ -19,6 +19,7 @@ export function notify(desk: IDesk, places: Pick<Places, 'isSeen' | 'beside' | '
       });
     }
   };
+  chats.isTold = () => preferences.now.notify;
   questions.asked.connect((_, { author, caller }) => {
     tell(trans.__('%1 waits for your leave.', shortName(caller ?? author)), null);
   });

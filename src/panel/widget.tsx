@@ -22,7 +22,10 @@ export class ChatPanel extends ReactWidget {
     this.title.icon = chatIcon;
     this.model.wantsFocus.connect(() => this.focusBox());
     const dropped = new DropTarget(this.node, _desk, found => this.model.attach(found));
-    this.disposed.connect(() => dropped.dispose());
+    this.disposed.connect(() => {
+      dropped.dispose();
+      this.model.dispose();
+    });
   }
 
   readonly model: PanelModel;
@@ -61,6 +64,26 @@ export class ChatPanel extends ReactWidget {
 
   protected override render(): JSX.Element {
     return <Panel desk={this._desk} model={this.model} />;
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this.model.look(this.isVisible);
+  }
+
+  protected override onBeforeDetach(message: Message): void {
+    super.onBeforeDetach(message);
+    this.model.look(false);
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this.model.look(true);
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this.model.look(false);
   }
 
   protected override onActivateRequest(message: Message): void {

@@ -1,6 +1,6 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { request } from '../api/client';
+import { requestJson } from '../api/client';
 import { type IKept, isKept } from '../changes/kept';
 
 /** Which cells of a notebook hold what agents wrote, as the server tells it. */
@@ -16,9 +16,9 @@ export class WritersApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
   /** @throws ApiError - The server cannot be reached, or does not tell. */
-  async written(notebook: string): Promise<IWritten> {
+  written(notebook: string): Promise<IWritten> {
     const path = `changes/cells?notebook=${encodeURIComponent(notebook)}`;
-    return (await (await request(this._settings, 'GET', path)).json()) as IWritten;
+    return requestJson<IWritten>(this._settings, 'GET', path);
   }
 }
 

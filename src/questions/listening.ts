@@ -1,4 +1,5 @@
 import { keepLine } from '../api/line';
+import type { ILines } from '../api/lines';
 import type { IRequest, PermissionsApi, RequestEvent } from '../api/permissions';
 import { reduce } from './waiting';
 
@@ -11,16 +12,21 @@ interface IJoined {
 }
 
 /** By a line of the page's own. */
-export function listening(routes: Pick<PermissionsApi, 'follow'>): Listen {
-  return (take, signal) =>
-    keepLine(
-      () => routes.follow(signal),
-      event => {
-        take(event);
-        return true;
+export function listening(routes: Pick<PermissionsApi, 'follow'>, lines: ILines): Listen {
+  return async (take, signal) => {
+    await keepLine<RequestEvent>(
+      lines,
+      {
+        need: () => 'first',
+        open: line => routes.follow(line),
+        take: event => {
+          take(event);
+          return true;
+        }
       },
       signal
     );
+  };
 }
 
 /**

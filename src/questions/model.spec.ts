@@ -1,4 +1,5 @@
 import { ApiError, unreachable } from '../api/client';
+import { Lines } from '../api/lines';
 import type { Leave } from '../api/events';
 import type { IRequest, PermissionsApi, RequestEvent } from '../api/permissions';
 import { listening } from './listening';
@@ -91,7 +92,7 @@ describe('the questions of other agents', () => {
   beforeEach(async () => {
     server = new Server();
     server.waits = [request('a')];
-    questions = new Questions(listening(server), server);
+    questions = new Questions(listening(server, new Lines()), server);
     asked = [];
     ended = [];
     questions.asked.connect((_, { id }) => asked.push(id));

@@ -1,5 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import { ILines } from '../api/lines';
 import { PermissionsApi } from '../api/permissions';
 import { listening, sharing } from './listening';
 import { IQuestions, Questions } from './model';
@@ -10,14 +11,15 @@ const questions: JupyterFrontEndPlugin<IQuestions> = {
   description: 'What agents over MCP or REST wait for leave to do.',
   autoStart: true,
   provides: IQuestions,
-  activate: (app: JupyterFrontEnd): IQuestions => {
+  requires: [ILines],
+  activate: (app: JupyterFrontEnd, lines: ILines): IQuestions => {
     const { serverSettings, user } = app.serviceManager;
     const routes = new PermissionsApi(serverSettings);
     // Two users of one server may be logged in by turns: their pages do not hear of each other.
     const name = (): string =>
       `tk-ai:permissions ${serverSettings.baseUrl} ${user.identity?.username ?? ''}`;
     const found = new Questions(
-      (take, signal) => sharing(listening(routes), name())(take, signal),
+      (take, signal) => sharing(listening(routes, lines), name())(take, signal),
       routes
     );
     const look = (): void => found.look(!document.hidden);

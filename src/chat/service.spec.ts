@@ -1,0 +1,84 @@
+import { ApiError, ChatApi, type IChatInfo, unreachable } from '../api/client';
+import type { ChatEvent } from '../api/events';
+import { Lines } from '../api/lines';
+import { Chats } from './service';
+
+/** A server of one chat, in which a turn goes on until it is told to end. */
+class Server extends ChatApi {
+  constructor() {
+    super({} as never);
+  }
+
+  override chats(): Promise<IChatInfo[]> {
+    return Promise.resolve([]);
+  }
+
+  override models(): Promise<never> {
+    return Promise.reject(new ApiError(unreachable().problem));
+  }
+
+  override changes(): ReturnType<ChatApi['changes']> {
+    return Promise.resolve({ changes: [], since: 0 });
+  }
+
+  override send(): ReturnType<ChatApi['send']> {
+    return Promise.resolve({ chat: 'c', turn: 't' });
+  }
+
+  override chat(): ReturnType<ChatApi['chat']> {
+    const chat = { id: 'c', title: '', notebook: null, created: 0, updated: 0, busy: false };
+    return Promise.resolve({ chat, events: [] });
+  }
+
+  override async *events(): AsyncGenerator<ChatEvent | null, void, undefined> {
+    yield { id: 1, turn: 't', time: 0, kind: 'message', waits: 0 } as never;
+    await new Promise<void>(resolve => (this.end = resolve));
+    yield { id: 2, turn: 't', time: 0, kind: 'done', end: 'done', text: '' } as never;
+  }
+
+  end: () => void = () => undefined;
+}
+
+/** Lets everything happen that needs no time. */
+async function settled(): Promise<void> {
+  await new Promise(resolve => setTimeout(resolve));
+}
+
+describe('the chats that are open', () => {
+  let server: Server;
+  let chats: Chats;
+
+  beforeEach(() => {
+    server = new Server();
+    chats = new Chats(server, new Lines());
+  });
+
+  it('are one for all who show it, and kept until the last one closes it', async () => {
+    const chat = chats.open('c');
+    expect(chats.open('c')).toBe(chat);
+    await settled();
+    chats.close(chat);
+    expect(chats.open('c')).toBe(chat);
+    chats.close(chat);
+    chats.close(chat);
+    await settled();
+    expect(chats.open('c')).not.toBe(chat);
+  });
+
+  it('are kept while something goes on, of which is told, and then no longer', async () => {
+    const told: string[] = [];
+    chats.happened.connect((_, { event }) => told.push(event.kind));
+    const chat = chats.open(null);
+    // It is on its way when the person goes elsewhere.
+    const sending = chat.send({ message: 'Hello' });
+    chats.close(chat);
+    await sending;
+    await settled();
+    expect(chats.open('c')).toBe(chat);
+    chats.close(chat);
+    server.end();
+    await settled();
+    expect(told).toEqual(['message', 'done']);
+    expect(chats.open('c')).not.toBe(chat);
+  });
+});
