@@ -1,5 +1,5 @@
 import { runIcon, stopIcon } from '@jupyterlab/ui-components';
-import { useState } from 'react';
+import { useReducer } from 'react';
 import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
@@ -15,10 +15,10 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
   const { chats, preferences, trans } = useDesk();
   useSignal(chats.changed);
   // React puts the old value back where a choice is not rendered at once: two quick keys were one.
-  const [, setChosen] = useState('');
+  const [, renderNow] = useReducer((times: number) => times + 1, 0);
   const choose = (choice: { mode?: Mode; answerer?: string }): void => {
     model.choose(choice);
-    setChosen(`${model.mode} ${model.answerer}`);
+    renderNow();
   };
   const names: Record<Mode, [string, string]> = {
     plan: [trans.__('Plan'), trans.__('Reads, and answers with a plan')],

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
 import { type IOption, type IPartial, optionsFor, partialAt } from './completion';
@@ -82,11 +82,21 @@ interface IProps {
 export function Completions({ id, completer, choose }: IProps): JSX.Element | null {
   const { trans } = useDesk();
   const { options, active, partial } = completer;
+  const list = useRef<HTMLUListElement>(null);
+  useEffect(() => {
+    list.current?.children[active]?.scrollIntoView({ block: 'nearest' });
+  }, [active, options]);
   if (options.length === 0 || partial === null) {
     return null;
   }
   return (
-    <ul className="tk-Completions" id={id} role="listbox" aria-label={trans.__('Suggestions')}>
+    <ul
+      ref={list}
+      className="tk-Completions"
+      id={id}
+      role="listbox"
+      aria-label={trans.__('Suggestions')}
+    >
       {options.map((option, place) => (
         <li
           key={`${option.label} ${place}`}

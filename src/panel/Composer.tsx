@@ -1,6 +1,6 @@
 import { FileDialog } from '@jupyterlab/filebrowser';
 import { closeIcon } from '@jupyterlab/ui-components';
-import { useEffect, useId, useRef, useState } from 'react';
+import { useId, useLayoutEffect, useReducer, useRef, useState } from 'react';
 import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
 import { ofDesktop, ofServer, refusal } from './attaching';
@@ -25,10 +25,15 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
   const box = useRef<HTMLTextAreaElement>(null);
   const list = useId();
   const [cursor, setCursor] = useState(0);
+  // React puts the old text back where a key's is not rendered at once.
+  const [, renderNow] = useReducer((times: number) => times + 1, 0);
+  const chosen = useRef<number | null>(null);
   const choose = (option: IOption, partial: IPartial): void => {
     const text = draft.text.slice(0, partial.start) + option.text + draft.text.slice(cursor);
     onChange({ text });
-    setCursor(partial.start + option.text.length);
+    renderNow();
+    chosen.current = partial.start + option.text.length;
+    setCursor(chosen.current);
     if (option.attached !== undefined) {
       const { attachment } = option.attached;
       void (
@@ -45,12 +50,11 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
   const completer = useCompleter(draft.text, cursor, choose);
 
   useFitting(box, draft.text);
-  useEffect(() => {
-    if (box.current !== null && document.activeElement === box.current) {
-      box.current.setSelectionRange(cursor, cursor);
+  useLayoutEffect(() => {
+    if (chosen.current !== null) {
+      box.current?.setSelectionRange(chosen.current, chosen.current);
+      chosen.current = null;
     }
-    // Only where a choice moved it.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [draft.text]);
 
   const onKeyDown = (event: KeyboardEvent<HTMLTextAreaElement>): void => {
@@ -119,7 +123,7 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
           replaced={model.replaced?.text ?? null}
           seen={surroundings.seen}
           activeCell={preferences.now.activeCell}
-          onChange={onChange}
+          onChange={change => model.change(change, true)}
           onAttach={() => void onAttach()}
           onNew={() => model.editNone()}
         />
@@ -142,8 +146,9 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
         autoFocus={model.opened}
         value={draft.text}
         onChange={event => {
-          setCursor(event.target.selectionStart);
           onChange({ text: event.target.value });
+          renderNow();
+          setCursor(event.target.selectionStart);
         }}
         onSelect={event => setCursor(event.currentTarget.selectionStart)}
         onKeyDown={onKeyDown}

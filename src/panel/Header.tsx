@@ -4,6 +4,7 @@ import type { JSX } from 'react';
 
 import type { ChatModel } from '../chat/model';
 import { useDesk, useSignal } from './desk';
+import { orSay } from './failing';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -18,18 +19,19 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
   const { chats, trans } = useDesk();
   useSignal(chats.changed);
   useSignal(chat.changed);
-  const [renaming, setRenaming] = useState(false);
+  // The chat whose title is being changed: another one that is shown has its own.
+  const [renaming, setRenaming] = useState<string | null>(null);
   const { id } = chat;
   const title = chats.list.find(each => each.id === id)?.title ?? trans.__('New chat');
   return (
     <div className="tk-Header">
-      {renaming && id !== null ? (
+      {id !== null && renaming === id ? (
         <TitleBox
           title={title}
           onDone={name => {
-            setRenaming(false);
+            setRenaming(null);
             if (name !== null) {
-              void chats.rename(id, name);
+              void orSay(chats.rename(id, name));
             }
           }}
         />
@@ -39,7 +41,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           className="tk-Title"
           title={id === null ? title : trans.__('Rename: %1', title)}
           disabled={id === null}
-          onClick={() => setRenaming(true)}
+          onClick={() => setRenaming(id)}
         >
           {title}
         </button>
@@ -74,6 +76,9 @@ export function TitleBox(props: {
       onBlur={take}
       onKeyDown={event => {
         const place = event.currentTarget.parentElement;
+        if (event.nativeEvent.isComposing) {
+          return;
+        }
         if (event.key === 'Enter') {
           take();
         } else if (event.key === 'Escape') {

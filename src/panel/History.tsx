@@ -6,6 +6,7 @@ import type { JSX } from 'react';
 
 import type { IChatInfo } from '../api/client';
 import { useDesk, useSignal } from './desk';
+import { orSay } from './failing';
 import { TitleBox } from './Header';
 import { save as saveAs } from './saving';
 import { ToolButton } from './ToolButton';
@@ -14,11 +15,13 @@ interface IProps {
   current: string | null;
   /** Shows a chat; a new one for null. */
   onOpen: (id: string | null) => void;
+  /** Shows the chat that was shown before. */
+  onClose: () => void;
   onRemoved: (id: string) => void;
 }
 
 /** All chats: to find one again, and to rename, export or delete it. */
-export function History({ current, onOpen, onRemoved }: IProps): JSX.Element {
+export function History({ current, onOpen, onClose, onRemoved }: IProps): JSX.Element {
   const { chats, trans } = useDesk();
   useSignal(chats.changed);
   const [query, setQuery] = useState('');
@@ -34,8 +37,8 @@ export function History({ current, onOpen, onRemoved }: IProps): JSX.Element {
       role="region"
       aria-label={trans.__('History')}
       onKeyDown={event => {
-        if (event.key === 'Escape') {
-          onOpen(current);
+        if (event.key === 'Escape' && !event.nativeEvent.isComposing) {
+          onClose();
         }
       }}
     >
@@ -84,14 +87,14 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
       body: trans.__('“%1” goes for good. What was done in notebooks stays.', chat.title),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
     });
-    if (answer.button.accept) {
-      await chats.remove(chat.id);
+    if (answer.button.accept && (await orSay(chats.remove(chat.id)))) {
       onRemoved(chat.id);
     }
   };
   const save = async (format: 'markdown' | 'notebook'): Promise<void> => {
     const kind = format === 'markdown' ? 'md' : 'ipynb';
-    saveAs(await chats.api.export(chat.id, format), `${chat.title || 'chat'}.${kind}`);
+    const exported = chats.api.export(chat.id, format);
+    await orSay(exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`)));
   };
   if (renaming) {
     return (
@@ -101,7 +104,7 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
           onDone={title => {
             setRenaming(false);
             if (title !== null) {
-              void chats.rename(chat.id, title);
+              void orSay(chats.rename(chat.id, title));
             }
           }}
         />

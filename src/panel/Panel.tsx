@@ -46,6 +46,7 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
         <History
           current={chat.id}
           onOpen={id => model.open(id)}
+          onClose={() => model.closeHistory()}
           onRemoved={id => model.removed(id)}
         />
       ) : (
