@@ -11,6 +11,7 @@ import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import { visible } from '../parts/visible';
 import { useDesk } from './desk';
+import { Fold } from './Fold';
 import { JsonTree } from './JsonTree';
 import { Question } from './Question';
 import { Rendered } from './Rendered';
@@ -30,25 +31,29 @@ export const CallCard = memo(function CallCard({
   const { added, removed } = tally(call.changes.map(change => change.diff));
   return (
     <div className={`tk-Call tk-mod-${call.status}`} data-call={call.id} data-tool={call.tool}>
-      <details open={call.status === 'error'}>
-        <summary>
-          <span className="tk-Call-title">{describe(call, trans)}</span>
-          {call.progress && call.status === 'running' ? (
-            <span className="tk-Call-progress">{call.progress}</span>
-          ) : null}
-          {call.changes.length > 0 && (
-            <span className="tk-Call-tally">
-              <span className="tk-mod-added">+{added}</span>{' '}
-              <span className="tk-mod-removed">−{removed}</span>
-            </span>
-          )}
-          {call.result !== null && call.result.seconds >= 0.1 && (
-            <span className="tk-Call-seconds">{duration(call.result.seconds)}</span>
-          )}
-          <Status status={call.status} />
-        </summary>
-        <Details call={call} />
-      </details>
+      <Fold
+        open={call.status === 'error'}
+        summary={
+          <>
+            <span className="tk-Call-title">{describe(call, trans)}</span>
+            {call.progress && call.status === 'running' ? (
+              <span className="tk-Call-progress">{call.progress}</span>
+            ) : null}
+            {call.changes.length > 0 && (
+              <span className="tk-Call-tally">
+                <span className="tk-mod-added">+{added}</span>{' '}
+                <span className="tk-mod-removed">−{removed}</span>
+              </span>
+            )}
+            {call.result !== null && call.result.seconds >= 0.1 && (
+              <span className="tk-Call-seconds">{duration(call.result.seconds)}</span>
+            )}
+            <Status status={call.status} />
+          </>
+        }
+      >
+        {() => <Details call={call} />}
+      </Fold>
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
       ))}

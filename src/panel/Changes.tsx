@@ -8,6 +8,7 @@ import type { ITurn } from '../chat/state';
 import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import { useDesk, useSignal } from './desk';
+import { Fold } from './Fold';
 
 /** At the end of a turn: which cells it changed, to keep or to take back, all or one by one. */
 export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.Element | null {
@@ -121,29 +122,37 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
     outputs: trans.__('Cell %1', last.index)
   };
   return (
-    <details className="tk-CellChange">
-      <summary>
-        <span className="tk-CellChange-title">{words[first.action]}</span>
-        <span className="tk-Call-tally">
-          <span className="tk-mod-added">+{added}</span>{' '}
-          <span className="tk-mod-removed">−{removed}</span>
-        </span>
-      </summary>
-      {changes.map(change => (
-        <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
-      ))}
-      <div className="tk-CellChange-actions">
-        <button
-          type="button"
-          className="tk-Button"
-          onClick={() => void surroundings.reveal(notebook, cell)}
-        >
-          {trans.__('Show')}
-        </button>
-        <button type="button" className="tk-Button" onClick={onUndo}>
-          {trans.__('Undo this cell')}
-        </button>
-      </div>
-    </details>
+    <Fold
+      className="tk-CellChange"
+      summary={
+        <>
+          <span className="tk-CellChange-title">{words[first.action]}</span>
+          <span className="tk-Call-tally">
+            <span className="tk-mod-added">+{added}</span>{' '}
+            <span className="tk-mod-removed">−{removed}</span>
+          </span>
+        </>
+      }
+    >
+      {() => (
+        <>
+          {changes.map(change => (
+            <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
+          ))}
+          <div className="tk-CellChange-actions">
+            <button
+              type="button"
+              className="tk-Button"
+              onClick={() => void surroundings.reveal(notebook, cell)}
+            >
+              {trans.__('Show')}
+            </button>
+            <button type="button" className="tk-Button" onClick={onUndo}>
+              {trans.__('Undo this cell')}
+            </button>
+          </div>
+        </>
+      )}
+    </Fold>
   );
 }

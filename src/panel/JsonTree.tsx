@@ -1,5 +1,7 @@
 import type { JSX } from 'react';
 
+import { Fold } from './Fold';
+
 interface IProps {
   name?: string;
   value: unknown;
@@ -24,17 +26,26 @@ export function JsonTree({ name, value, open }: IProps): JSX.Element {
   const entries = Object.entries(value as Record<string, unknown>);
   const [before, after] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
   return (
-    <details className="tk-Json" open={open}>
-      <summary>
-        {label}
-        <span className="tk-Json-count">{`${before}${entries.length}${after}`}</span>
-      </summary>
-      {entries.slice(0, SHOWN).map(([key, each]) => (
-        <JsonTree key={key} name={key} value={each} />
-      ))}
-      {entries.length > SHOWN && (
-        <div className="tk-Json-leaf">{`… ${entries.length - SHOWN}`}</div>
+    <Fold
+      className="tk-Json"
+      open={open === true}
+      summary={
+        <>
+          {label}
+          <span className="tk-Json-count">{`${before}${entries.length}${after}`}</span>
+        </>
+      }
+    >
+      {() => (
+        <>
+          {entries.slice(0, SHOWN).map(([key, each]) => (
+            <JsonTree key={key} name={key} value={each} />
+          ))}
+          {entries.length > SHOWN && (
+            <div className="tk-Json-leaf">{`… ${entries.length - SHOWN}`}</div>
+          )}
+        </>
       )}
-    </details>
+    </Fold>
   );
 }
