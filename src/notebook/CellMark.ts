@@ -42,12 +42,11 @@ export class CellMark implements IDisposable {
 
   /** Something more was done to the cell. */
   set mark(mark: IMark) {
-    const more = mark.steps.length !== this._mark.steps.length || mark.time !== this._mark.time;
     this._mark = mark;
     this._say();
-    if (more && this._review !== null) {
-      this._close();
-      this._open();
+    // Who is in it stays where they are.
+    if (this._review !== null) {
+      this._review.mark = mark;
     }
   }
 
@@ -82,12 +81,10 @@ export class CellMark implements IDisposable {
   }
 
   private _open(): void {
-    const mark = this._mark;
-    this._review = new Review({
-      mark,
+    this._review = new Review(this._mark, {
       trans: this._trans,
-      onKeep: () => void this._activity.keep([mark]),
-      onUndo: () => this._activity.undo([mark]),
+      onKeep: mark => void this._activity.keep([mark]),
+      onUndo: mark => this._activity.undo([mark]),
       onClose: () => {
         this._close();
         this._bar.node.focus({ preventScroll: true });

@@ -9,36 +9,53 @@ import { Lines } from '../parts/Lines';
 import type { IMark, IStep } from './marks';
 import { signature, stepOf } from './words';
 
-interface IProps {
-  mark: IMark;
+interface IActions {
   trans: TranslationBundle;
-  onKeep: () => void;
+  onKeep: (mark: IMark) => void;
   /** Takes it back; sentences about what stays. */
-  onUndo: () => Promise<string[]>;
+  onUndo: (mark: IMark) => Promise<string[]>;
   onClose: () => void;
 }
 
 /** What agents did to a cell, to keep or to take back. */
 export class Review extends ReactWidget {
-  constructor(private readonly _props: IProps) {
+  constructor(
+    private _mark: IMark,
+    private readonly _actions: IActions
+  ) {
     super();
     this.addClass('tk-Review');
   }
 
+  /** Something more was done to the cell. */
+  set mark(mark: IMark) {
+    this._mark = mark;
+    this.update();
+  }
+
   protected override render(): JSX.Element {
-    return <ReviewView {...this._props} />;
+    return <ReviewView mark={this._mark} {...this._actions} />;
   }
 }
 
-function ReviewView({ mark, trans, onKeep, onUndo, onClose }: IProps): JSX.Element {
+function ReviewView({
+  mark,
+  trans,
+  onKeep,
+  onUndo,
+  onClose
+}: IActions & { mark: IMark }): JSX.Element {
   const [said, setSaid] = useState('');
   const [busy, setBusy] = useState(false);
   const times = mark.steps.length;
 
   const undo = async (): Promise<void> => {
+    if (busy) {
+      return;
+    }
     setBusy(true);
     try {
-      setSaid((await onUndo()).join(' '));
+      setSaid((await onUndo(mark)).join(' '));
     } catch (error) {
       if (!(error instanceof ApiError)) {
         throw error;
@@ -64,14 +81,15 @@ function ReviewView({ mark, trans, onKeep, onUndo, onClose }: IProps): JSX.Eleme
         <span className="tk-Review-title">
           {times === 1 ? signature(mark) : trans.__('Changed %1 times', times)}
         </span>
-        <button type="button" className="tk-Review-button" onClick={onKeep}>
+        <button type="button" className="tk-Review-button" onClick={() => onKeep(mark)}>
           {trans.__('Keep')}
         </button>
         {mark.yours && (
           <button
             type="button"
             className="tk-Review-button"
-            disabled={busy}
+            // One that is disabled loses the focus.
+            aria-disabled={busy}
             onClick={() => void undo()}
           >
             {trans.__('Undo')}
@@ -94,7 +112,8 @@ function ReviewView({ mark, trans, onKeep, onUndo, onClose }: IProps): JSX.Eleme
       )}
       <div className="tk-Review-steps">
         {mark.steps.map((step, place) => (
-          <Step key={place} step={step} signed={times > 1} trans={trans} />
+          // The newest is the first.
+          <Step key={times - place} step={step} signed={times > 1} trans={trans} />
         ))}
       </div>
     </div>

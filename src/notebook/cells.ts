@@ -26,6 +26,14 @@ export async function goTo(panel: NotebookPanel, key: string): Promise<void> {
   }
 }
 
+/** Lets a person go on in a notebook: at the first mark of what agents changed, or where they were. */
+export function focusOn({ content }: NotebookPanel): void {
+  if (!content.isDisposed) {
+    const mark = content.node.querySelector<HTMLElement>('.tk-Mark');
+    (mark ?? content.activeCell?.node ?? content.node).focus({ preventScroll: true });
+  }
+}
+
 /**
  * Puts a widget into a cell.
  *

@@ -2,11 +2,12 @@ import { Notification } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
-import type { JSX } from 'react';
+import { useLayoutEffect, useRef } from 'react';
+import type { JSX, ReactNode } from 'react';
 
 import { ApiError } from '../api/client';
 import type { NotebookActivity } from './activity';
-import { goTo } from './cells';
+import { focusOn, goTo } from './cells';
 import type { IMark } from './marks';
 
 /** In a notebook's toolbar: who runs something there; a click goes to the cell. */
@@ -35,15 +36,15 @@ export class RunningItem extends ReactWidget {
       return null;
     }
     return (
-      <button
-        type="button"
+      <Button
         className="tk-RunningItem-button"
         title={this._trans.__('Go to the cell that runs')}
+        panel={this._panel}
         onClick={() => void goTo(this._panel, first.cell)}
       >
         <span className="tk-Dot" aria-hidden="true" />
         {this._trans.__('%1 runs…', first.author)}
-      </button>
+      </Button>
     );
   }
 }
@@ -76,31 +77,29 @@ export class ReviewItem extends ReactWidget {
     }
     return (
       <span className="tk-ReviewItem-bar" role="group" aria-label={trans.__('Changes by agents')}>
-        <button
-          type="button"
+        <Button
           className="tk-ReviewItem-count"
           title={trans.__('Go to the next changed cell')}
+          panel={this._panel}
           onClick={() => void this._next(marks)}
         >
           {trans._n('%1 cell changed', '%1 cells changed', marks.length)}
-        </button>
-        <button
-          type="button"
-          className="tk-ReviewItem-button"
+        </Button>
+        <Button
           title={trans.__('Keep all changes')}
+          panel={this._panel}
           onClick={() => void this._activity.keep()}
         >
           {trans.__('Keep')}
-        </button>
+        </Button>
         {yours.length > 0 && (
-          <button
-            type="button"
-            className="tk-ReviewItem-button"
+          <Button
             title={trans.__('Take back all changes by your agents')}
+            panel={this._panel}
             onClick={() => void this._undo(yours)}
           >
             {trans.__('Undo')}
-          </button>
+          </Button>
         )}
       </span>
     );
@@ -132,4 +131,30 @@ export class ReviewItem extends ReactWidget {
       Notification.error(`${message} ${hint}`.trim());
     }
   }
+}
+
+interface IButtonProps {
+  title: string;
+  className?: string;
+  panel: NotebookPanel;
+  onClick: () => void;
+  children: ReactNode;
+}
+
+/** A button that goes away when there is nothing more to do: then who was on it goes on below. */
+function Button({ panel, children, ...rest }: IButtonProps): JSX.Element {
+  const button = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => {
+    const node = button.current;
+    return () => {
+      if (node !== null && node === document.activeElement) {
+        focusOn(panel);
+      }
+    };
+  }, [panel]);
+  return (
+    <button ref={button} type="button" {...rest}>
+      {children}
+    </button>
+  );
 }
