@@ -122,11 +122,6 @@ export function isBusy(state: IChatState): boolean {
   return state.turns.some(turn => turn.end === null);
 }
 
-/** The turn that Claude works at. */
-export function runningTurn(state: IChatState): ITurn | undefined {
-  return state.turns.find(turn => turn.end === null && turn.began);
-}
-
 /** The first question that waits for an answer, with its call. */
 export function waitingQuestion(state: IChatState): { call: ICall; question: IQuestion } | null {
   for (const turn of state.turns) {
