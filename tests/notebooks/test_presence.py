@@ -162,7 +162,7 @@ async def test_nothing_is_remembered_of_who_came_and_went(
         async with asyncio.timeout(DEADLINE):
             # The person, and the room itself.
             while len(awareness.meta) > 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
 
 
 async def test_presence_keeps_no_room_open_and_leaves_the_notebook_as_it_is(
