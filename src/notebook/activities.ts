@@ -8,6 +8,7 @@ import type { Widget } from '@lumino/widgets';
 import type { ILines } from '../api/lines';
 import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
+import { serverPath } from './drives';
 import type { ChangesApi } from './routes';
 
 /** What agents do in the notebooks that are open here. */
@@ -54,7 +55,7 @@ export class Activities implements IActivities {
   }
 
   private _begin(context: Context): IOpen {
-    const path = (): string => this._contents.localPath(context.path);
+    const path = (): string | null => serverPath(this._contents, context.path);
     const activity = new NotebookActivity(this._routes, this._reviews, this._lines, path());
     const open = { activity, views: new Set<NotebookPanel>() };
     this._open.set(context, open);

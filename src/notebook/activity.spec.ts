@@ -12,6 +12,7 @@ class Server implements Routes {
   list: IChange[] = [];
   left: string[] = [];
   followers = 0;
+  path = '';
   refusal: () => ApiError | undefined = () => undefined;
 
   changes(): Promise<IChange[]> {
@@ -31,7 +32,7 @@ class Server implements Routes {
     return Promise.resolve([{ notebook, cells, left: this.left }]);
   }
 
-  async *follow(_: string, signal: AbortSignal): AsyncGenerator<Told, void, undefined> {
+  async *follow(path: string, signal: AbortSignal): AsyncGenerator<Told, void, undefined> {
     const waiting: Told[] = [null];
     let wake = (): void => undefined;
     this._tell = told => {
@@ -40,6 +41,7 @@ class Server implements Routes {
     };
     signal.addEventListener('abort', () => wake());
     this.followers++;
+    this.path = path;
     this._called();
     try {
       while (!signal.aborted) {
@@ -149,6 +151,31 @@ describe('NotebookActivity', () => {
     await next.keep();
     expect(marked(next)).toEqual([]);
     next.dispose();
+  });
+
+  it('follows the new path, also where somebody looks while it is renamed', async () => {
+    server.change(1, 'x');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 1);
+    const renamed = activity.rename('b.ipynb');
+    activity.look(true);
+    await renamed;
+    server.change(2, 'y');
+    await until(activity, () => activity.marks.has('y'));
+    expect(server.path).toBe('b.ipynb');
+  });
+
+  it('knows nothing of a notebook of another drive', async () => {
+    server.change(1, 'x');
+    activity.look(true);
+    await until(activity, () => activity.marks.size === 1);
+    await activity.rename(null);
+    await server.hungUp;
+    activity.look(true);
+    expect([server.followers, activity.marks.size]).toEqual([0, 0]);
+    await activity.rename('a.ipynb');
+    await until(activity, () => activity.marks.size === 1);
+    expect(server.followers).toBe(1);
   });
 
   it('has no mark for what was taken back, and says what stays', async () => {

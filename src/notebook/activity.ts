@@ -4,7 +4,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import type { IUndone } from '../api/client';
 import { keepLine } from '../api/line';
 import type { ILines } from '../api/lines';
-import { keeping, keepingAll } from '../changes/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../changes/kept';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
 import type { ChangesApi, IActivityEvent, IChange } from './routes';
@@ -25,11 +25,12 @@ export type Routes = Pick<ChangesApi, 'changes' | 'follow' | 'undo'>;
  * happened meanwhile is asked for when somebody looks again.
  */
 export class NotebookActivity implements IDisposable {
+  /** @param path - As the server knows it; null where the notebook is of another drive. */
   constructor(
     private readonly _routes: Routes,
     private readonly _reviews: IReviews,
     private readonly _lines: ILines,
-    path: string
+    path: string | null
   ) {
     this._path = path;
     _reviews.decided.connect(this._onDecided);
@@ -56,27 +57,33 @@ export class NotebookActivity implements IDisposable {
 
   /** Says whether somebody looks at the notebook. */
   look(seen: boolean): void {
-    if (seen && this._line === null && !this._disposed) {
-      this._line = new AbortController();
-      void this._follow(this._line.signal);
-    } else if (!seen) {
-      this._hangUp();
-    }
+    this._seen = seen;
+    this._attend();
   }
 
   /** The notebook has another path now. */
-  async rename(path: string): Promise<void> {
-    const seen = this._line !== null;
+  async rename(path: string | null): Promise<void> {
+    const old = this._path;
     this._hangUp();
-    await this._reviews.renamed(this._path, path);
     this._path = path;
-    this.look(seen);
+    if (old !== null && path !== null) {
+      // One after the other, where it is renamed again meanwhile.
+      this._renamed = this._renamed.then(() => this._reviews.renamed(old, path));
+    } else {
+      this._changes = [];
+      this._running = [];
+      this._mark();
+    }
+    this._attend();
+    await this._renamed;
   }
 
   /** Keeps what was changed: the marks go, and do not come back. */
   async keep(marks?: readonly IMark[]): Promise<void> {
     const more = marks === undefined ? keepingAll(this._changes) : keeping(marks);
-    await this._reviews.keep(this._path, more);
+    if (this._path !== null) {
+      await this._reviews.keep(this._path, more);
+    }
   }
 
   /**
@@ -87,10 +94,17 @@ export class NotebookActivity implements IDisposable {
    */
   async undo(marks: readonly IMark[]): Promise<string[]> {
     const { entries, cells } = undoing(marks);
-    const found = await this._routes.undo(this._path, entries, cells);
-    this._changes = await this._routes.changes(this._path);
-    this._mark();
-    this._reviews.tookBack(this._path);
+    const { _path: path } = this;
+    if (path === null) {
+      return [];
+    }
+    const found = await this._routes.undo(path, entries, cells);
+    const changes = await this._routes.changes(path);
+    if (path === this._path) {
+      this._changes = changes;
+      this._mark();
+    }
+    this._reviews.tookBack(path);
     return found.flatMap((each: IUndone) => each.left);
   }
 
@@ -108,12 +122,22 @@ export class NotebookActivity implements IDisposable {
   };
 
   private _mark(): void {
-    this._marks = marksOf(this._changes, this._reviews.of(this._path));
+    const kept = this._path === null ? NOTHING_KEPT : this._reviews.of(this._path);
+    this._marks = marksOf(this._changes, kept);
     this._changed.emit();
   }
 
-  private async _follow(signal: AbortSignal): Promise<void> {
-    const path = this._path;
+  /** Follows what happens while somebody looks. */
+  private _attend(): void {
+    if (!this._seen || this._path === null || this._disposed) {
+      this._hangUp();
+    } else if (this._line === null) {
+      this._line = new AbortController();
+      void this._follow(this._path, this._line.signal);
+    }
+  }
+
+  private async _follow(path: string, signal: AbortSignal): Promise<void> {
     await keepLine<IActivityEvent | null>(
       this._lines,
       {
@@ -123,7 +147,7 @@ export class NotebookActivity implements IDisposable {
           // Where something was missed, the next line begins with what runs.
           const goesOn = event?.kind !== 'missed';
           if (goesOn) {
-            await this._take(event, signal);
+            await this._take(event, path, signal);
           }
           return goesOn;
         }
@@ -133,7 +157,11 @@ export class NotebookActivity implements IDisposable {
   }
 
   /** Takes in what happened; null is the beginning of a line. */
-  private async _take(event: IActivityEvent | null, signal: AbortSignal): Promise<void> {
+  private async _take(
+    event: IActivityEvent | null,
+    path: string,
+    signal: AbortSignal
+  ): Promise<void> {
     switch (event?.kind) {
       case 'running':
         this._running = [
@@ -148,24 +176,24 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'changed':
         if (!this._changes.some(change => change.entry === event.entry)) {
-          await this._refresh(signal);
+          await this._refresh(path, signal);
         }
         break;
       default:
         if (event === null) {
           this._running = [];
         }
-        await this._refresh(signal);
+        await this._refresh(path, signal);
         if (event?.kind === 'taken_back') {
-          this._reviews.tookBack(this._path);
+          this._reviews.tookBack(path);
         }
     }
   }
 
-  private async _refresh(signal: AbortSignal): Promise<void> {
-    const changes = await this._routes.changes(this._path);
+  private async _refresh(path: string, signal: AbortSignal): Promise<void> {
+    const changes = await this._routes.changes(path);
     // Asked for last, since the person may keep something while the server answers.
-    await this._reviews.load(this._path);
+    await this._reviews.load(path);
     if (!signal.aborted) {
       this._changes = changes;
       this._mark();
@@ -177,7 +205,9 @@ export class NotebookActivity implements IDisposable {
     this._line = null;
   }
 
-  private _path: string;
+  private _path: string | null;
+  private _seen = false;
+  private _renamed = Promise.resolve();
   private _changes: readonly IChange[] = [];
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];

@@ -8,6 +8,7 @@ import { IReviews } from '../changes/reviews';
 import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
 import { addCommands, ask } from './commands';
+import { serverPath } from './drives';
 import { offerHelp } from './failed';
 import { markCells, showRunning } from './marking';
 import { ChatOpener } from './opener';
@@ -105,9 +106,12 @@ const notebook: JupyterFrontEndPlugin<void> = {
   ): void => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     addCommands(app, notebooks, chat, palette, trans);
-    eachNotebook(notebooks, panel =>
-      offerHelp(panel, (wish, of, cell) => void ask(chat, wish, of, [cell], trans), trans)
-    );
+    const { contents } = app.serviceManager;
+    eachNotebook(notebooks, panel => {
+      if (serverPath(contents, panel.context.path) !== null) {
+        offerHelp(panel, (wish, of, cell) => void ask(chat, wish, of, [cell], trans), trans);
+      }
+    });
   }
 };
 

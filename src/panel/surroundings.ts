@@ -11,6 +11,8 @@ import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ISignal, Signal } from '@lumino/signaling';
 
+import { cellOf, goTo } from '../notebook/cells';
+import { serverPath } from '../notebook/drives';
 import type { IAbout, IAttached } from './draft';
 import { tableOf } from './tables';
 
@@ -37,6 +39,12 @@ export interface IBeginnings {
   failed: ICellName | null;
   /** What the notebook calls a table that it reads or makes; null where there is none. */
   table: string | null;
+}
+
+/** A notebook that is open, and its path as the server knows it. */
+interface IOpen {
+  panel: NotebookPanel;
+  path: string;
 }
 
 /** The notebook beside the panel: what the person looks at, and what the panel does in it. */
@@ -81,8 +89,8 @@ export class Surroundings {
   /** What the person looks at; null where no notebook is open. It is read once, until it changes. */
   get seen(): ISeen | null {
     if (this._seen === undefined) {
-      const panel = this._current;
-      this._seen = panel && this._look(panel);
+      const current = this._current;
+      this._seen = current && this._look(current);
     }
     return this._seen;
   }
@@ -90,7 +98,7 @@ export class Surroundings {
   /** What there is to begin with: the whole notebook is read for it, once until something changes. */
   get beginnings(): IBeginnings {
     if (this._beginnings === undefined) {
-      const content = this._current?.content;
+      const content = this._current?.panel.content;
       const sources = content?.widgets.map(cell => cell.model.sharedModel.source);
       this._beginnings = {
         failed: content === undefined ? null : failedOf(content),
@@ -100,11 +108,11 @@ export class Surroundings {
     return this._beginnings;
   }
 
-  private _look({ context, content }: NotebookPanel): ISeen {
+  private _look({ panel: { content }, path }: IOpen): ISeen {
     const active = content.activeCell;
     const selected = content.widgets.filter(cell => content.isSelectedOrActive(cell));
     return {
-      notebook: context.path,
+      notebook: path,
       cell:
         active && nameOf(content.activeCellIndex, active.model.id, active.model.sharedModel.source),
       selected: selected.length > 1 ? selected.map(cell => cell.model.id) : []
@@ -113,7 +121,7 @@ export class Surroundings {
 
   /** The cells of the notebook that the person looks at. */
   get cells(): ICellName[] {
-    const cells = this._current?.content.widgets ?? [];
+    const cells = this._current?.panel.content.widgets ?? [];
     return cells.map((cell, index) => nameOf(index, cell.model.id, cell.model.sharedModel.source));
   }
 
@@ -130,10 +138,11 @@ export class Surroundings {
    */
   attachable(source: unknown, ids: readonly string[]): IAttached[] {
     const panel = this._notebooks?.find(each => each.content === source);
+    const path = panel === undefined ? null : this._pathOf(panel);
     const cells = panel?.content.widgets ?? [];
     return cells.flatMap((cell, index) =>
-      panel !== undefined && ids.includes(cell.model.id)
-        ? [this._attached(panel.context.path, index, cell.model.id)]
+      path !== null && ids.includes(cell.model.id)
+        ? [this._attached(path, index, cell.model.id)]
         : []
     );
   }
@@ -145,13 +154,13 @@ export class Surroundings {
    * @param ids - Their ids.
    */
   attachableOf({ notebook, cells }: IAbout): IAttached[] {
-    const panel = this._notebooks?.find(each => each.context.path === notebook);
+    const panel = this._notebooks?.find(each => this._pathOf(each) === notebook);
     return this.attachable(panel?.content, cells);
   }
 
   /** A cell of the notebook that the person looks at, as something that goes with a message. */
   attached({ index, id }: ICellName): IAttached {
-    return this._attached(this._current?.context.path ?? '', index, id);
+    return this._attached(this._current?.path ?? '', index, id);
   }
 
   /** Files and folders of a folder below the root whose names begin so; none where it is no folder. */
@@ -172,7 +181,7 @@ export class Surroundings {
 
   /** Puts code below the active cell, in a cell of its own; it is not run. */
   insertCell(source: string): void {
-    const panel = this._current;
+    const panel = this._shown;
     if (panel !== null) {
       NotebookActions.insertBelow(panel.content);
       panel.content.activeCell?.model.sharedModel.setSource(source);
@@ -181,32 +190,22 @@ export class Surroundings {
 
   /** Puts code in the place of the active cell's; one undo takes it back. */
   replaceCell(source: string): void {
-    const cell = this._current?.content.activeCell?.model.sharedModel;
+    const cell = this._shown?.content.activeCell?.model.sharedModel;
     cell?.transact(() => cell.setSource(source));
   }
 
   /** What stands in a cell of an open notebook; empty where it is not open, or the cell gone. */
   sourceOf(path: string, cell: string): string {
-    const panel = this._notebooks?.find(
-      each => this.contents.localPath(each.context.path) === path
-    );
-    const found = panel?.content.widgets.find(each => each.model.id === cell);
-    return found?.model.sharedModel.source ?? '';
+    const panel = this._notebooks?.find(each => this._pathOf(each) === path);
+    return (panel && cellOf(panel, cell))?.model.sharedModel.source ?? '';
   }
 
   /** Opens a notebook where it is not open, and scrolls to a cell. */
   async reveal(path: string, cell: string): Promise<void> {
     const widget = this._documents?.openOrReveal(path) as NotebookPanel | undefined;
-    if (widget === undefined) {
-      return;
-    }
-    await widget.context.ready;
-    const index = widget.content.widgets.findIndex(each => each.model.id === cell);
-    const found = widget.content.widgets[index];
-    if (found !== undefined) {
-      widget.content.activeCellIndex = index;
-      await widget.content.scrollToCell(found, 'center');
-      await NotebookActions.focusActiveCell(widget.content, { preventScroll: true });
+    if (widget !== undefined) {
+      await widget.context.ready;
+      await goTo(widget, cell);
     }
   }
 
@@ -215,9 +214,21 @@ export class Surroundings {
     return { label, notebook, attachment: { kind: 'cell', cell } };
   }
 
-  private get _current(): NotebookPanel | null {
+  /** The notebook that the person looks at. */
+  private get _shown(): NotebookPanel | null {
     const panel = this._notebooks?.currentWidget ?? null;
     return panel?.isDisposed === false ? panel : null;
+  }
+
+  /** The same, where the server has it: it knows nothing of other drives. */
+  private get _current(): IOpen | null {
+    const panel = this._shown;
+    const path = panel && this._pathOf(panel);
+    return panel === null || path === null ? null : { panel, path };
+  }
+
+  private _pathOf({ context }: NotebookPanel): string | null {
+    return serverPath(this.contents, context.path);
   }
 
   /** Undefined where it is to be read anew. */

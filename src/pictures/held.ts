@@ -5,6 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { ApiError } from '../api/client';
 import type { IReviews } from '../changes/reviews';
+import { serverPath } from '../notebook/drives';
 import { LoadBar } from './bar';
 import { addressesHeld, letGo } from './holding';
 import { type Doubt, doubtful, type WritersApi } from './writers';
@@ -20,7 +21,7 @@ export interface ISurroundings {
   readonly rule: Rule;
   readonly writers: Pick<WritersApi, 'written'>;
   readonly reviews: Pick<IReviews, 'load'>;
-  readonly contents: Pick<Contents.IManager, 'localPath'>;
+  readonly contents: Pick<Contents.IManager, 'driveName' | 'localPath'>;
   readonly trans: TranslationBundle;
   /** Draws a diagram in place of its code. */
   readonly draw: (code: Element) => void;
@@ -105,7 +106,11 @@ export class HeldPictures {
 
   /** Asks the server; what it does not tell is in doubt, and asked for again. */
   private async _doubt(): Promise<Doubt> {
-    const path = this._around.contents.localPath(this._panel.context.path);
+    const path = serverPath(this._around.contents, this._panel.context.path);
+    if (path === null) {
+      // No agent of this server writes in other drives.
+      return new Set();
+    }
     let doubt: Doubt = 'all';
     let known = false;
     try {

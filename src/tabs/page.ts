@@ -1,6 +1,7 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 
+import { serverPath } from '../notebook/drives';
 import type { Line } from './line';
 import { OpenNotebook } from './open';
 import type { Asked, ITold } from './protocol';
@@ -53,7 +54,7 @@ export class Page {
 
   /** Whether a notebook is not the server's alone: shared by collaboration, or of another drive. */
   private _isElsewhere({ context }: NotebookPanel): boolean {
-    return context.model.collaborative || this._contents.driveName(context.path) !== '';
+    return context.model.collaborative || serverPath(this._contents, context.path) === null;
   }
 
   private _find(context: OpenNotebook['context']): OpenNotebook | undefined {
