@@ -4,6 +4,8 @@ import type { JSX } from 'react';
 import type { IProblem, Leave } from '../api/events';
 import type { IRequest } from '../api/permissions';
 import type { IEnded } from '../questions/model';
+import type { ChatModel } from '../chat/model';
+import { waitingQuestion } from '../chat/state';
 import { shortName } from '../parts/visible';
 import { useDesk, useSignal } from './desk';
 import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
@@ -11,11 +13,16 @@ import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question
 /** How many questions are shown at once, the oldest ones. */
 const SHOWN = 3;
 
-/** What other agents ask for, above the box: in sight whatever the panel shows. */
-export function Asked(): JSX.Element {
+/**
+ * What other agents ask for, above the box: in sight whatever the panel shows.
+ *
+ * Here is said, too, that the chat itself asks: what goes on in its log is not read out while the
+ * answer grows.
+ */
+export function Asked({ chat }: { chat: ChatModel }): JSX.Element {
   const { questions, trans } = useDesk();
   useSignal(questions.changed);
-  const said = useAnnounced();
+  const said = useAnnounced(chat);
   const { waiting } = questions;
   return (
     <>
@@ -92,7 +99,7 @@ function useWho({ author, caller, face }: IRequest): string {
 }
 
 /** What a screen reader says when a question comes, and when one goes that was not answered here. */
-function useAnnounced(): { text: string; count: number } {
+function useAnnounced(chat: ChatModel): { text: string; count: number } {
   const { questions, trans } = useDesk();
   const [said, setSaid] = useState({ text: '', count: 0 });
   useEffect(() => {
@@ -108,12 +115,23 @@ function useAnnounced(): { text: string; count: number } {
         say(trans.__('The question of %1 waits no more.', name));
       }
     };
+    let last: string | null = null;
+    const changed = (): void => {
+      const id = waitingQuestion(chat.state)?.question.id ?? null;
+      if (id !== null && id !== last) {
+        say(trans.__('Claude waits for your leave.'));
+      }
+      last = id;
+    };
+    changed();
+    chat.changed.connect(changed);
     questions.asked.connect(asked);
     questions.ended.connect(ended);
     return () => {
+      chat.changed.disconnect(changed);
       questions.asked.disconnect(asked);
       questions.ended.disconnect(ended);
     };
-  }, [questions, trans]);
+  }, [chat, questions, trans]);
   return said;
 }

@@ -57,7 +57,7 @@ function Column({ model }: { model: PanelModel }): JSX.Element {
           onStart={text => void model.ask(text)}
         />
       )}
-      <Asked />
+      <Asked chat={chat} />
       <Composer key={`box ${model.generation}`} model={model} />
     </section>
   );
