@@ -7,7 +7,7 @@ import re
 
 import httpx2
 import pytest
-from playwright.async_api import Response, expect
+from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
 from tests.browser.conftest import OpenLab
@@ -93,16 +93,14 @@ async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: 
     await agent.changes("sums0000", "total = 4")
     await expect(seen.marks).to_have_count(2)
     await seen.mark(2).click()
-    async with page.expect_response(saves_what_was_kept):
-        await seen.review(2).get_by_role("button", name="Keep").click()
+    await seen.review(2).get_by_role("button", name="Keep").click()
     await expect(seen.marks).to_have_count(1)
 
     await page.reload()
     await lab.ready()
     await seen.mark(0).wait_for()
     await expect(seen.marks).to_have_count(1)
-    async with page.expect_response(saves_what_was_kept):
-        await seen.all_changes.get_by_role("button", name="Keep").click()
+    await seen.all_changes.get_by_role("button", name="Keep").click()
     await expect(seen.marks).to_have_count(0)
     await expect(seen.all_changes).to_have_count(0)
 
@@ -113,11 +111,47 @@ async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: 
     await expect(seen.marks).to_have_count(1)
 
 
-def saves_what_was_kept(response: Response) -> bool:
-    """Whether JupyterLab has saved its state, with what the person has kept."""
-    request = response.request
-    saved = request.method == "PUT" and "/api/workspaces/" in request.url
-    return saved and "tk-ai-extension:kept" in (request.post_data or "")
+async def test_who_keeps_or_undoes_all_goes_on_in_the_notebook(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("loads000", "data = [4]")
+    await seen.cells.nth(1).locator(".cm-content").click()
+    for name in ("Keep", "Undo"):
+        await agent.changes("sums0000", f"total = 4  # {name}")
+        await seen.all_changes.get_by_role("button", name=name).focus()
+        await page.keyboard.press("Enter")
+        await expect(seen.all_changes).to_have_count(0)
+        await expect(seen.cells.nth(1)).to_be_focused()
+
+
+async def test_who_reads_what_was_changed_stays_there_while_more_is_changed(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await agent.changes("sums0000", "total = 4")
+    await seen.mark(2).click()
+    keep = seen.review(2).get_by_role("button", name="Keep")
+    await keep.focus()
+    await agent.changes("sums0000", "total = 'admin\u202e'")
+    await expect(seen.review(2)).to_contain_text("Changed 2 times")
+    await expect(keep).to_be_focused()
+    # What would hide is written out before anybody keeps it.
+    await expect(seen.review(2)).to_contain_text("+total = 'admin⟨U+202E⟩'")
+    await page.keyboard.press("Enter")
+    await expect(seen.marks).to_have_count(0)
+
+
+async def test_a_view_that_was_closed_leaves_nothing_behind_at_the_cells(lab: Lab) -> None:
+    seen, page = Open(lab), lab.page
+    said: list[str] = []
+    # What listens to a signal and fails is only told there.
+    page.on("console", lambda message: said.append(message.text))
+    await lab.command("docmanager:clone")
+    await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
+    views = page.locator(".jp-NotebookPanel")
+    await views.nth(1).locator(".jp-Cell").nth(2).wait_for()
+    await lab.command("application:close")
+    await expect(views).to_have_count(1)
+    await seen.run(1)
+    await seen.cells.nth(1).get_by_role("button", name="Fix").wait_for()
+    assert not [text for text in said if "TypeError" in text]
 
 
 @BOTH

@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import HAS, RAN, SHOWS, call, reads, saved, types
+from tests.browser.open_notebook import CLEAN, HAS, RAN, SHOWS, call, reads, saved, types
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -76,6 +76,41 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
         .click()
     )
     await page.wait_for_function(HAS, arg=expected[:2])
+
+
+@pytest.mark.proves("ext:notebook7")
+async def test_what_was_kept_the_chat_and_the_draft_are_there_after_a_reload(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, config=CONFIG)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    model.add(Answer.of("Here."))
+    page = await opened(lab, "n.ipynb")
+    await call(lab, "read_notebook", notebook="n.ipynb")
+    for cell in (0, 1):
+        await call(lab, "overwrite_cell", notebook="n.ipynb", cell=cell, source=f"c = {cell}")
+    marks = page.locator(".jp-Notebook .jp-Cell").get_by_role("button", name="Show what changed")
+    await expect(marks).to_have_count(2)
+    await marks.first.click()
+    await (
+        page.get_by_role("group", name="What was changed")
+        .get_by_role("button", name="Keep")
+        .click()
+    )
+    await expect(marks).to_have_count(1)
+    await page.get_by_role("button", name="Chat with Claude about this notebook").click()
+    await lab.say("Where are you?")
+    await expect(lab.log.get_by_text("Here.")).to_be_visible()
+    await lab.message_box.fill("A draft")
+    await lab.command("docmanager:save")
+    await page.wait_for_function(CLEAN)
+
+    await page.reload()
+    await page.wait_for_function(READY)
+    await expect(marks).to_have_count(1)
+    await lab.command("tk-ai:show-panel")
+    await expect(lab.log.get_by_text("Here.")).to_be_visible()
+    await expect(lab.message_box).to_have_value("A draft")
 
 
 @pytest.mark.proves("ext:notebook7", "ext:rtc")

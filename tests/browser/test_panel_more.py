@@ -313,11 +313,14 @@ async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
     await lab.say("Run both.")
     await expect(lab.log.get_by_text("Ran both.")).to_be_visible()
     first = lab.panel.locator('[data-tool="execute_ipython"]').first
+    # What nobody has opened is not even rendered.
+    await expect(first.locator(".tk-Call-details")).to_have_count(0)
     await first.locator("summary").first.click()
     await expect(first.get_by_text("shop: ").first).to_be_visible()
     prices = first.locator("summary", has_text="prices").first
     await prices.click()
-    await expect(first.get_by_text("deep: ").first).to_be_hidden()
+    await expect(first.get_by_text("2: ").first).to_be_visible()
+    await expect(first.get_by_text("deep: ")).to_have_count(0)
 
     second = lab.panel.locator('[data-tool="execute_ipython"]').last
     await second.locator("summary").first.click()
