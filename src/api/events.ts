@@ -75,6 +75,8 @@ export interface IMessageEvent extends IBase<'message'> {
   model: string;
   attachments: readonly string[];
   waits: number;
+  /** The cell that the person was in. */
+  active_cell?: string | null;
   /** The turn whose place it takes, with all that came after that turn. */
   replaces?: string | null;
 }

@@ -42,6 +42,7 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     time: event.time,
     text: event.text,
     notebook: event.notebook,
+    activeCell: event.active_cell ?? null,
     mode: event.mode,
     model: event.model,
     attachments: event.attachments,

@@ -75,6 +75,8 @@ export interface ITurn {
   time: number;
   text: string;
   notebook: string | null;
+  /** The cell that the person was in, where it went with the message. */
+  activeCell: string | null;
   mode: Mode;
   model: string;
   attachments: readonly string[];

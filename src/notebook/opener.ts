@@ -2,6 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
 import type { IChatOpener, IChatRequest } from '../tokens';
+import { serverPath } from './drives';
 
 const ASK = 'tk-ai:ask';
 const SHOW = 'tk-ai:show-panel';
@@ -15,9 +16,10 @@ export class ChatOpener implements IChatOpener {
 
   async open({ notebook, message, cells, send }: IChatRequest): Promise<void> {
     const { commands } = this._app;
-    if (send !== true) {
+    const path = serverPath(this._app.serviceManager.contents, notebook);
+    if (send !== true && path !== null) {
       // What is sent at once names its cells, wherever the person is.
-      this._lookAt(notebook, cells ?? []);
+      this._lookAt(path, cells ?? []);
     }
     if (message === undefined || message === '') {
       await commands.execute(SHOW);
@@ -25,14 +27,15 @@ export class ChatOpener implements IChatOpener {
       await commands.execute(ASK, {
         message,
         send: send ?? false,
-        notebook,
-        cells: [...(cells ?? [])]
+        ...(path === null ? {} : { notebook: path, cells: [...(cells ?? [])] })
       });
     }
   }
 
   private _lookAt(notebook: string, wanted: readonly string[]): void {
-    const panel = this._notebooks.find(each => each.context.path === notebook);
+    const panel = this._notebooks.find(
+      each => serverPath(this._app.serviceManager.contents, each.context.path) === notebook
+    );
     if (panel === undefined) {
       return;
     }

@@ -95,7 +95,10 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
             <Problem
               problem={chat.problem}
               onRetry={chat.loaded ? undefined : () => void chat.load()}
-              onDismiss={() => chat.dismiss()}
+              onDismiss={() => {
+                chat.dismiss();
+                view.current?.closest('.tk-Chat')?.querySelector('textarea')?.focus();
+              }}
             />
           )}
         </div>

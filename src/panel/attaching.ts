@@ -87,7 +87,7 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
       case 'gone':
         return trans.__('%1 cannot be read.', name);
       case 'lost':
-        return trans.__('%1 is not here any more after a reload: attach it again.', name);
+        return trans.__('%1 is not kept with the message: attach it again.', name);
       case 'many':
         return trans.__('%1 is left out: %2 attachments go with a message.', name, MAX_ATTACHED);
       case 'no picture':

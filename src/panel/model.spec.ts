@@ -24,6 +24,7 @@ function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
     mode,
     model: 'm',
     attachments: ['b.csv'],
+    active_cell: 'x',
     waits: 0
   } as const;
   const events = [message, { kind: 'began' }, { kind: 'done', end, text: '' }] as const;
@@ -109,6 +110,8 @@ describe('a message that is sent again', () => {
     expect(model.draft.text).toBe('Why?');
     expect(model.refused).toEqual([{ name: 'b.csv', why: 'lost' }]);
     expect(model.replaced).toBeNull();
+    await (turn && model.resend(turn, { text: 'Go on.' }));
+    expect(sent).toMatchObject([{ message: 'Go on.', notebook: 'a.ipynb', active_cell: 'x' }]);
   });
 });
 

@@ -265,7 +265,8 @@ export class PanelModel {
   /**
    * Sends a turn's message again with all that went with it, or another text about the same.
    *
-   * What was attached is gone with a reload: then the message goes back into the box, and it is said.
+   * What was attached is known to the page alone that it was sent from: elsewhere the message goes back
+   * into the box, and it is said.
    */
   async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
     const sent = this._chat.sent(turn.id);
@@ -277,7 +278,7 @@ export class PanelModel {
     }
     const message: IMessage = {
       ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
-      ...(sent === null ? {} : boundTo(sent)),
+      ...(sent === null ? cellOf(turn) : boundTo(sent)),
       // Who goes on knows what was attached.
       ...(sent?.attachments === undefined || change.text !== undefined
         ? {}
@@ -399,6 +400,11 @@ export class PanelModel {
   private _changed = new Signal<this, void>(this);
   private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);
+}
+
+/** The cell that a message of before a reload was bound to. */
+function cellOf({ notebook, activeCell }: ITurn): Partial<IMessage> {
+  return notebook === null || activeCell === null ? {} : { active_cell: activeCell };
 }
 
 /** What a message was bound to. */

@@ -3,7 +3,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { UUID } from '@lumino/coreutils';
 
 import type { ChatModel } from '../chat/model';
-import type { IChatState } from '../chat/state';
+import { waitingQuestion } from '../chat/state';
 import type { IDesk } from './desk';
 import { ChatPanel } from './widget';
 
@@ -141,7 +141,7 @@ export class Places {
   }
 
   private _asks(chat: ChatModel): boolean {
-    const waits = asks(chat.state);
+    const waits = waitingQuestion(chat.state) !== null;
     if (!waits) {
       this._asking.delete(chat);
     }
@@ -152,12 +152,4 @@ export class Places {
   /** Chats that asked for leave while this page was there, whether they still wait or not. */
   private readonly _asking = new Set<ChatModel>();
   private _used: ChatPanel;
-}
-
-/** Whether a question for leave waits in a chat. */
-function asks({ turns }: IChatState): boolean {
-  return turns.some(
-    ({ end, items }) =>
-      end === null && items.some(item => item.kind === 'call' && item.question !== null)
-  );
 }
