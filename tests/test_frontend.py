@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from graphlib import TopologicalSorter
 from importlib import metadata
 from pathlib import Path
 
@@ -42,3 +43,13 @@ def test_styles_use_the_themes_colours_alone() -> None:
         if colours.search(line)
     ]
     assert found == []
+
+
+def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
+    imported: dict[str, set[str]] = {}
+    for path in (ROOT / "src").glob("*/*.ts*"):
+        found = re.findall(r"from '\.\./([a-z]+)/", path.read_text(encoding="utf-8"))
+        imported.setdefault(path.parent.name, set()).update(found)
+    # It raises where there is one, and names it.
+    order = list(TopologicalSorter(imported).static_order())
+    assert order.index("parts") < order.index("notebook") < order.index("panel")
