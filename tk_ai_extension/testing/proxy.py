@@ -29,11 +29,15 @@ class Refusal:
         line: How the request lines begin that are refused: ``POST /api/kernels``.
         status: The HTTP status and its reason.
         times: To how many of them; None for all.
+        body: What is answered.
+        too_late: Whether the server has done what was asked by then: a gateway's timeout.
     """
 
     line: str
     status: str
     times: int | None = None
+    body: str = ""
+    too_late: bool = False
 
 
 class Proxy:
@@ -118,15 +122,19 @@ class Proxy:
         self.requests.append(request)
         async with self._arrived:
             self._arrived.notify_all()
-        status = self._refused(request.line)
-        if status is not None:
-            answer = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-            writer.write(answer.encode())
-            await writer.drain()
+        refusal = self._refusal_of(request.line)
+        if refusal is not None and not refusal.too_late:
+            await _answer(writer, refusal)
             return
         there, back = await asyncio.open_connection(*self._target)
         try:
             back.write(self.rewrite(head))
+            if refusal is not None:
+                sending = asyncio.create_task(self._pump(reader, back, request.sent))
+                await there.read(1)  # it is done
+                sending.cancel()
+                await _answer(writer, refusal)
+                return
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(reader, back, request.sent))
                 group.create_task(self._pump(there, writer))
@@ -150,14 +158,21 @@ class Proxy:
         with contextlib.suppress(OSError):
             sink.write_eof()
 
-    def _refused(self, line: str) -> str | None:
+    def _refusal_of(self, line: str) -> Refusal | None:
         for refusal in self.refusals:
             if refusal.times == 0 or not line.startswith(f"{refusal.line} "):
                 continue
             if refusal.times is not None:
                 refusal.times -= 1
-            return refusal.status
+            return refusal
         return None
+
+
+async def _answer(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
+    body = refusal.body.encode()
+    head = f"HTTP/1.1 {refusal.status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
 
 
 def _as_it_is(head: bytes) -> bytes:
