@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
 from jupyter_client.session import Session
+from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from tests.kernels.conftest import PATIENCE, Server, running_server
-from tests.kernels.gateways import Gateway, running_gateway
+from tests.kernels.conftest import Server
+from tests.kernels.gateways import Gateway
+from tests.kernels.networks import at, backend, gateway, network, proxy, server, service
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.connection import GatewayConnection
 from tk_ai_extension.kernels.gateway.framing import JsonFraming
@@ -37,70 +38,18 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.testing.proxy import Proxy, Refusal, proxy_to
+from tk_ai_extension.testing.proxy import Proxy, Refusal
+
+__all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Start = Callable[[], Awaitable[str]]
 
+SILENT = "async def silent(): pass\nget_ipython().kernel._at_shutdown = silent\n"
+"""A cell whose kernel says nothing of its end, as some kernels do."""
 
-@pytest.fixture(scope="module")
-def backend() -> str:
-    return "gateway"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
-    # Messages a second, 1,000 by default: as many as a slow machine prints in any case.
-    limit = "c.ZMQChannelsWebsocketConnection.iopub_msg_rate_limit = 250"
-    async with running_gateway(tmp_path_factory.mktemp("gateway"), limit) as gateway:
-        yield gateway
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def network(gateway: Gateway) -> AsyncIterator[Proxy]:
-    """What is between the server and its gateway."""
-    async with proxy_to(gateway.url) as proxy:
-        yield proxy
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(
-    gateway: Gateway, network: Proxy, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    async with running_server(folder, gateway=gateway, url=network.url) as server:
-        yield server
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def proxy(network: Proxy) -> Proxy:
-    """The network, with nothing wrong with it yet."""
-    await network.mend()
-    return network
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernels]]:
-    """Makes services of a test's own over the server's kernels; arguments are `GatewayKernels`'."""
-    made: list[GatewayKernels] = []
-
-    def make(**options: Any) -> GatewayKernels:
-        options = {"environment": InheritedEnvironment(), "ready_timeout": 30.0, **options}
-        specs = server.app.kernel_spec_manager
-        made.append(GatewayKernels(server.manager, specs, patience=PATIENCE, **options))
-        return made[-1]
-
-    yield make
-    for kernels in made:
-        await kernels.close()
-
-
-def at(bench: ExecutorBench, kernels: GatewayKernels) -> ExecutorBench:
-    """The bench with another service."""
-    return ExecutorBench(
-        kernels, bench.manager, bench.backend, bench.kernel_id, bench.harmed, bench.request
-    )
+PAGE = "<html>Welcome to the proxy</html>"
 
 
 # -- the connection
@@ -190,6 +139,77 @@ async def test_a_gateway_that_is_down_is_a_typed_error_at_once_and_no_loss_when_
     assert outcome.outputs[0]["data"]["text/plain"] == "42"
 
 
+@pytest.mark.proves("fault:connection-lost")
+@pytest.mark.parametrize("answers", ["nobody", "proxy"])
+async def test_a_gateway_that_is_not_found_has_its_kernels_still(
+    *,
+    server: Server,
+    bench: ExecutorBench,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    answers: str,
+) -> None:
+    go, kernel_id = tmp_path / "go", bench.kernel_id
+    running = submit(bench, faults.run_until(go, "went_on = True"))
+    await running.printed()
+    with monkeypatch.context() as patch:
+        if answers == "nobody":  # as when a VPN is gone: its name means nothing
+            lost = "://gateway.invalid/"
+            for place in (server.manager.get_kernel(kernel_id), GatewayClient.instance()):
+                for name in {"kernel_url", "ws_url"} & set(dir(place)):
+                    url = getattr(place, name)
+                    patch.setattr(place, name, re.sub("://[^/]+/?", lost, url))
+        for line in ("GET ", "DELETE ", "POST /interrupt", "POST /restart"):
+            method, _, action = line.partition(" ")
+            path = f"{method} /api/kernels/{kernel_id}{action}"
+            proxy.refusals.append(Refusal(path, "404 Not Found", body=PAGE))
+        await proxy.cut()
+        assert (await running.outcome()).status == "connection_lost"
+        for act in (bench.kernels.interrupt, bench.kernels.restart, bench.kernels.shutdown):
+            with pytest.raises(GatewayUnavailable, match="does not do it"):
+                await act(kernel_id)
+    go.touch()
+    proxy.refusals.clear()
+    outcome = await run(bench, "went_on")
+    assert outcome.outputs[0]["data"]["text/plain"] == "True"
+
+
+async def test_a_page_in_the_place_of_an_answer_is_no_answer(
+    bench: ExecutorBench, proxy: Proxy, gateway: Gateway, service: Callable[..., GatewayKernels]
+) -> None:
+    proxy.refusals.append(Refusal("GET /api/kernelspecs", "200 OK", times=1, body=PAGE))
+    with pytest.raises(GatewayUnavailable, match="not of the Jupyter API"):
+        await bench.kernels.kernelspecs()
+    proxy.refusals.append(Refusal("POST /api/kernels", "200 OK", body=PAGE))
+    with pytest.raises(GatewayUnavailable) as failure:
+        await bench.kernels.start("python3")
+    assert "left there" in failure.value.hint
+    # There are gateways that do not know when a kernel was last used.
+    model = {**(await gateway.kernels())[bench.kernel_id], "last_activity": None}
+    path = f"GET /api/kernels/{bench.kernel_id}"
+    proxy.refusals.append(Refusal(path, "200 OK", body=json.dumps(model)))
+    assert (await service().info(bench.kernel_id)).remote
+
+
+async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(
+    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
+) -> None:
+    kernels = service()
+    proxy.swallow()
+    before = len(proxy.requests)
+    connecting = asyncio.create_task(kernels.connection(bench.kernel_id))
+    async with asyncio.timeout(DEADLINE):
+        while len(proxy.requests) == before:  # noqa: ASYNC110 - a turn of the loop each
+            await asyncio.sleep(0)
+    await kernels.close()
+    await proxy.mend()
+    with pytest.raises(GatewayUnavailable, match="stopping"):
+        await connecting
+    with pytest.raises(GatewayUnavailable, match="stopping"):
+        await kernels.connection(bench.kernel_id)
+
+
 async def test_a_gateway_that_refuses_the_token_says_so(
     bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
 ) -> None:
@@ -224,22 +244,29 @@ async def test_a_gateway_of_the_old_framing_is_understood(
 
 
 @pytest.mark.proves("kernel:start-retry")
-@pytest.mark.parametrize("status", ["503 Service Unavailable", "500 Internal Server Error"])
+@pytest.mark.parametrize("status", ["503 Service Unavailable", "504 Gateway Timeout"])
 async def test_a_start_that_fails_at_the_gateway_is_tried_once_more(
-    bench: ExecutorBench, proxy: Proxy, gateway: Gateway, harmed: Start, status: str
+    *,
+    bench: ExecutorBench,
+    proxy: Proxy,
+    gateway: Gateway,
+    harmed: Start,
+    caplog: pytest.LogCaptureFixture,
+    status: str,
 ) -> None:
-    before = set(await gateway.kernels())
-    proxy.refusals.append(Refusal("POST /api/kernels", status, times=1))
+    before, is_late = set(await gateway.kernels()), status.startswith("504")
+    proxy.refusals.append(Refusal("POST /api/kernels", status, times=1, too_late=is_late))
     kernel_id = await harmed()
     assert proxy.seen("POST /api/kernels") == 2
-    assert set(await gateway.kernels()) == before | {kernel_id}
+    left = set(await gateway.kernels()) - before - {kernel_id}
+    assert (len(left), "which is then left there" in caplog.text) == (is_late, is_late)
+    for each in left:
+        await gateway.request("DELETE", f"api/kernels/{each}")
     assert (await run(bench, "1", kernel_id)).status == "ok"
 
 
 @pytest.mark.proves("kernel:start-retry")
-@pytest.mark.parametrize(
-    ("status", "asked"), [("503 Service Unavailable", 2), ("403 Forbidden", 1)]
-)
+@pytest.mark.parametrize(("status", "asked"), [("502 Bad Gateway", 2), ("403 Forbidden", 1)])
 async def test_a_start_that_fails_again_or_is_refused_says_what_to_do(
     bench: ExecutorBench, proxy: Proxy, gateway: Gateway, status: str, asked: int
 ) -> None:
@@ -251,6 +278,7 @@ async def test_a_start_that_fails_again_or_is_refused_says_what_to_do(
     assert f"HTTP {status.partition(' ')[0]}" in failure.value.message
     assert ("failed twice" in failure.value.message) == (asked == 2)
     assert "Its own log says why" in failure.value.hint
+    assert ("left there" in failure.value.hint) == (asked == 2)
     assert set(await gateway.kernels()) == before
 
 
@@ -369,17 +397,55 @@ async def test_a_kernel_that_the_gateway_ends_is_gone_here_too(
 
 
 @pytest.mark.proves("fault:restarted-under", "kernel:shared-live")
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
 async def test_a_kernel_that_says_nothing_of_its_restart_is_known_to_be_restarted(
-    server: Server, bench: ExecutorBench, harmed: Start
+    server: Server, gateway: Gateway, bench: ExecutorBench, harmed: Start, where: str
 ) -> None:
     kernel_id = await harmed()
-    silent = "async def silent(): pass\nget_ipython().kernel._at_shutdown = silent\n"
-    running = submit(bench, silent + faults.ignore_interrupts(60), kernel_id)
+    running = submit(bench, SILENT + faults.ignore_interrupts(60), kernel_id)
     await running.printed()
-    await server.request("POST", f"api/kernels/{kernel_id}/restart")
+    somebody = server if where == "here" else gateway
+    await somebody.request("POST", f"api/kernels/{kernel_id}/restart")
     assert (await running.outcome()).status == "kernel_restarted"
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
     assert (await bench.kernels.info(kernel_id)).restarts == 1
+
+
+@pytest.mark.proves("fault:restarted-under", "fault:connection-lost")
+@pytest.mark.parametrize("says", [True, False])
+async def test_a_restart_of_which_no_answer_comes_ends_what_ran(
+    bench: ExecutorBench, proxy: Proxy, harmed: Start, says: bool
+) -> None:
+    kernel_id = await harmed()
+    running = submit(bench, ("" if says else SILENT) + faults.ignore_interrupts(60), kernel_id)
+    await running.printed()
+    path = f"POST /api/kernels/{kernel_id}/restart"
+    proxy.refusals.append(Refusal(path, "504 Gateway Timeout", too_late=True))
+    with pytest.raises(GatewayUnavailable) as failure:
+        await bench.kernels.restart(kernel_id)
+    assert "all the same" in failure.value.hint
+    # A kernel that is silent of its end may be heard to begin anew before the gateway fails, or not.
+    either = {"kernel_restarted"} if says else {"kernel_restarted", "connection_lost"}
+    assert (await running.outcome()).status in either
+    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
+    assert (await bench.kernels.info(kernel_id)).restarts == 1
+
+
+@pytest.mark.proves("fault:restarted-under", "fault:connection-lost")
+async def test_a_shutdown_of_which_no_answer_comes_ends_what_ran(
+    bench: ExecutorBench, proxy: Proxy, harmed: Start
+) -> None:
+    kernel_id = await harmed()
+    running = submit(bench, faults.ignore_interrupts(60), kernel_id)
+    await running.printed()
+    path = f"DELETE /api/kernels/{kernel_id}"
+    proxy.refusals.append(Refusal(path, "504 Gateway Timeout", too_late=True))
+    async with kernel_events(bench) as events:
+        with pytest.raises(GatewayUnavailable):
+            await bench.kernels.shutdown(kernel_id)
+        assert (await running.outcome()).status == "kernel_died"
+        await happens(events, "shutdown", kernel_id=kernel_id)
+    assert kernel_id not in bench.kernels.ids()
 
 
 @pytest.mark.proves("fault:connection-lost", "fault:restarted-under")

@@ -13,6 +13,9 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import running_gateway
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.gateway import pages
+from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.testing import faults
 from tk_ai_extension.testing.executor_bench import (
     DEADLINE,
@@ -22,6 +25,25 @@ from tk_ai_extension.testing.executor_bench import (
     run,
     submit,
 )
+
+HESITATE = """
+import sys, time
+thread = get_ipython().kernel.iopub_thread
+def later(*args, send=thread._really_send, **options):
+    time.sleep(0.2)
+    send(*args, **options)
+thread._really_send = later
+sys.stdout.flush_timeout = sys.stderr.flush_timeout = 0
+"""
+"""A cell whose kernel is slow from then on in saying what it shows: the reply is there before."""
+
+LOSE_THE_REPLY = """
+session = get_ipython().kernel.session
+def but_no_reply(stream, kind, *args, send=session.send, **options):
+    if kind != 'execute_reply':
+        return send(stream, kind, *args, **options)
+session.send = but_no_reply
+"""
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -79,14 +101,18 @@ async def test_a_persons_error_is_one_and_what_an_agent_has_queued_runs(
     assert (await run(bench, "1")).status == "ok"
 
 
-async def test_a_person_answers_what_their_cell_asks(server: Server, bench: ExecutorBench) -> None:
+@pytest.mark.parametrize("ask", ["input", "__import__('getpass').getpass"])
+async def test_a_person_answers_what_their_cell_asks(
+    server: Server, bench: ExecutorBench, ask: str
+) -> None:
     stack = server.stack
-    theirs = stack.put(bench.kernel_id, "input('Name? ')")
+    theirs = stack.put(bench.kernel_id, f"{ask}('Name? ')")
     pending = stack._ExecutionStack__pending_inputs[bench.kernel_id]
     async with asyncio.timeout(DEADLINE):
         while not pending.is_pending():  # noqa: ASYNC110
             await asyncio.sleep(0)
-    assert stack.get(bench.kernel_id, theirs)["input_request"]["prompt"] == "Name? "
+    asked = stack.get(bench.kernel_id, theirs)["input_request"]
+    assert asked == {"prompt": "Name? ", "password": ask != "input"}, "a password is not shown"
     await stack.send_input(bench.kernel_id, "Ada")
     result = await settled(stack, bench.kernel_id, theirs)
     assert json.loads(result["outputs"])[0]["data"]["text/plain"] == "'Ada'"
@@ -105,3 +131,64 @@ async def test_a_persons_cell_ends_with_its_kernel_and_the_next_one_runs(
         assert "The kernel was restarted" in result["error"]
     again = server.stack.put(kernel_id, "1 + 1")
     assert (await settled(server.stack, kernel_id, again))["status"] == "ok"
+
+
+async def test_a_persons_cell_ends_when_all_is_said_or_nothing_more_comes(
+    server: Server,
+    bench: ExecutorBench,
+    harmed: Callable[[], Awaitable[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel_id = await harmed()
+    await run(bench, HESITATE, kernel_id)
+    monkeypatch.setattr(pages, "SECOND_HALF", 0.5)
+    theirs = server.stack.put(kernel_id, faults.show_displays(5))
+    result = await settled(server.stack, kernel_id, theirs)
+    shown = [each["data"]["text/plain"] for each in json.loads(result["outputs"])]
+    assert shown == list("01234"), "all that came after the reply"
+    theirs = server.stack.put(kernel_id, f"{LOSE_THE_REPLY}1 / 0")
+    result = await settled(server.stack, kernel_id, theirs)
+    assert result["status"] == "error"
+
+
+@pytest.mark.proves("fault:connection-lost")
+async def test_a_persons_cell_ends_with_its_line_and_what_became_of_that_is_not_the_next_ones(
+    server: Server, bench: ExecutorBench, kernels: GatewayKernels, tmp_path: Path
+) -> None:
+    go, kernel_id = tmp_path / "go", bench.kernel_id
+    async with kernel_events(bench) as events:
+        theirs = server.stack.put(kernel_id, faults.run_until(go))
+        await happens(events, "ran", kernel_id=kernel_id)
+    line = await kernels.connection(kernel_id)
+    line.lost = True  # as who writes finds out before the reader does
+    following = await kernels.connection(kernel_id)
+    result = await settled(server.stack, kernel_id, theirs)
+    assert "The connection to the kernel was lost" in result["error"]
+    async with asyncio.timeout(DEADLINE):
+        await line.reading
+    assert await kernels.connection(kernel_id) is following
+    go.touch()
+    assert (await run(bench, "1")).status == "ok"
+
+
+async def test_a_service_that_is_closed_runs_nothing_more_of_a_persons(
+    server: Server, bench: ExecutorBench, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    stack = type(server.stack)(server.manager, None)
+    kernels = GatewayKernels(
+        server.manager,
+        server.app.kernel_spec_manager,
+        environment=InheritedEnvironment(),
+        ready_timeout=30,
+        stack=stack,
+    )
+    async with kernel_events(bench) as events:
+        stack.put(bench.kernel_id, faults.run_until(go))
+        queued = stack.put(bench.kernel_id, "queued = True")
+        await happens(events, "ran", kernel_id=bench.kernel_id)
+    await kernels.close()
+    assert stack.get(bench.kernel_id, queued)["error"] == "Execution cancelled."
+    go.touch()
+    assert (await run(bench, "queued")).status == "error", "it was not run"
+    await stack.dispose()

@@ -113,7 +113,9 @@ class Kernels(Protocol):
         Raises:
             KernelspecNotFound.
             KernelStartFailed: it exited or did not answer in time (30 s by default); the message has
-                the end of what it wrote to stderr, and no process is left.
+                the end of what it wrote to stderr, and no process is left. Behind a gateway stderr is
+                not known, and a kernel may be left of whose start the gateway did not tell.
+            GatewayUnavailable.
         """
         ...
 

@@ -50,8 +50,8 @@ class Listener(Protocol):
         """The reply on the shell channel."""
         ...
 
-    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
-        """The code asks for input, and waits until ``answer`` is called."""
+    def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
+        """The code asks for input (``prompt``, ``password``), and waits until ``answer`` is called."""
         ...
 
     def on_interrupt(self) -> None:
@@ -78,7 +78,7 @@ class Observer(Protocol):
         """The kernel says that it stops on request."""
         ...
 
-    def on_link_lost(self) -> None:
+    def on_link_lost(self, conversation: Conversation) -> None:
         """The other end has closed its sockets: the process is gone, or the network is."""
         ...
 
@@ -222,11 +222,11 @@ class Conversation(ABC):
         if channel != "stdin":
             listener.on_reply(message["content"])
         elif message["msg_type"] == "input_request":
-            listener.on_input(str(message["content"].get("prompt", "")), self._answer_input)
+            listener.on_input(message["content"], self._answer_input)
 
     def _link_lost(self) -> None:
         if self._ending is None:
-            self._observer.on_link_lost()
+            self._observer.on_link_lost(self)
 
     # -- sending and hearing
 
@@ -284,7 +284,7 @@ class _Probe:
         if not self.answer.done():
             self.answer.set_result(content)
 
-    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
+    def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
         """A handshake asks nothing."""
 
     def on_interrupt(self) -> None:

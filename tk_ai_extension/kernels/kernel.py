@@ -12,7 +12,7 @@ import zmq
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
 from tk_ai_extension.kernels.connection import KernelConnection
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
+from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
 from tk_ai_extension.kernels.turns import Turns
 
@@ -277,7 +277,7 @@ class LiveKernel:
         """The kernel says that it stops on request."""
         self._stop_asked = restart
 
-    def on_link_lost(self) -> None:
+    def on_link_lost(self, conversation: Conversation) -> None:  # noqa: ARG002 - the protocol's
         """The other end has closed its sockets."""
         self._link_lost.set()
 

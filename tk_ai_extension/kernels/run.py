@@ -195,11 +195,11 @@ class Run:
             self._add_pages(content)
             self._settle()
 
-    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
+    def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
         """The code asks for input: it gets the end of file, or an empty line where it may ask."""
         if self.done:
             return
-        self._prompt = prompt
+        prompt = self._prompt = str(content.get("prompt", ""))
         self._questions += 1
         self._tell(InputRequested(prompt))
         what = "answered with an empty line" if self._request.allow_stdin else "refused"

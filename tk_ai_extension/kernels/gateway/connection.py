@@ -7,7 +7,8 @@ import contextlib
 import logging
 import socket as sockets
 import struct
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from jupyter_client.session import Session
 from jupyter_server.gateway.gateway_client import GatewayClient
@@ -35,8 +36,16 @@ MAX_MESSAGE = 512 * 1024 * 1024
 """Bytes that one message of a kernel may have; tornado's own bound is less than a large plot."""
 
 
+class Follower(Observer, Protocol):
+    """Hears also what a kernel's process would tell if it were seen."""
+
+    def on_successor(self) -> None:
+        """Another incarnation of the kernel speaks: somebody has restarted it without a word of it."""
+        ...
+
+
 class GatewayConnection(Conversation):
-    """A conversation through a WebSocket of the kernel's gateway.
+    """A conversation through a WebSocket of the kernel's gateway, which holds while kernels are restarted.
 
     Args:
         socket: An open one.
@@ -44,8 +53,10 @@ class GatewayConnection(Conversation):
         observer: Told of everything that is not for one listener.
     """
 
-    def __init__(self, socket: WebSocketClientConnection, session: Any, observer: Observer) -> None:
+    def __init__(self, socket: WebSocketClientConnection, session: Any, observer: Follower) -> None:
         super().__init__(session, observer)
+        self._follower = observer
+        self._speaks_as_it_answers = False  # on iopub, in the session of its replies
         self.lost = False
         """Whether the other end, or what is between, has closed it."""
         self._socket = socket
@@ -62,7 +73,7 @@ class GatewayConnection(Conversation):
 
     @classmethod
     async def open(
-        cls, kernel_id: str, observer: Observer, *, ping_interval: float = PING_INTERVAL
+        cls, kernel_id: str, observer: Follower, *, ping_interval: float = PING_INTERVAL
     ) -> GatewayConnection:
         """Opens one.
 
@@ -109,6 +120,20 @@ class GatewayConnection(Conversation):
     def _shut(self) -> None:
         # What is still to come is read and dropped: the gateway's goodbye is behind it.
         self._socket.close()
+
+    def _hear_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
+        session = message["header"].get("session")
+        # Some kernels know no session of their own, and answer in that of whoever asks.
+        if session == self.kernel_session != self.session.session:
+            self._speaks_as_it_answers = True
+        elif (
+            self._speaks_as_it_answers
+            and message["msg_type"] == "status"
+            and message["content"].get("execution_state") in {"starting", "busy", "idle"}
+        ):  # what else is said of its state is the gateway's word
+            self._follower.on_successor()
+            return
+        super()._hear_iopub(message, parent)
 
     def _acknowledge(self) -> None:
         """Has what was received acknowledged at once: the gateway may wait for that to send the next."""

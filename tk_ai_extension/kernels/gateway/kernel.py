@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from jupyter_server.gateway.gateway_client import GatewayClient
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
+from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
-from tk_ai_extension.kernels.gateway.requests import FAILURES, status_of, unavailable
+from tk_ai_extension.kernels.gateway.requests import FAILURES, model_of, status_of, unavailable
 from tk_ai_extension.kernels.turns import Turns
 from tk_ai_extension.model.errors import GatewayUnavailable
 
@@ -41,6 +42,9 @@ FAREWELL = 10.0
 """Seconds in which a kernel that says it stops is gone, or else has been started again."""
 
 LOST = "The connection to the kernel was lost: whether the code ran to its end is unknown."
+UNSURE = (
+    "The gateway failed while it stopped the kernel: whether the code ran to its end is unknown."
+)
 DIED = "The kernel died, possibly out of memory: the gateway does not say of what."
 GONE = "The kernel is gone: the gateway has it no more."
 
@@ -76,8 +80,10 @@ class RemoteKernel:
         """The restarts and shutdowns that were asked of us."""
         self.stopping = False
         """Whether one of them is being carried out."""
+        self.stop_heard: bool | None = None
+        """While it is: that the kernel has said it stops, and whether to be restarted."""
         self.ending: Ending | None = None
-        """Why the gateway has it no more; None while it has."""
+        """Why the gateway has it no more, or that we are closed; None while neither is so."""
         self.seen_since = asyncio.get_running_loop().time()
         self._is_listed = is_listed
         self._emit = emit
@@ -103,7 +109,7 @@ class RemoteKernel:
             first: Whether the kernel has just been started: it then answers on its shell channel.
 
         Raises:
-            ConnectionClosed: the gateway has the kernel no more.
+            ConnectionClosed: the gateway has the kernel no more, or we are closed.
             GatewayUnavailable.
         """
         async with self._connecting:
@@ -132,13 +138,18 @@ class RemoteKernel:
             line = await GatewayConnection.open(self.id, self, ping_interval=self._ping_interval)
         except FAILURES as error:
             status = status_of(error)
-            if status == 404:
-                self._gone(Ending("shutdown", GONE))
-            elif self._between is None or status is None or status < 500:
+            if status == 404 and await self.look() is False:
+                return None
+            if self._between is None or status is None or status < 500:
                 raise unavailable(error) from error
             return None
-        self._line, self._proved = line, False
         self._own(line.reading)
+        if self.ending is not None:  # it came while we connected
+            line.close(self.ending)
+            return None
+        before, self._line, self._proved = self._line, line, False
+        if before is not None:
+            before.close(Ending("lost", LOST))
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT):
                 answer = await line.handshake(on_shell=first)
@@ -174,10 +185,12 @@ class RemoteKernel:
             self._watch = self._spawn(self._look_now_and_then())
 
     async def close(self) -> None:
-        """Closes the connection; leaves the kernel as it is."""
+        """Closes the connection for good; leaves the kernel as it is."""
+        closed = Ending("closed", "The connection to the kernel was closed.")
+        self.ending = self.ending or closed
         line, self._line = self._line, None
         if line is not None:
-            line.close(Ending("closed", "The connection to the kernel was closed."))
+            line.close(closed)
             await asyncio.wait({line.reading}, timeout=GOODBYE)
         for task in self._tasks:
             task.cancel()
@@ -196,6 +209,14 @@ class RemoteKernel:
         if not said and not self.stopping and self._between is None:
             self.restarted()
 
+    def half_stopped(self) -> None:
+        """The gateway has failed to restart it or to shut it down for us, and perhaps has done it."""
+        if self.stop_heard is not None:
+            self.on_stopping(self.stop_heard)
+            self._said_restart = False  # the server has no word of it
+        elif self._line is not None:
+            self._spawn(self._lose(self._line, UNSURE))
+
     def shut_down(self) -> None:
         """It was shut down from this server."""
         self._gone(Ending("shutdown", "The kernel was shut down."))
@@ -207,13 +228,16 @@ class RemoteKernel:
         """
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
-                model = await self.manager.refresh_model()
-        except (TimeoutError, ValueError, KeyError, *FAILURES) as error:
+                model = await model_of(self.manager)
+        except FAILURES as error:
             log.debug("The gateway does not say how kernel %s is: %s", self.id, error)
             return None
         if model is None:
             self._gone(Ending("shutdown", GONE))
-        return model is not None
+            return False
+        with suppress(*FAILURES):  # there are gateways that leave a kernel's last activity open
+            await self.manager.refresh_model(model)
+        return True
 
     def _end(self, ending: Ending) -> None:
         """This incarnation has ended; the next one is waited for."""
@@ -243,12 +267,12 @@ class RemoteKernel:
         self._tell("shutdown" if ending.kind == "shutdown" else "died")
         self._on_gone()
 
-    async def _lose(self, line: GatewayConnection) -> None:
-        """The line was cut: the kernel may be gone, or only out of reach."""
+    async def _lose(self, line: GatewayConnection, why: str = LOST) -> None:
+        """The line is no good: the kernel may be gone, or be another, or only out of reach."""
         await self.look()
-        line.close(self.ending or Ending("lost", LOST))
+        line.close(self.ending or Ending("lost", why))
         if self.ending is None:
-            log.warning("Kernel %s: %s", self.id, LOST)
+            log.warning("Kernel %s: %s", self.id, why)
             if self._line is line:
                 self.state = "unknown"
                 self._tell("state")
@@ -316,7 +340,8 @@ class RemoteKernel:
     def on_stopping(self, restart: bool) -> None:
         """The kernel says that it stops on request."""
         if self.stopping:
-            return  # on ours: we hear from the gateway when it is done
+            self.stop_heard = restart  # on ours: we hear from the gateway when it is done
+            return
         if restart:
             self._said_restart = True
             self._end(Ending("restarted", "The kernel was restarted."))
@@ -327,10 +352,14 @@ class RemoteKernel:
         self._between = "died"
         self._spawn(self._part())
 
-    def on_link_lost(self) -> None:
+    def on_successor(self) -> None:
+        """It was restarted without a word of it."""
+        self.on_stopping(restart=True)
+
+    def on_link_lost(self, conversation: Conversation) -> None:
         """The other end has closed the WebSocket, or what is between."""
         line = self._line
-        if line is None:
+        if line is None or line is not conversation:
             return
         if not self._proved:
             line.close(Ending("lost", LOST))
@@ -347,4 +376,9 @@ class RemoteKernel:
 
     def _own(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("Kernel %s is not followed as it should be", self.id, exc_info=error)

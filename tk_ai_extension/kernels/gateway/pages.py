@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tk_ai_extension.kernels.conversation import Conversation, Ending
 from tk_ai_extension.kernels.guard import KernelGone
 
+log = logging.getLogger(__name__)
+
 Hook = Callable[[dict[str, Any]], None]
 
 SECOND_HALF = 5.0
-"""Seconds to wait for idle after the reply."""
+"""Seconds to wait, with nothing heard, for idle after the reply, or for the reply after idle."""
 
 
 class Connections(Protocol):
@@ -69,11 +72,12 @@ class PageClient:
         """
         connection = await self._kernels.connection(self._kernel_id)
 
-        def ask(prompt: str, answer: Callable[[str], None]) -> None:
+        def ask(question: Mapping[str, Any], answer: Callable[[str], None]) -> None:
             self._asks = answer
+            prompt, password = str(question.get("prompt", "")), bool(question.get("password"))
             header = {"msg_type": "input_request", "date": dt.datetime.now(dt.UTC).isoformat()}
             if stdin_hook is not None:
-                stdin_hook({"header": header, "content": {"prompt": prompt, "password": False}})
+                stdin_hook({"header": header, "content": {"prompt": prompt, "password": password}})
 
         execution = _Execution(output_hook, ask)
         content: dict[str, Any] = {
@@ -95,8 +99,13 @@ class PageClient:
 class _Execution:
     """Listens to one request of a page's."""
 
-    def __init__(self, output: Hook, ask: Callable[[str, Callable[[str], None]], None]) -> None:
-        self.reply: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, output: Hook, ask: Callable[[Mapping[str, Any], Callable[[str], None]], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._heard_at = 0.0
+        self._ran: dict[str, Any] = {"status": "ok"}  # as far as its outputs tell
+        self.reply: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._output = output
         self._ask = ask
         self._content: Mapping[str, Any] | None = None
@@ -104,7 +113,12 @@ class _Execution:
 
     def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:  # noqa: ARG002 - the protocol's
         """A message of this execution."""
+        self._heard_at = self._loop.time()
         if kind != "status":
+            if kind == "execute_input":
+                self._ran["execution_count"] = content.get("execution_count")
+            elif kind == "error":
+                self._ran["status"] = "error"
             self._output({"header": {"msg_type": kind}, "content": dict(content), "metadata": {}})
         elif content.get("execution_state") == "idle":
             self._idle = True
@@ -112,13 +126,13 @@ class _Execution:
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
         """The reply to it."""
+        self._heard_at = self._loop.time()
         self._content = content
         self._settle()
-        self.reply.get_loop().call_later(SECOND_HALF, self._end)
 
-    def on_input(self, prompt: str, answer: Callable[[str], None]) -> None:
+    def on_input(self, content: Mapping[str, Any], answer: Callable[[str], None]) -> None:
         """The code asks for input: the page shows the question."""
-        self._ask(prompt, answer)
+        self._ask(content, answer)
 
     def on_interrupt(self) -> None:
         """What it says to that is in its reply."""
@@ -129,9 +143,22 @@ class _Execution:
             self.reply.set_exception(KernelGone(ending.message))
 
     def _settle(self) -> None:
-        if self._idle:
+        if self._idle and self._content is not None:
             self._end()
+        else:
+            self._loop.call_later(SECOND_HALF, self._give_up_waiting)
+
+    def _give_up_waiting(self) -> None:
+        quiet = self._loop.time() - self._heard_at
+        if self.reply.done():
+            return
+        if quiet < SECOND_HALF:  # the reply may be long there while outputs are still being read
+            self._loop.call_later(SECOND_HALF - quiet, self._give_up_waiting)
+            return
+        missing = "reply" if self._content is None else "idle"
+        log.warning("A page's execution ends without the kernel's %s, which did not come", missing)
+        self._end()
 
     def _end(self) -> None:
-        if self._content is not None and not self.reply.done():
-            self.reply.set_result(self._content)
+        if not self.reply.done():
+            self.reply.set_result(self._ran if self._content is None else self._content)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable
-from typing import TypeVar
+from socket import gaierror
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from jupyter_server.gateway.gateway_client import GatewayClient
+from jupyter_server.gateway.gateway_client import GatewayClient, gateway_request
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketError
@@ -15,8 +17,11 @@ from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
 
 Answer = TypeVar("Answer")
 
-FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError)
-"""What a request to a gateway may raise, beside what is a defect."""
+GARBLED = (ValueError, KeyError, TypeError, AttributeError)
+"""What Jupyter's client raises at an answer that is none of the API's: a proxy's page, for example."""
+
+FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, *GARBLED)
+"""What a request to a gateway may raise."""
 
 
 def gateway_address() -> str:
@@ -28,6 +33,10 @@ def gateway_address() -> str:
 
 def said(error: BaseException) -> str:
     """What a failure says, in one line."""
+    if isinstance(error, HTTPError) and isinstance(error.__cause__, OSError):
+        error = error.__cause__
+    if isinstance(error, GARBLED):
+        return f"What it answers is not of the Jupyter API ({type(error).__name__}: {error})"
     if isinstance(error, HTTPError):
         message = str(error.log_message or error.reason or "")
         if error.args:
@@ -39,22 +48,59 @@ def said(error: BaseException) -> str:
 def status_of(error: BaseException) -> int | None:
     """The HTTP status that a gateway answered with; None where it did not answer.
 
-    599 is none: tornado says so where an answer did not come.
+    599 is none: tornado says so where an answer did not come. Nor is what Jupyter's client says where
+    the gateway's name is not found (404) or nobody listens (503).
     """
     status = None
     if isinstance(error, HTTPError):
-        status = error.status_code
+        status = None if isinstance(error.__cause__, OSError) else error.status_code
     elif isinstance(error, HTTPClientError):
         status = error.code
     return None if status == 599 else status
 
 
-def unavailable(error: BaseException) -> GatewayUnavailable:
+def denies(error: BaseException) -> bool:
+    """Whether the gateway itself says that it has no such kernel.
+
+    A proxy that does not find the gateway says 404, too. The Jupyter API says it in JSON.
+    """
+    if status_of(error) != 404:
+        return False
+    if isinstance(error, HTTPError) and error.__cause__ is None:
+        return True  # it was not asked: this server's manager has the kernel no more
+    answer: Any = getattr(error.__cause__, "response", None)
+    try:
+        return "message" in json.loads(answer.body)
+    except GARBLED:
+        return False
+
+
+def did_nothing(error: BaseException) -> bool:
+    """Whether what was asked for was certainly not done: it was refused, or did not get there."""
+    status = status_of(error)
+    if status is not None:
+        return status < 500
+    return any(isinstance(each, _NOT_THERE) for each in (error, error.__cause__))
+
+
+def was_not_heard(error: BaseException) -> bool:
+    """Whether the gateway may have done what it was asked, and its answer did not come.
+
+    502 and 504 are what a proxy says in its stead.
+    """
+    return status_of(error) in {None, 502, 504} and not did_nothing(error)
+
+
+_NOT_THERE = (gaierror, ConnectionRefusedError)
+
+
+def unavailable(error: BaseException, hint: str | None = None) -> GatewayUnavailable:
     """The typed error for a gateway that does not do what it is asked."""
     if status_of(error) in {401, 403}:
         hint = "The gateway refuses this server: see GatewayClient.auth_token (or its other credentials)."
         return GatewayUnavailable(f"The gateway {gateway_address()}: {said(error)}", hint=hint)
-    return GatewayUnavailable(f"The gateway {gateway_address()} does not do it: {said(error)}")
+    message = f"The gateway {gateway_address()} does not do it: {said(error)}"
+    return GatewayUnavailable(message, hint=hint)
 
 
 async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
@@ -67,6 +113,41 @@ async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
     try:
         return await request
     except FAILURES as error:
-        if status_of(error) == 404:
+        if denies(error):
             raise KernelNotFound(f"The gateway has no kernel {kernel_id}.") from error
         raise unavailable(error) from error
+
+
+async def model_of(manager: Any) -> dict[str, Any] | None:
+    """What the gateway says of a kernel; None where it says that it has it no more.
+
+    Not by the manager's own ``refresh_model``, which takes a name that is not found for a kernel that is
+    not, and believes it from then on.
+
+    Raises:
+        FAILURES: it does not say.
+    """
+    try:
+        answer = await gateway_request(manager.kernel_url, method="GET")
+    except FAILURES as error:
+        if denies(error):
+            return None
+        raise
+    model: Any = json.loads(answer.body)
+    if not isinstance(model, dict) or "id" not in model:
+        raise ValueError("no kernel's model")
+    return cast("dict[str, Any]", model)
+
+
+async def delete(manager: Any) -> None:
+    """Has the gateway end a kernel, which is all that the manager's own ``shutdown_kernel`` is left with.
+
+    Raises:
+        FAILURES: it is not known to have ended.
+    """
+    try:
+        await gateway_request(manager.kernel_url, method="DELETE")
+    except FAILURES as error:
+        if not denies(error):
+            raise
+    manager.kernel = None

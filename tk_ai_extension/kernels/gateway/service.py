@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -29,10 +29,14 @@ from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
     ask,
+    delete,
+    denies,
+    did_nothing,
     gateway_address,
     said,
     status_of,
     unavailable,
+    was_not_heard,
 )
 from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.run import Patience
@@ -49,6 +53,13 @@ log = logging.getLogger(__name__)
 
 NEWS = 1.0
 """Seconds after an interrupt by others in which it is known whether it was the begin of a restart."""
+
+PERHAPS_STARTED = (
+    "It may have started a kernel all the same, which is then left there, used by nobody."
+)
+PERHAPS_STOPPED = (
+    "It may have been done all the same: get_kernel_status, or a look at a variable, says so."
+)
 
 CLOSING = 3.0
 """Seconds for what is still to be cleared away at the gateway when we close."""
@@ -98,6 +109,7 @@ class GatewayKernels:
             patience=replace(patience or Patience(), unasked=NEWS),
             max_output_bytes=max_output_bytes,
         )
+        self._closed = False
         self._pages = self._serve_pages(stack)
         self._actions = KernelActions(self._carried_out)
 
@@ -111,18 +123,18 @@ class GatewayKernels:
         """
         try:
             specs = await ensure_async(self._specs.get_all_specs())
+            default = self._manager.default_kernel_name  # the gateway's own since it was asked
+            found = [
+                Kernelspec(
+                    name=name,
+                    display_name=str(entry["spec"].get("display_name", name)),
+                    language=str(entry["spec"].get("language", "")).lower(),
+                    default=name == default,
+                )
+                for name, entry in specs.items()
+            ]
         except FAILURES as error:
             raise unavailable(error) from error
-        default = self._manager.default_kernel_name  # the gateway's own since it was asked
-        found = [
-            Kernelspec(
-                name=name,
-                display_name=str(entry["spec"].get("display_name", name)),
-                language=str(entry["spec"].get("language", "")).lower(),
-                default=name == default,
-            )
-            for name, entry in specs.items()
-        ]
         return sorted(found, key=lambda spec: (not spec.default, spec.name))
 
     def ids(self) -> list[str]:
@@ -156,6 +168,12 @@ class GatewayKernels:
         """Starts a kernel and waits until it answers; returns its id.
 
         The gateway is told the folder of ``path`` (``KERNEL_WORKING_DIR``), and goes by it or not.
+
+        Raises:
+            KernelspecNotFound.
+            KernelStartFailed: without the kernel's stderr, which the gateway's log has. One may be left
+                there where something between has answered in the gateway's stead, or none removes it.
+            GatewayUnavailable: it does not answer, or not as a gateway.
         """
         specs = await self.kernelspecs()
         name = kernel_name or self._manager.default_kernel_name
@@ -176,9 +194,15 @@ class GatewayKernels:
         try:
             return await self._ask_for_kernel(name, path)
         except FAILURES as error:
-            if (status_of(error) or 0) < 500:
+            status = status_of(error)
+            if status is None:
+                hint = PERHAPS_STARTED if was_not_heard(error) else None
+                raise unavailable(error, hint) from error
+            if status < 500:
                 raise _start_failed(name, error) from error
             log.warning("The gateway failed to start a kernel, once more: %s", said(error))
+            if was_not_heard(error):
+                log.warning(PERHAPS_STARTED)
         try:
             return await self._ask_for_kernel(name, path)
         except FAILURES as error:
@@ -227,7 +251,7 @@ class GatewayKernels:
         """Removes what is left of a kernel that did not start."""
         if kernel_id in self._manager:
             try:
-                await self._manager.shutdown_kernel(kernel_id)
+                await self._delete(kernel_id)
             except FAILURES as error:
                 log.warning("A kernel is left at the gateway (%s): %s", kernel_id, said(error))
         kernel = self._kernels.get(kernel_id)
@@ -265,6 +289,8 @@ class GatewayKernels:
         except ConnectionClosed as closed:
             if closed.ending.kind == "shutdown":
                 raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+            if closed.ending.kind == "closed":
+                raise _stopping() from closed
             raise KernelDied(closed.ending.message) from closed
 
     def is_stopping(self, kernel_id: str) -> bool:
@@ -302,12 +328,8 @@ class GatewayKernels:
 
     async def _do_restart(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
-        kernel.stopping = True
-        try:
-            await ask(kernel_id, self._manager.restart_kernel(kernel_id))
-            kernel.restarted()
-        finally:
-            kernel.stopping = False
+        restarting = self._manager.restart_kernel(kernel_id)
+        await self._stop(kernel, restarting, kernel.restarted)
         await self.wait_ready(kernel_id)
 
     async def shutdown(self, kernel_id: str) -> None:
@@ -317,12 +339,32 @@ class GatewayKernels:
 
     async def _do_shutdown(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
-        kernel.stopping = True
+        await self._stop(kernel, self._delete(kernel_id), kernel.shut_down)
+
+    async def _stop(
+        self, kernel: RemoteKernel, request: Awaitable[None], done: Callable[[], None]
+    ) -> None:
+        kernel.stopping, kernel.stop_heard = True, None
         try:
-            await ask(kernel_id, self._manager.shutdown_kernel(kernel_id))
-            kernel.shut_down()
+            await request
+        except FAILURES as error:
+            kernel.stopping = False
+            if denies(error):
+                await kernel.look()
+                raise KernelNotFound(f"The gateway has no kernel {kernel.id}.") from error
+            if did_nothing(error) and kernel.stop_heard is None:
+                raise unavailable(error) from error
+            kernel.half_stopped()
+            raise unavailable(error, PERHAPS_STOPPED) from error
+        else:
+            done()
         finally:
             kernel.stopping = False
+
+    async def _delete(self, kernel_id: str) -> None:
+        await delete(self._manager.get_kernel(kernel_id))
+        if kernel_id in self._manager:
+            await self._manager.shutdown_kernel(kernel_id)
 
     async def _settled(self, kernel_id: str) -> RemoteKernel:
         """The kernel, when it is not just being started again: a gateway cannot stop it meanwhile."""
@@ -344,14 +386,16 @@ class GatewayKernels:
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
+        self._closed = True
         self._actions.close()
+        pages, self._pages = self._pages, None
+        if pages is not None:  # first: it goes on to a person's next cell when one is broken off
+            await pages.close()
         kernels = list(self._kernels.values())
         self._kernels.clear()
         for kernel in kernels:
             await kernel.turns.close()
         await asyncio.gather(*(kernel.close() for kernel in kernels))
-        if self._pages is not None:
-            await self._pages.close()
         until = asyncio.get_running_loop().time() + CLOSING
         while self._tasks and (left := until - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(self._tasks, timeout=left)
@@ -361,6 +405,8 @@ class GatewayKernels:
     # -- one kernel
 
     def _kernel(self, kernel_id: str) -> RemoteKernel:
+        if self._closed:
+            raise _stopping()
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
                 self._kernels[kernel_id].shut_down()
@@ -411,7 +457,16 @@ class GatewayKernels:
 
 def _start_failed(name: str, error: BaseException, how_often: str = "") -> KernelStartFailed:
     often = f" {how_often}" if how_often else ""
+    perhaps = f" {PERHAPS_STARTED}" if was_not_heard(error) else ""
     return KernelStartFailed(
         f"The gateway {gateway_address()} failed{often} to start the kernel `{name}`: {said(error)}.",
-        hint="Its own log says why. Try again later, or choose another kernelspec (list_kernels).",
+        hint="Its own log says why. Try again later, or choose another kernelspec (list_kernels)."
+        + perhaps,
+    )
+
+
+def _stopping() -> GatewayUnavailable:
+    return GatewayUnavailable(
+        "This server is stopping: it reaches no kernel any more.",
+        hint="Nothing was run. Kernels behind the gateway go on; try again when the server is back.",
     )
