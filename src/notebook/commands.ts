@@ -14,6 +14,7 @@ import {
 import { chatIcon } from '../parts/icon';
 import type { IChatOpener } from '../tokens';
 import { errorOf, messageFor, type Wish, WISHES } from './asking';
+import { serverPath } from './drives';
 
 /** The commands on cells. */
 export const CommandIDs = {
@@ -84,6 +85,12 @@ export function addCommands(
       }
     }
   };
+  /** The notebook that the person looks at, where the server has it: others it could not read. */
+  const current = (): NotebookPanel | null => {
+    const panel = notebooks.currentWidget;
+    const path = panel && serverPath(app.serviceManager.contents, panel.context.path);
+    return path === null ? null : panel;
+  };
   for (const wish of WISHES) {
     const command = CommandIDs[wish];
     app.commands.addCommand(command, {
@@ -91,10 +98,10 @@ export function addCommands(
       caption: captions[wish],
       icon: ICONS[wish],
       describedBy,
-      isEnabled: () => selected(notebooks, wish).length > 0,
+      isEnabled: () => selected(current(), wish).length > 0,
       execute: async () => {
-        const panel = notebooks.currentWidget;
-        const cells = selected(notebooks, wish);
+        const panel = current();
+        const cells = selected(panel, wish);
         if (panel !== null && cells.length > 0) {
           await ask(opener, wish, panel, cells, trans);
         }
@@ -107,9 +114,9 @@ export function addCommands(
     caption: trans.__('Chat with Claude about this notebook'),
     icon: chatIcon,
     describedBy: { args: { type: 'object', properties: {} } },
-    isEnabled: () => notebooks.currentWidget !== null,
+    isEnabled: () => current() !== null,
     execute: async () => {
-      const panel = notebooks.currentWidget;
+      const panel = current();
       if (panel !== null) {
         await opener.open({ notebook: panel.context.path });
       }
@@ -119,8 +126,8 @@ export function addCommands(
 }
 
 /** The cells that the person means: text can be explained, but not be fixed. */
-function selected(notebooks: INotebookTracker, wish: Wish): Cell[] {
-  const content = notebooks.currentWidget?.content;
+function selected(panel: NotebookPanel | null, wish: Wish): Cell[] {
+  const content = panel?.content;
   const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];
   return wish === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
 }
