@@ -24,6 +24,15 @@ CELLS = {
 RUNNING = re.compile(r"\btk-mod-running\b")
 
 
+ADD_DRIVE = """
+() => {
+  const { contents } = window.jupyterapp.serviceManager;
+  const Drive = contents._defaultDrive.constructor;
+  contents.addDrive(new Drive({ name: 'other' }));
+}
+"""
+
+
 @pytest.fixture
 async def lab(open_lab: OpenLab) -> Lab:
     """JupyterLab with collaboration, and the notebook open."""
@@ -109,6 +118,31 @@ async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: 
     await agent.changes("sums0000", "total = 5")
     await seen.mark(2).wait_for()
     await expect(seen.marks).to_have_count(1)
+
+
+async def test_a_notebook_of_another_drive_is_not_the_servers_of_the_same_name(
+    open_lab: OpenLab,
+) -> None:
+    lab = await begin(open_lab, collaboration=False)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    await lab.show_panel()
+    chips = lab.panel.get_by_role("group", name="Goes with the message")
+    await expect(chips).to_contain_text(NOTEBOOK)
+    await agent.changes("loads000", "data = [4]")
+    await seen.mark(0).wait_for()
+    await page.evaluate(ADD_DRIVE)
+    await lab.command("docmanager:open", path=f"other:{NOTEBOOK}")
+    await expect(page.locator(".jp-NotebookPanel")).to_have_count(2)
+    await expect(chips).not_to_contain_text(NOTEBOOK)
+    await seen.cells.nth(2).wait_for()
+    await agent.changes("sums0000", "total = 4")
+    await lab.command("docmanager:open", path=NOTEBOOK)
+    await expect(seen.marks).to_have_count(2)
+    await lab.command("docmanager:open", path=f"other:{NOTEBOOK}")
+    await expect(chips).not_to_contain_text(NOTEBOOK)
+    await seen.cells.nth(2).wait_for()
+    assert await seen.marks.count() == 0
+    assert await seen.all_changes.count() == 0
 
 
 async def test_who_keeps_or_undoes_all_goes_on_in_the_notebook(lab: Lab) -> None:
