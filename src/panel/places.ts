@@ -8,7 +8,7 @@ import type { IDesk } from './desk';
 import { ChatPanel } from './widget';
 
 /** A panel in the main area. */
-export type Tab = MainAreaWidget<ChatPanel>;
+type Tab = MainAreaWidget<ChatPanel>;
 
 /** Where the panels are: one in the sidebar, others in the main area. */
 export class Places {
