@@ -57,7 +57,8 @@ export class Places {
   /** The one they were in last where it is in sight; else the one in the sidebar, shown. */
   beside(): ChatPanel {
     const panel = this.current();
-    return panel.isVisible ? panel : this.show();
+    // Who asks from a cell goes on in the box.
+    return panel.isVisible ? this._reveal(panel) : this.show();
   }
 
   /** A panel with this chat, shown. */
