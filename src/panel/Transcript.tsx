@@ -5,6 +5,7 @@ import type { IDecision, IReviews } from '../changes/reviews';
 import type { ChatModel } from '../chat/model';
 import type { ITurn } from '../chat/state';
 import { useDesk, useSignal } from './desk';
+import { Fold } from './Fold';
 import { Problem } from './Problem';
 import { Start } from './Start';
 import { type ITurnActions, Turn } from './Turn';
@@ -70,12 +71,13 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
               />
             ));
             return first?.replaced === true ? (
-              <details key={first.id} className="tk-Replaced">
-                <summary>
-                  {trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
-                </summary>
-                {said}
-              </details>
+              <Fold
+                key={first.id}
+                className="tk-Replaced"
+                summary={trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
+              >
+                {() => said}
+              </Fold>
             ) : (
               said
             );
