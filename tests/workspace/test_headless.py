@@ -29,7 +29,7 @@ class Without:
     def ids(self):
         return []
 
-    def kernelspecs(self):
+    async def kernelspecs(self):
         return []
 
     def subscribe(self, listener):

@@ -154,8 +154,9 @@ class _Agent:
         self._own.set_local_state(state)
         update = self._own.encode_awareness_update([self._own.client_id])
         for room in self._rooms.shown_in(self.live):
-            # What is "local" to the room it sends to its clients.
-            room.awareness.apply_awareness_update(update, "local")
+            # What is "local" to the room it sends to its clients; one that has stopped has none.
+            with suppress(RuntimeError):
+                room.awareness.apply_awareness_update(update, "local")
 
     def _forget(self) -> None:
         """Has the rooms remember nothing of one that is gone: its number does not come back."""
