@@ -24,7 +24,7 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
   useSignal(chat.changed);
   const box = useRef<HTMLTextAreaElement>(null);
   const list = useId();
-  const [cursor, setCursor] = useState(0);
+  const [cursor, setCursor] = useState(draft.text.length);
   // React puts the old text back where a key's is not rendered at once.
   const [, renderNow] = useReducer((times: number) => times + 1, 0);
   const chosen = useRef<number | null>(null);

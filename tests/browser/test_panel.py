@@ -293,7 +293,7 @@ async def test_a_cell_is_named_with_an_at_sign(lab: Lab, model: ScriptedModel) -
     assert "second = 2" in "\n".join(model.requests[0].prompts)
 
 
-async def test_the_tour_leads_to_a_plot(open_lab: OpenLab) -> None:
+async def test_the_tour_leads_to_a_plot_and_is_taken_back(open_lab: OpenLab) -> None:
     lab = await open_lab(None)
     await lab.open()
     await lab.show_panel()
@@ -301,7 +301,12 @@ async def test_the_tour_leads_to_a_plot(open_lab: OpenLab) -> None:
     await lab.panel.get_by_role("button", name="Take the tour").click()
     await expect(lab.log.locator("img.tk-Picture").first).to_be_visible()
     await expect(lab.log.get_by_text("That was the tour.")).to_be_visible()
-    assert (lab.server.root / "tour.ipynb").is_file()
+    assert len(lab.notebook("tour.ipynb").cells) > 1
+
+    changes = lab.panel.get_by_role("group", name="Changes")
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await expect(changes).to_contain_text("Taken back")
+    assert [cell.source for cell in lab.notebook("tour.ipynb").cells if cell.source] == []
 
 
 async def test_without_a_model_the_panel_says_how_to_connect_one(open_lab: OpenLab) -> None:
