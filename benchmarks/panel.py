@@ -128,6 +128,8 @@ async def streamed(lab: LabPage, model: ScriptedModel, text: str, count: int) ->
     answer = Paced(Answer((Text(text, -(-len(text) // count)),)))
     model.add(Answer.of(text[:500]), answer)
     await lab.load()
+    # The chat of before is there again.
+    await lab.page.evaluate("() => window.jupyterapp.commands.execute('tk-ai:new-chat')")
     box = lab.page.get_by_role("textbox", name="Message", exact=True)
     done = lab.page.get_by_role("button", name="Copy the answer")
     # What JupyterLab loads when it is first needed (MathJax, how code is coloured) is there then.
