@@ -46,6 +46,20 @@ class Kernelspec:
     default: bool = False
 
 
+def kernelspecs_of(found: Mapping[str, Any], default: str) -> list[Kernelspec]:
+    """Kernelspecs as a kernelspec manager lists them (`get_all_specs`), the default one first."""
+    specs = [
+        Kernelspec(
+            name=name,
+            display_name=str(entry["spec"].get("display_name", name)),
+            language=str(entry["spec"].get("language", "")).lower(),
+            default=name == default,
+        )
+        for name, entry in found.items()
+    ]
+    return sorted(specs, key=lambda spec: (not spec.default, spec.name))
+
+
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
     """A running kernel.

@@ -17,6 +17,7 @@ from tk_ai_extension.kernels.base import (
     KernelEvent,
     KernelInfo,
     Kernelspec,
+    kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.connection import KernelConnection
@@ -116,17 +117,7 @@ class JupyterKernels:
 
     async def kernelspecs(self) -> list[Kernelspec]:
         """The installed kernelspecs, the default one first."""
-        default = self._manager.default_kernel_name
-        found = [
-            Kernelspec(
-                name=name,
-                display_name=str(entry["spec"].get("display_name", name)),
-                language=str(entry["spec"].get("language", "")).lower(),
-                default=name == default,
-            )
-            for name, entry in self._specs.get_all_specs().items()
-        ]
-        return sorted(found, key=lambda spec: (not spec.default, spec.name))
+        return kernelspecs_of(self._specs.get_all_specs(), self._manager.default_kernel_name)
 
     def ids(self) -> list[str]:
         """The ids of running kernels, those that a person started too."""

@@ -18,6 +18,7 @@ from tk_ai_extension.kernels.base import (
     KernelEvent,
     KernelInfo,
     Kernelspec,
+    kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.conversation import ConnectionClosed
@@ -124,18 +125,9 @@ class GatewayKernels:
         try:
             specs = await ensure_async(self._specs.get_all_specs())
             default = self._manager.default_kernel_name  # the gateway's own since it was asked
-            found = [
-                Kernelspec(
-                    name=name,
-                    display_name=str(entry["spec"].get("display_name", name)),
-                    language=str(entry["spec"].get("language", "")).lower(),
-                    default=name == default,
-                )
-                for name, entry in specs.items()
-            ]
+            return kernelspecs_of(specs, default)
         except FAILURES as error:
             raise unavailable(error) from error
-        return sorted(found, key=lambda spec: (not spec.default, spec.name))
 
     def ids(self) -> list[str]:
         """The ids of this server's kernels, those that a person started too."""
