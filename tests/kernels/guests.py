@@ -13,13 +13,13 @@ from jupyter_client.session import Session
 DEADLINE = 60.0
 
 
-async def connect(info: Any) -> Any:
+async def connect(info: Any, *, stdin: bool = True) -> Any:
     """A client of its own: with its own session, hence its own identity."""
     client = AsyncKernelClient(
         session=Session(key=info["key"], signature_scheme=info["signature_scheme"])
     )
     client.load_connection_info(info)
-    client.start_channels(hb=False)  # it would call a kernel dead that takes its time to start
+    client.start_channels(stdin=stdin, hb=False)  # it would call a kernel dead that takes its time to start
     asked = 0
     async with asyncio.timeout(DEADLINE):
         heard = False

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.session import Session
@@ -409,6 +410,25 @@ async def test_a_kernel_that_says_nothing_of_its_restart_is_known_to_be_restarte
     assert (await running.outcome()).status == "kernel_restarted"
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
     assert (await bench.kernels.info(kernel_id)).restarts == 1
+
+
+@pytest.mark.proves("fault:restarted-under", "kernel:shared-live")
+async def test_a_kernel_whose_beginning_nobody_hears_is_known_to_be_restarted(
+    gateway: Gateway, bench: ExecutorBench, harmed: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear = GatewayConnection._hear_iopub
+
+    def hear_the_first(self: GatewayConnection, message: Any, parent: Any) -> None:
+        if not self.kernel_session or message["header"]["session"] == self.kernel_session:
+            hear(self, message, parent)
+
+    kernel_id = await harmed()
+    running = submit(bench, SILENT + faults.ignore_interrupts(60), kernel_id)
+    await running.printed()
+    monkeypatch.setattr(GatewayConnection, "_hear_iopub", hear_the_first)
+    await gateway.request("POST", f"api/kernels/{kernel_id}/restart")
+    assert (await running.outcome()).status == "kernel_restarted"
+    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
 
 
 @pytest.mark.proves("fault:restarted-under", "fault:connection-lost")

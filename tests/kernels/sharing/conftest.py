@@ -86,8 +86,8 @@ class Relayed:
     info: dict[str, Any]
     clients: list[Any] = field(default_factory=list)
 
-    async def client(self) -> Any:
-        self.clients.append(await connect(self.info))
+    async def client(self, *, stdin: bool = True) -> Any:
+        self.clients.append(await connect(self.info, stdin=stdin))
         return self.clients[-1]
 
     async def ended(self) -> int:

@@ -18,6 +18,7 @@ from jupyter_client.session import Session
 
 from tests.kernels.guests import DEADLINE, run, until
 from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
+from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL
 from tk_ai_extension.kernels.sharing.share import Share
 from tk_ai_extension.testing.faults import RUN_FOREVER
 
@@ -104,6 +105,19 @@ async def test_a_prompt_for_input_reaches_the_client_whose_code_asks(
     )
     assert prompts == ["Which? "]
     assert await run(other, "print(colour)") == "blue"
+
+
+async def test_a_prompt_waits_for_a_client_that_connects_for_prompts_later(
+    owner: Owner, launch: Launch
+) -> None:
+    late = await launch().client(stdin=False)
+    late.execute("print('asks')\nprint(input('Which? '))", allow_stdin=True)
+    await until(late, "asks")
+    await asyncio.sleep(4 * PROMPT_INTERVAL)
+    prompt = await late.stdin_channel.get_msg(timeout=DEADLINE)  # it connects now
+    assert prompt["content"]["prompt"] == "Which? "
+    late.input("blue")
+    await until(late, "blue")
 
 
 @pytest.mark.parametrize("restart", [False, True])

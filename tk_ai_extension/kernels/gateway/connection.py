@@ -57,6 +57,7 @@ class GatewayConnection(Conversation):
         super().__init__(session, observer)
         self._follower = observer
         self._speaks_as_it_answers = False  # on iopub, in the session of its replies
+        self._asked_who = False  # and not answered yet
         self.lost = False
         """Whether the other end, or what is between, has closed it."""
         self._socket = socket
@@ -104,6 +105,17 @@ class GatewayConnection(Conversation):
             raise
         return cls(socket, session, observer)
 
+    def ask_who_speaks(self) -> None:
+        """Asks the kernel what it is, where its answer to the same question is not still to come.
+
+        What another incarnation says of its beginning comes before the gateway hears it, or not; then
+        it says nothing until it is asked.
+        """
+        if self._ending is None and not self._asked_who:
+            self._asked_who = True
+            with contextlib.suppress(ConnectionClosed):  # which whoever reads it hears
+                self._transmit("control", self.session.msg("kernel_info_request", {}))
+
     # -- what carries it
 
     def _transmit(self, channel: Channel, message: Message) -> None:
@@ -120,6 +132,16 @@ class GatewayConnection(Conversation):
     def _shut(self) -> None:
         # What is still to come is read and dropped: the gateway's goodbye is behind it.
         self._socket.close()
+
+    def _hear(self, channel: str, message: Message) -> None:
+        before = self.kernel_session
+        super()._hear(channel, message)
+        if message["msg_type"] == "kernel_info_reply":
+            self._asked_who = False
+            # Some kernels know no session of their own, and answer in that of whoever asks.
+            others = {"", self.session.session}
+            if self._ending is None and len({before, self.kernel_session} - others) > 1:
+                self._follower.on_successor()
 
     def _hear_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
         session = message["header"].get("session")

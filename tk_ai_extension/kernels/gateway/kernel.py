@@ -30,7 +30,7 @@ RETRY_INTERVAL = 0.2
 """Seconds between attempts to reach the next incarnation of a kernel."""
 
 LOOK_INTERVAL = 5.0
-"""Seconds between looks whether the gateway still has a kernel in which something runs."""
+"""Seconds between looks whether a gateway still has a kernel in which something runs, and the same."""
 
 LOOK_TIMEOUT = 2.0
 """Seconds in which a gateway has to say whether it has a kernel."""
@@ -314,8 +314,9 @@ class RemoteKernel:
             await asyncio.sleep(LOOK_INTERVAL)
             if not self._is_listed():
                 self._gone(Ending("shutdown", "The kernel was shut down."))
-            elif self._line is not None and self._line.is_listened_to:
+            elif (line := self._line) is not None and line.is_listened_to:
                 await self.look()
+                line.ask_who_speaks()
 
     # -- what the connection observes
 

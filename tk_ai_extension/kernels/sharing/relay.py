@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import zmq
+from tornado.ioloop import IOLoop
 
 from tk_ai_extension.kernels.sharing.envelope import Envelope, Forged
 from tk_ai_extension.kernels.sharing.kernelside import KernelSide
@@ -30,6 +31,9 @@ LOOK_INTERVAL = 0.1
 
 SENDING = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
+
+PROMPT_INTERVAL = 0.05
+"""Seconds between attempts to show a prompt to a client that has not connected for prompts yet."""
 
 QUEUED = 100_000
 """Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
@@ -108,6 +112,9 @@ class Relay:
                 if kind == zmq.ROUTER:
                     # A client that comes back under its name takes its place.
                     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+                if channel == "stdin":
+                    # It says so where a client is not there, instead of dropping the prompt.
+                    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
                 self._readers[channel] = SocketReader(socket, self._reading(channel))
                 socket.bind(self._front.address(channel))
         except zmq.ZMQError as problem:
@@ -198,10 +205,32 @@ class Relay:
             self._kernel = None
 
     def _to_client(self, channel: Channel, envelope: Envelope) -> None:
-        if channel in {"shell", "control"} and self._kernel is not None:
-            self._waiting.pop(envelope.answers(self._kernel.session), None)
+        if self._kernel is None:
+            return
+        request = envelope.answers(self._kernel.session)
+        if channel == "stdin":
+            self._prompt(request, envelope)
+            return
+        if channel in {"shell", "control"}:
+            self._waiting.pop(request, None)
         self._readers[channel].socket.send_multipart(envelope.sealed(self._session))
         self._readers[channel].look()
+
+    def _prompt(self, request: str, envelope: Envelope) -> None:
+        """Shows a prompt, once its client is there for prompts, as long as it waits for an answer.
+
+        A client's sockets connect one after another, and nobody tells when.
+        """
+        if request not in self._waiting:
+            return
+        try:
+            self._readers["stdin"].socket.send_multipart(envelope.sealed(self._session))
+        except zmq.ZMQError as problem:
+            if problem.errno != zmq.EHOSTUNREACH:
+                raise
+            loop: Any = IOLoop.current()
+            loop.call_later(PROMPT_INTERVAL, self._prompt, request, envelope)
+        self._readers["stdin"].look()
 
     # --- the clients' side
 
@@ -279,6 +308,7 @@ class Relay:
             self._session.send(socket, kind, dict(content), parent, ident=kind.encode())
 
     def _close(self) -> None:
+        self._waiting.clear()
         for reader in self._readers.values():
             reader.close(linger=SENDING)
         self._context.destroy(linger=0)
