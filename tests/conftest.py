@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,24 @@ __all__ = ["pytest_terminal_summary"]
 def pytest_configure() -> None:
     """Before tests are collected: which of them can run is asked then."""
     sandboxes.provide()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spreads the modules with a browser over the whole run.
+
+    They keep the processors busy, where most other tests wait for something: one beside the other they
+    are done sooner.
+    """
+    modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
+    browser = [tests for tests in modules if "browser" in tests[0].path.parts]
+    other = [tests for tests in modules if "browser" not in tests[0].path.parts]
+    placed = [
+        (place / len(group), tests)
+        for group in (browser, other)
+        for place, tests in enumerate(group)
+    ]
+    placed.sort(key=lambda each: each[0])
+    items[:] = chain.from_iterable(tests for _, tests in placed)
 
 
 # The conformance suites are part of the package; their asserts explain themselves like any test's.

@@ -25,6 +25,8 @@ async () => {
 }
 """
 
+LAUNCHED = "() => window.jupyterapp.shell.currentWidget?.id.startsWith('launcher')"
+
 
 async def waits(page: Page) -> None:
     """Waits on where collaboration asks: it does so after five seconds, which a busy machine needs."""
@@ -47,6 +49,9 @@ class Lab:
         await self.ready()
         if path:
             await self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
+        elif not query:
+            # The launcher takes the focus when it comes, and it comes after the rest.
+            await self.page.wait_for_function(LAUNCHED)
 
     async def ready(self) -> None:
         """Waits until JupyterLab has started with the extension."""
