@@ -157,6 +157,6 @@ class OpenAPIHandler(TkAIHandler):
     async def get(self) -> None:
         """Answers with OpenAPI 3.1."""
         await self.services.ready()
-        from tk_ai_extension.server.openapi import describe
+        from tk_ai_extension.server.openapi.description import describe
 
         self.write_json(describe(self.services.registries.get(), self.base_url))

@@ -6,9 +6,22 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tk_ai_extension import __version__
-from tk_ai_extension.server.openapi_changes import changes_paths
-from tk_ai_extension.server.openapi_chat import MODELS, chat_paths
-from tk_ai_extension.server.openapi_permissions import permissions_paths
+from tk_ai_extension.server.openapi.changes import changes_paths
+from tk_ai_extension.server.openapi.chat import MODELS, chat_paths
+from tk_ai_extension.server.openapi.permissions import permissions_paths
+from tk_ai_extension.server.openapi.schemas import (
+    FLAG,
+    NAMES,
+    SOME,
+    TEXT,
+    content,
+    in_path,
+    instead,
+    last_event_id,
+    list_of,
+    object_of,
+    operation,
+)
 from tk_ai_extension.tools.registry import Registry, Tool
 
 PREFIX = "/api/tk-ai"
@@ -31,49 +44,27 @@ _ERROR: dict[str, Any] = {
     },
 }
 
-_HEALTH: dict[str, Any] = {
-    "type": "object",
-    "required": ["status", "version", "toolsets", "backends", "chat"],
-    "properties": {
-        "status": {"const": "ok"},
-        "version": {"type": "string"},
-        "toolsets": {"type": "array", "items": {"type": "string"}},
-        "backends": {"type": "object", "additionalProperties": {"type": "string"}},
-        "chat": MODELS,
-    },
-    "additionalProperties": False,
-}
+_HEALTH = object_of(
+    status={"const": "ok"},
+    version=TEXT,
+    toolsets=NAMES,
+    backends={"type": "object", "additionalProperties": TEXT},
+    chat=MODELS,
+)
 
-_TOOLS: dict[str, Any] = {
-    "type": "object",
-    "required": ["tools"],
-    "properties": {
-        "tools": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": [
-                    "name",
-                    "description",
-                    "effect",
-                    "destructive",
-                    "idempotent",
-                    "input_schema",
-                    "output_schema",
-                ],
-                "properties": {
-                    "name": {"type": "string"},
-                    "description": {"type": "string"},
-                    "effect": {"enum": ["READ", "WRITE", "EXECUTE"]},
-                    "destructive": {"type": "boolean"},
-                    "idempotent": {"type": "boolean"},
-                    "input_schema": {"type": "object"},
-                    "output_schema": {"type": "object"},
-                },
-            },
-        }
-    },
-}
+_TOOLS = object_of(
+    tools=list_of(
+        object_of(
+            name=TEXT,
+            description=TEXT,
+            effect={"enum": ["READ", "WRITE", "EXECUTE"]},
+            destructive=FLAG,
+            idempotent=FLAG,
+            input_schema=SOME,
+            output_schema=SOME,
+        )
+    )
+)
 
 _CALLER = {
     "name": "caller",
@@ -108,20 +99,20 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
         "servers": [{"url": base_url.rstrip("/") or "/"}],
         "security": [{"token": []}, {"tokenInQuery": []}],
         "paths": {
-            **chat_paths(PREFIX, _operation, schemas),
+            **chat_paths(PREFIX, schemas),
             f"{PREFIX}/health": {
-                "get": _operation("health", "Whether the extension is up", _HEALTH)
+                "get": operation("health", "Whether the extension is up", _HEALTH)
             },
             f"{PREFIX}/tools": {
-                "get": _operation("list_tools", "The tools and their schemas", _TOOLS, [_TOOLSETS])
+                "get": operation("list_tools", "The tools and their schemas", _TOOLS, [_TOOLSETS])
             },
             **{f"{PREFIX}/tools/{tool.name}": {"post": _call(tool, schemas)} for tool in registry},
             f"{PREFIX}/executions/{{id}}": {"get": _execution()},
             f"{PREFIX}/artifacts/{{id}}": {"get": _artifact()},
-            **changes_paths(PREFIX, _operation),
-            **permissions_paths(PREFIX, _operation),
+            **changes_paths(PREFIX),
+            **permissions_paths(PREFIX),
             f"{PREFIX}/openapi.json": {
-                "get": _operation("openapi", "This description", {"type": "object"})
+                "get": operation("openapi", "This description", {"type": "object"})
             },
         },
         "components": {
@@ -129,7 +120,7 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
             "responses": {
                 "Error": {
                     "description": "What went wrong, and what to do next",
-                    "content": _json({"$ref": "#/components/schemas/Error"}),
+                    "content": content({"$ref": "#/components/schemas/Error"}),
                 }
             },
             "securitySchemes": {
@@ -145,23 +136,6 @@ def describe(registry: Registry, base_url: str) -> dict[str, Any]:
     }
 
 
-def _operation(
-    name: str,
-    summary: str,
-    schema: Mapping[str, Any],
-    parameters: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    return {
-        "operationId": name,
-        "summary": summary,
-        "parameters": parameters or [],
-        "responses": {
-            "200": {"description": summary, "content": _json(schema)},
-            "default": {"$ref": "#/components/responses/Error"},
-        },
-    }
-
-
 def _call(tool: Tool, schemas: dict[str, Any]) -> dict[str, Any]:
     summary, _, rest = tool.description.partition("\n")
     answer = _hoisted(tool.output_schema, tool.name, schemas)
@@ -173,12 +147,12 @@ def _call(tool: Tool, schemas: dict[str, Any]) -> dict[str, Any]:
         "parameters": [_CALLER, _TOOLSETS],
         "requestBody": {
             "required": bool(tool.input_schema.get("required")),
-            "content": _json(_hoisted(tool.input_schema, tool.name, schemas)),
+            "content": content(_hoisted(tool.input_schema, tool.name, schemas)),
         },
         "responses": {
             "200": {
                 "description": "What happened",
-                "content": {**_json(answer), "text/plain": {"schema": {"type": "string"}}},
+                "content": {**content(answer), "text/plain": {"schema": {"type": "string"}}},
             },
             "default": {"$ref": "#/components/responses/Error"},
         },
@@ -186,45 +160,23 @@ def _call(tool: Tool, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _execution() -> dict[str, Any]:
-    operation = _operation("follow_execution", "The events of an execution, as they come", {})
-    operation["parameters"] = [
-        _id("An execution's id"),
-        {
-            "name": "Last-Event-ID",
-            "in": "header",
-            "description": "Goes on after the event with this id",
-            "schema": {"type": "string", "pattern": "^[0-9]+(-[0-9]+-[0-9]+-[0-9]+)?$"},
-        },
+    parameters = [
+        in_path("An execution's id"),
+        last_event_id("Goes on after the event with this id", "^[0-9]+(-[0-9]+-[0-9]+-[0-9]+)?$"),
     ]
-    operation["responses"]["200"] = {
-        "description": "Server-sent events: started, output, input, ended, and at the end done",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-    return operation
+    follow = operation(
+        "follow_execution", "The events of an execution, as they come", {}, parameters
+    )
+    events = "Server-sent events: started, output, input, ended, and at the end done"
+    return instead(follow, events, "text/event-stream")
 
 
 def _artifact() -> dict[str, Any]:
-    operation = _operation("get_artifact", "An output that was too long to show", {})
-    operation["parameters"] = [_id("An artifact's id")]
-    operation["responses"]["200"] = {
-        "description": "The whole of it, with its own content type",
-        "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
-    }
-    return operation
-
-
-def _id(description: str) -> dict[str, Any]:
-    return {
-        "name": "id",
-        "in": "path",
-        "required": True,
-        "description": description,
-        "schema": {"type": "string"},
-    }
-
-
-def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
+    get = operation(
+        "get_artifact", "An output that was too long to show", {}, [in_path("An artifact's id")]
+    )
+    whole = "The whole of it, with its own content type"
+    return instead(get, whole, "*/*", of={**TEXT, "format": "binary"})
 
 
 def _hoisted(schema: Mapping[str, Any], prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
