@@ -12,12 +12,11 @@ from typing import Any
 
 import nbformat
 import pytest
-from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
 from tests.cli.conftest import DEADLINE, Nb
 from tests.cli.test_sandbox import works
-from tests.kernels.guests import connect, run
+from tests.kernels.guests import connect, run, write_connection
 
 GUEST = """
 import sys, nbformat
@@ -76,8 +75,8 @@ async def test_vs_code_launches_the_command_itself_with_a_key_of_its_own(
     specs = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
     spec = json.loads((specs / shared["kernelspec"] / "kernel.json").read_text())
     assert spec["interrupt_mode"] == "message"
-    file, key = tmp_path / "kernel-v3.json", Session().key
-    info: Any = write_connection_file(str(file), key=key, ip="127.0.0.1")[1]
+    file = tmp_path / "kernel-v3.json"
+    info = write_connection(file)
     argv = [part.format(connection_file=file) for part in spec["argv"]]
     relay = await asyncio.create_subprocess_exec(
         *argv, cwd=tmp_path, env=nb.environment, stdin=-1, stdout=-1, stderr=-1
@@ -85,7 +84,7 @@ async def test_vs_code_launches_the_command_itself_with_a_key_of_its_own(
     clients: list[Any] = []
     try:
         for _ in range(2):
-            clients.append(await connect({**info, "key": key}))  # noqa: PERF401 - closed if one fails
+            clients.append(await connect(info))  # noqa: PERF401 - closed if one fails
         one, other = clients
         code = "print({} + X)"
         answers = await asyncio.gather(run(one, code.format(1)), run(other, code.format(2)))

@@ -5,12 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import random
+import socket
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
 DEADLINE = 60.0
+PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+
+
+def write_connection(path: Path) -> dict[str, Any]:
+    """Writes a connection file with a new key, as a program does that launches kernels; what is in it.
+
+    Its ports are those that no system gives to others of its own accord: hundreds of kernels start
+    between this and whoever listens there.
+    """
+    ports: set[int] = set()
+    while len(ports) < len(PORTS):
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            port = random.randrange(10_000, 32_000)
+            tried.bind(("127.0.0.1", port))
+            ports.add(port)
+    key = Session().key
+    given: Any = dict(zip(PORTS, ports, strict=True))
+    info: Any = write_connection_file(str(path), key=key, ip="127.0.0.1", **given)[1]
+    return {**info, "key": key}
 
 
 async def connect(info: Any, *, stdin: bool = True) -> Any:

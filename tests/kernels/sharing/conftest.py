@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from jupyter_client.connect import write_connection_file
 from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.session import Session
 
-from tests.kernels.guests import DEADLINE, connect
+from tests.kernels.guests import DEADLINE, connect, write_connection
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
 
@@ -113,12 +111,11 @@ def launch(owner: Owner, tmp_path: Path) -> Iterator[Launch]:
         installed = install_shared_kernelspec(owner.share, prefix=str(tmp_path / "prefix"))
         spec = json.loads((installed.folder / "kernel.json").read_text(encoding="utf-8"))
         file = tmp_path / f"kernel-v3{len(launched)}.json"
-        key = Session().key
-        _, info = write_connection_file(str(file), key=key, ip="127.0.0.1")
+        info = write_connection(file)
         argv = [str(file) if part == "{connection_file}" else part for part in spec["argv"]]
         pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process: Any = subprocess.Popen([*by, *argv, *arguments], cwd=cwd, **pipes)
-        launched.append(Relayed(process, dict(info) | {"key": key}))
+        launched.append(Relayed(process, info))
         return launched[-1]
 
     yield start

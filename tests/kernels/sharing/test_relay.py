@@ -111,9 +111,10 @@ async def test_a_prompt_waits_for_a_client_that_connects_for_prompts_later(
     owner: Owner, launch: Launch
 ) -> None:
     late = await launch().client(stdin=False)
-    late.execute("print('asks')\nprint(input('Which? '))", allow_stdin=True)
+    # Printed when the prompt has long been sent.
+    code = f"import threading\nthreading.Timer({4 * PROMPT_INTERVAL}, print, ['asks']).start()\n"
+    late.execute(code + "print(input('Which? '))", allow_stdin=True)
     await until(late, "asks")
-    await asyncio.sleep(4 * PROMPT_INTERVAL)
     prompt = await late.stdin_channel.get_msg(timeout=DEADLINE)  # it connects now
     assert prompt["content"]["prompt"] == "Which? "
     late.input("blue")
