@@ -81,13 +81,13 @@ function ReviewView({
         <span className="tk-Review-title">
           {times === 1 ? signature(mark) : trans.__('Changed %1 times', times)}
         </span>
-        <button type="button" className="tk-Review-button" onClick={() => onKeep(mark)}>
+        <button type="button" className="tk-CellButton" onClick={() => onKeep(mark)}>
           {trans.__('Keep')}
         </button>
         {mark.yours && (
           <button
             type="button"
-            className="tk-Review-button"
+            className="tk-CellButton"
             // One that is disabled loses the focus.
             aria-disabled={busy}
             onClick={() => void undo()}
@@ -97,7 +97,7 @@ function ReviewView({
         )}
         <button
           type="button"
-          className="tk-Review-button tk-mod-close"
+          className="tk-CellButton tk-mod-close"
           aria-label={trans.__('Close')}
           title={trans.__('Close')}
           onClick={onClose}

@@ -73,7 +73,7 @@ class Offer implements IDisposable {
     const add = (wish: Wish, label: string, title: string): void => {
       const button = document.createElement('button');
       button.type = 'button';
-      button.className = 'tk-Failed-button';
+      button.className = 'tk-CellButton';
       button.textContent = label;
       button.title = title;
       button.addEventListener('click', () => this._ask(wish));

@@ -25,7 +25,7 @@ export class LoadBar implements IDisposable {
   ) {
     this._button = document.createElement('button');
     this._button.type = 'button';
-    this._button.className = 'tk-Held-button';
+    this._button.className = 'tk-CellButton';
     this._button.addEventListener('click', load);
     this._widget = new Widget();
     this._widget.addClass('tk-Held');
