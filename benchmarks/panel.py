@@ -164,18 +164,21 @@ def code() -> str:
 
 
 def during(work: str, found: list[Update]) -> Iterator[Row]:
-    """The most that the page computed for an update, beside a frame.
+    """The most that the page computed for an update, and the longest that it was held, beside a frame.
 
     Clocks of the thread, not of the wall: what else the machine does is no work of the page's.
     """
     parts = {
         "most that React and the renderers computed for one": [each.scripts for each in found],
-        "the same with style, layout and paint": [each.computed for each in found],
+        "the longest task, with style, layout, paint": [each.longest for each in found],
     }
-    took = spread([each.took for each in found], "ms")
+    all_of_it = {
+        "all its tasks": spread([each.computed for each in found], "ms"),
+        "took": spread([each.took for each in found], "ms"),
+    }
     for what, samples in parts.items():
         median = round(statistics.median(samples) * 1000, 3)
-        facts = {**spread(samples, "ms"), "median": median, "took": took}
+        facts = {**spread(samples, "ms"), "median": median, **all_of_it}
         yield at_most(f"{work}: {what}", max(samples) * 1000, FRAME, "ms", **facts)
 
 

@@ -1,4 +1,8 @@
-"""What a page's main thread did, from Chromium's own trace: scripts, and with them style, layout, paint."""
+"""What a page's main thread did, from Chromium's own trace: scripts, and with them style, layout, paint.
+
+An update is more than one frame: what is rendered, and then what was scrolled or typeset because of that.
+A person's key waits for the task that goes on, not for all of them.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +39,13 @@ class Update:
 
     Attributes:
         scripts: What scripts computed, with the layouts that they asked for.
-        computed: What the thread computed, with style, layout and paint.
+        longest: The longest task: a script's, or a frame's style, layout and paint.
+        computed: What the thread computed in all its tasks.
         took: How long its tasks took: more than that, where the machine was busy with something else.
     """
 
     scripts: float
+    longest: float
     computed: float
     took: float
 
@@ -65,9 +71,10 @@ def updates(trace: bytes, mark: str, last: float) -> list[Update]:
     scripted = _spans(scripts, "tts", "tdur")
     return [
         Update(
-            _within(scripted, since["tts"], until["tts"]),
-            _within(computed, since["tts"], until["tts"]),
-            _within(took, since["ts"], until["ts"]),
+            sum(_within(scripted, since["tts"], until["tts"])),
+            max(_within(computed, since["tts"], until["tts"]), default=0.0),
+            sum(_within(computed, since["tts"], until["tts"])),
+            sum(_within(took, since["ts"], until["ts"])),
         )
         for since, until in pairwise(
             [*sorted(marks, key=lambda each: each["ts"]), _later(marks, last * 1e6)]
@@ -94,12 +101,12 @@ def _spans(events: Sequence[Json], begin: str, length: str) -> list[tuple[float,
     return found
 
 
-def _within(spans: Sequence[tuple[float, float]], since: float, until: float) -> float:
-    """Seconds of the spans that lie in a time; all else is in microseconds."""
-    first = max(bisect_left(spans, (since, since)) - 1, 0)
-    found = 0.0
-    for begin, end in spans[first:]:
+def _within(spans: Sequence[tuple[float, float]], since: float, until: float) -> list[float]:
+    """Seconds of each of the spans that lie in a time; all else is in microseconds."""
+    found: list[float] = []
+    for begin, end in spans[max(bisect_left(spans, (since, since)) - 1, 0) :]:
         if begin >= until:
             break
-        found += max(min(end, until) - max(begin, since), 0.0)
-    return found / 1e6
+        if end > since:
+            found.append((min(end, until) - max(begin, since)) / 1e6)
+    return found

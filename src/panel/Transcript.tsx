@@ -43,7 +43,7 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
     <div className="tk-Transcript">
       <div
         ref={view}
-        className="tk-Log"
+        className={chat.busy ? 'tk-Log tk-mod-busy' : 'tk-Log'}
         role="log"
         aria-label={trans.__('Chat')}
         aria-live="polite"
