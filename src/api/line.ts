@@ -2,9 +2,9 @@ import { ApiError } from './client';
 import type { ILines, Need } from './lines';
 
 /** How long it waits before it asks for a lost line again, in milliseconds. */
-const PAUSES = [250, 500, 1000, 2000, 5000];
+const PAUSES = [250, 500, 1000, 2000];
 /** How long it waits after that. */
-const LONGEST = 10_000;
+const LONGEST = 5_000;
 
 /** Who listens to the server. */
 export interface IListener<T> {

@@ -1,6 +1,6 @@
 /** Milliseconds to the first try after a line was cut, and at most. */
 const FIRST = 500;
-const LAST = 15_000;
+const LAST = 5_000;
 
 /**
  * Milliseconds to wait before a try, of which there were so many in vain.
