@@ -1,7 +1,14 @@
 import { useEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
-import { type IOption, type IPartial, optionsFor, partialAt } from './completion';
+import {
+  fileOptions,
+  type IOption,
+  type IPartial,
+  nearOptions,
+  partialAt,
+  together
+} from './completion';
 import { useDesk } from './desk';
 
 export interface ICompleter {
@@ -21,7 +28,7 @@ export function useCompleter(
   choose: (option: IOption, partial: IPartial) => void
 ): ICompleter {
   const { surroundings, trans } = useDesk();
-  const [found, setFound] = useState<{ key: string; options: readonly IOption[] }>(NOTHING);
+  const [files, setFiles] = useState<{ key: string; options: readonly IOption[] }>(NOTHING);
   const [at, setAt] = useState({ key: '', place: 0 });
   const [dismissed, setDismissed] = useState('');
   const partial = partialAt(text, cursor);
@@ -30,9 +37,9 @@ export function useCompleter(
     let wanted = true;
     const completed = partialAt(text, cursor);
     if (completed !== null) {
-      void optionsFor(completed, surroundings, trans).then(options => {
+      void fileOptions(completed, surroundings, trans).then(options => {
         if (wanted) {
-          setFound({ key, options });
+          setFiles({ key, options });
         }
       });
     }
@@ -42,7 +49,14 @@ export function useCompleter(
     // The key says all that matters of text and cursor.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key, surroundings, trans]);
-  const open = partial !== null && key === found.key && key !== dismissed ? found.options : [];
+  // Cells and commands are there at once; files come when the server has answered.
+  const open =
+    partial === null || key === dismissed
+      ? NOTHING.options
+      : together(
+          nearOptions(partial, surroundings, trans),
+          files.key === key ? files.options : NOTHING.options
+        );
   const active = at.key === key ? at.place : 0;
   const setActive = (place: number): void => setAt({ key, place });
 

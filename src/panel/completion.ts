@@ -38,17 +38,16 @@ export function partialAt(text: string, cursor: number): IPartial | null {
     : { sign: '@', word: reference[1] ?? '', start: cursor - (reference[1] ?? '').length - 1 };
 }
 
-/** What it may become. */
-export async function optionsFor(
-  partial: IPartial,
+/** What it may become of all that is known here: a command, or a cell. */
+export function nearOptions(
+  { sign, word }: IPartial,
   surroundings: Surroundings,
   trans: TranslationBundle
-): Promise<IOption[]> {
-  const { sign, word } = partial;
+): IOption[] {
   if (sign === '/') {
     return commands(trans).filter(option => option.label.startsWith(`/${word}`));
   }
-  const cells = surroundings.cells
+  return surroundings.cells
     .filter(cell => `cell ${cell.index} ${cell.line}`.toLowerCase().includes(word.toLowerCase()))
     .map(cell => ({
       label: trans.__('Cell %1', cell.index),
@@ -56,9 +55,20 @@ export async function optionsFor(
       text: `@${cell.index} `,
       attached: surroundings.attached(cell)
     }));
+}
+
+/** What it may become of what the server has to be asked for: a file. */
+export async function fileOptions(
+  { sign, word }: IPartial,
+  surroundings: Surroundings,
+  trans: TranslationBundle
+): Promise<IOption[]> {
+  if (sign === '/') {
+    return [];
+  }
   const slash = word.lastIndexOf('/') + 1;
   const paths = await surroundings.files(word.slice(0, slash), word.slice(slash));
-  const files = paths.map(path =>
+  return paths.map(path =>
     path.endsWith('/')
       ? { label: path, note: trans.__('Folder'), text: `@${path}` }
       : {
@@ -68,7 +78,11 @@ export async function optionsFor(
           attached: { label: path, attachment: { kind: 'file' as const, path } }
         }
   );
-  return [...cells.slice(0, OFFERED - Math.min(files.length, 6)), ...files].slice(0, OFFERED);
+}
+
+/** As many of both as are offered. */
+export function together(near: readonly IOption[], files: readonly IOption[]): IOption[] {
+  return [...near.slice(0, OFFERED - Math.min(files.length, 6)), ...files].slice(0, OFFERED);
 }
 
 function commands(trans: TranslationBundle): IOption[] {
