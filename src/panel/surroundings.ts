@@ -1,4 +1,5 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
 import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { IDocumentManager } from '@jupyterlab/docmanager';
 import {
@@ -181,17 +182,18 @@ export class Surroundings {
 
   /** Puts code below the active cell, in a cell of its own; it is not run. */
   insertCell(source: string): void {
-    const panel = this._shown;
-    if (panel !== null) {
-      NotebookActions.insertBelow(panel.content);
-      panel.content.activeCell?.model.sharedModel.setSource(source);
-    }
+    this._within(content => {
+      NotebookActions.insertBelow(content);
+      content.activeCell?.model.sharedModel.setSource(source);
+    });
   }
 
   /** Puts code in the place of the active cell's; one undo takes it back. */
   replaceCell(source: string): void {
-    const cell = this._shown?.content.activeCell?.model.sharedModel;
-    cell?.transact(() => cell.setSource(source));
+    this._within(content => {
+      const cell = content.activeCell?.model.sharedModel;
+      cell?.transact(() => cell.setSource(source));
+    });
   }
 
   /** What stands in a cell of an open notebook; empty where it is not open, or the cell gone. */
@@ -220,7 +222,19 @@ export class Surroundings {
     return panel?.isDisposed === false ? panel : null;
   }
 
-  /** The same, where the server has it: it knows nothing of other drives. */
+  /** Does something in that notebook, once it is loaded; where there is none, the person is told. */
+  private _within(act: (content: Notebook) => void): void {
+    const panel = this._shown;
+    if (panel === null) {
+      Notification.warning(this._trans.__('Open the notebook first that it is for.'), {
+        autoClose: 5000
+      });
+    } else {
+      void panel.context.ready.then(() => act(panel.content));
+    }
+  }
+
+  /** The notebook that the person looks at, where the server has it: it knows nothing of other drives. */
   private get _current(): IOpen | null {
     const panel = this._shown;
     const path = panel && this._pathOf(panel);

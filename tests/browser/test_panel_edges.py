@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import httpx2
-import pytest
 from playwright.async_api import Locator, Route, expect
 
 from tests.browser.agents import NOTEBOOK, Open, write_cells
@@ -114,9 +113,8 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
 
 
-@pytest.mark.parametrize("wish", ["Fix", "Explain"])
 async def test_what_is_asked_of_a_cell_names_it_whatever_the_box_holds(
-    lab: Lab, model: ScriptedModel, wish: str
+    lab: Lab, model: ScriptedModel
 ) -> None:
     write_cells(lab.server.root, first000="a = 1", fails000="1 / 0")
     (lab.server.root / "b.csv").write_text("1,2\n")
@@ -124,7 +122,7 @@ async def test_what_is_asked_of_a_cell_names_it_whatever_the_box_holds(
     await lab.open(NOTEBOOK)
     await lab.show_panel()
     await Open(lab).run(1)
-    button = Open(lab).cells.nth(1).get_by_role("button", name=wish)
+    button = Open(lab).cells.nth(1).get_by_role("button", name="Explain")
     await button.wait_for()
     await lab.panel.get_by_role("button", name=f"Remove {NOTEBOOK}").click()
     await expect(lab.message_box).to_be_focused()
@@ -241,3 +239,28 @@ async def test_what_cannot_be_renamed_is_said_and_a_title_is_its_own_chats(
     await lab.panel.get_by_label("Title").fill("About pears")
     await lab.panel.get_by_label("Title").press("Enter")
     await expect(lab.page.get_by_role("alert").filter(has_text="server")).to_be_visible()
+
+
+async def test_code_that_has_no_notebook_to_go_to_is_not_lost_silently(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("```python\nx = 1\n```"))
+    await lab.open()
+    await lab.show_panel()
+    await lab.say("How?")
+    code = lab.log.get_by_role("group", name="Code")
+    told = lab.page.get_by_role("alert").filter(has_text="Open the notebook first")
+    await code.get_by_role("button", name="Insert as a cell").click()
+    await expect(told).to_have_count(1)
+    await code.get_by_role("button", name="Replace the active cell").click()
+    await expect(told).to_have_count(2)
+
+    write_notebook(lab.server.root / "sales.ipynb", "old = 1")
+    await lab.command("docmanager:open", path="sales.ipynb")
+    cells = lab.page.locator(".jp-Notebook .jp-Cell")
+    await cells.first.wait_for()
+    await code.get_by_role("button", name="Insert as a cell").click()
+    await expect(cells).to_have_count(2)
+    await code.get_by_role("button", name="Replace the active cell").click()
+    await expect(cells.nth(1).locator(".cm-content")).to_have_text("x = 1")
+    await expect(told).to_have_count(2)
