@@ -270,7 +270,10 @@ class KernelspecNotFound(ToolError):
 
 
 class KernelStartFailed(ToolError):
-    """The kernel did not start or did not answer in time; nothing of it is left running."""
+    """The kernel did not start or did not answer in time; nothing of it is left running.
+
+    Only a gateway that fails may leave one behind: the hint then says so.
+    """
 
     code = "kernel_start_failed"
     status = 502
