@@ -6,6 +6,7 @@ from typing import Any
 
 from playwright.async_api import Page
 
+from tests.browser.lab import Lab
 from tests.proofs import ROOT
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -27,3 +28,12 @@ async def violations(page: Page, selector: str) -> list[dict[str, Any]]:
     if not await page.evaluate("() => 'axe' in window"):
         await page.add_script_tag(path=AXE)
     return await page.evaluate(_RUN, selector)
+
+
+async def panel_violations(lab: Lab) -> list[dict[str, Any]]:
+    """What axe finds wrong in the panel, in the light and in the dark theme."""
+    found: list[dict[str, Any]] = []
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        await lab.theme(theme)
+        found += await violations(lab.page, ".tk-Chat")
+    return found

@@ -151,6 +151,7 @@ async def test_who_keeps_or_undoes_all_goes_on_in_the_notebook(lab: Lab) -> None
     await seen.cells.nth(1).locator(".cm-content").click()
     for name in ("Keep", "Undo"):
         await agent.changes("sums0000", f"total = 4  # {name}")
+        await seen.mark(2).wait_for()
         await seen.all_changes.get_by_role("button", name=name).focus()
         await page.keyboard.press("Enter")
         await expect(seen.all_changes).to_have_count(0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import violations
+from tests.browser.axe import panel_violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import (
@@ -194,27 +194,23 @@ async def test_a_cut_line_is_taken_up_again(lab: Lab, model: ScriptedModel) -> N
 
 
 @pytest.mark.proves("ui:error-block")
-@pytest.mark.parametrize(
-    ("failure", "says", "step"),
-    [
+async def test_an_error_says_what_to_do(lab: Lab, model: ScriptedModel) -> None:
+    await lab.open()
+    await lab.show_panel()
+    for failure, says, step in [
         (UNAUTHORIZED, "key", "Connect a model"),
         (OVERLOADED, "busy", "Retry"),
         (rate_limited(0), "429", "Retry"),
         (Failure(400, "invalid_request_error", "prompt is too long"), "too long", "Retry"),
-    ],
-    ids=["401", "529", "429", "400"],
-)
-async def test_an_error_says_what_to_do(
-    lab: Lab, model: ScriptedModel, failure: Failure, says: str, step: str
-) -> None:
-    model.add(*[failure] * 6)
-    await lab.open()
-    await lab.show_panel()
-    await lab.say("Hello?")
-    problem = lab.log.get_by_role("alert")
-    await expect(problem).to_be_visible()
-    await expect(problem).to_contain_text(re.compile(says, re.IGNORECASE))
-    await expect(problem.get_by_role("button", name=step)).to_be_visible()
+    ]:
+        model.add(*[failure] * 6)
+        await lab.command("tk-ai:new-chat")
+        await lab.say("Hello?")
+        problem = lab.log.get_by_role("alert")
+        await expect(problem).to_be_visible()
+        await expect(problem).to_contain_text(re.compile(says, re.IGNORECASE))
+        await expect(problem.get_by_role("button", name=step)).to_be_visible()
+        model.clear()
 
 
 async def test_an_answer_that_was_cut_comes_again_once(lab: Lab, model: ScriptedModel) -> None:
@@ -317,8 +313,7 @@ async def test_without_a_model_the_panel_says_how_to_connect_one(open_lab: OpenL
     await expect(lab.page.get_by_role("dialog")).to_contain_text("ANTHROPIC_API_KEY")
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
-async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel, theme: str) -> None:
+async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel) -> None:
     write_notebook(lab.server.root / "sales.ipynb", "1")
     model.add(
         Answer.of(
@@ -330,18 +325,17 @@ async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel, theme: st
         Answer.of("Done."),
     )
     await lab.open("sales.ipynb")
-    await lab.theme(theme)
     await lab.show_panel()
-    assert await violations(lab.page, ".tk-Chat") == []
+    assert await panel_violations(lab) == []
     await lab.say("Go.")
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
-    assert await violations(lab.page, ".tk-Chat") == []
+    assert await panel_violations(lab) == []
     await question.get_by_role("button", name="Allow").click()
     await expect(lab.panel.get_by_role("group", name="Changes")).to_be_visible()
     for summary in await lab.panel.locator("summary").all():
         await summary.click()
-    assert await violations(lab.page, ".tk-Chat") == []
+    assert await panel_violations(lab) == []
     await lab.panel.get_by_role("button", name="History").click()
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
-    assert await violations(lab.page, ".tk-Chat") == []
+    assert await panel_violations(lab) == []

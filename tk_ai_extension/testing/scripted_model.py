@@ -183,6 +183,10 @@ class ScriptedModel:
         """Adds turns to the end of the script."""
         self._turns.extend(turns)
 
+    def clear(self) -> None:
+        """Drops the turns that nobody has asked for yet."""
+        self._turns.clear()
+
     @property
     def left(self) -> int:
         """How many turns nobody has asked for yet."""
