@@ -42,9 +42,8 @@ async def connect(info: Any, *, stdin: bool = True) -> Any:
         session=Session(key=info["key"], signature_scheme=info["signature_scheme"])
     )
     client.load_connection_info(info)
-    client.start_channels(
-        stdin=stdin, hb=False
-    )  # it would call a kernel dead that takes its time to start
+    # The heartbeat would call a kernel dead that takes its time to start.
+    client.start_channels(stdin=stdin, hb=False)
     asked = 0
     async with asyncio.timeout(DEADLINE):
         heard = False

@@ -205,23 +205,20 @@ class Relay:
             self._kernel = None
 
     def _to_client(self, channel: Channel, envelope: Envelope) -> None:
-        if self._kernel is None:
-            return
-        request = envelope.answers(self._kernel.session)
         if channel == "stdin":
-            self._prompt(request, envelope)
+            self._prompt(envelope)
             return
-        if channel in {"shell", "control"}:
-            self._waiting.pop(request, None)
+        if channel in {"shell", "control"} and self._kernel is not None:
+            self._waiting.pop(envelope.answers(self._kernel.session), None)
         self._readers[channel].socket.send_multipart(envelope.sealed(self._session))
         self._readers[channel].look()
 
-    def _prompt(self, request: str, envelope: Envelope) -> None:
+    def _prompt(self, envelope: Envelope) -> None:
         """Shows a prompt, once its client is there for prompts, as long as it waits for an answer.
 
         A client's sockets connect one after another, and nobody tells when.
         """
-        if request not in self._waiting:
+        if self._kernel is None or envelope.answers(self._kernel.session) not in self._waiting:
             return
         try:
             self._readers["stdin"].socket.send_multipart(envelope.sealed(self._session))
@@ -229,7 +226,7 @@ class Relay:
             if problem.errno != zmq.EHOSTUNREACH:
                 raise
             loop: Any = IOLoop.current()
-            loop.call_later(PROMPT_INTERVAL, self._prompt, request, envelope)
+            loop.call_later(PROMPT_INTERVAL, self._prompt, envelope)
         self._readers["stdin"].look()
 
     # --- the clients' side
@@ -308,7 +305,6 @@ class Relay:
             self._session.send(socket, kind, dict(content), parent, ident=kind.encode())
 
     def _close(self) -> None:
-        self._waiting.clear()
         for reader in self._readers.values():
             reader.close(linger=SENDING)
         self._context.destroy(linger=0)
