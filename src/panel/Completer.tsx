@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
 import {
@@ -50,13 +50,15 @@ export function useCompleter(
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key, surroundings, trans]);
   // Cells and commands are there at once; files come when the server has answered.
-  const open =
-    partial === null || key === dismissed
-      ? NOTHING.options
-      : together(
-          nearOptions(partial, surroundings, trans),
-          files.key === key ? files.options : NOTHING.options
-        );
+  const near = useMemo(
+    () => (partial === null ? NOTHING.options : nearOptions(partial, surroundings, trans)),
+    // The key says all that matters of text and cursor.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [key, surroundings, trans]
+  );
+  const far = files.key === key ? files.options : NOTHING.options;
+  const offered = useMemo(() => together(near, far), [near, far]);
+  const open = partial === null || key === dismissed ? NOTHING.options : offered;
   const active = at.key === key ? at.place : 0;
   const setActive = (place: number): void => setAt({ key, place });
 
