@@ -37,7 +37,8 @@ export function stepsTo(
   return steps;
 }
 
-function byId(cells: readonly nbformat.ICell[]): Map<string, nbformat.ICell> | null {
+/** Cells by their ids; null where one has none, or two have one. */
+export function byId(cells: readonly nbformat.ICell[]): Map<string, nbformat.ICell> | null {
   const found = new Map<string, nbformat.ICell>();
   for (const cell of cells) {
     const { id } = cell;
@@ -73,15 +74,20 @@ function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | n
 }
 
 /** Metadata without what is said anew whenever a file is read. */
-function stored(metadata: object): object {
+export function stored(metadata: object): object {
   return Object.fromEntries(Object.entries(metadata).filter(([key]) => key !== 'trusted'));
 }
 
-function isSame(one: unknown, other: unknown): boolean {
+/** Whether two values are the same, or none is there. */
+export function isSame(one: unknown, other: unknown): boolean {
+  if (one === undefined || other === undefined) {
+    return one === other;
+  }
   return JSONExt.deepEqual(one as ReadonlyJSONValue, other as ReadonlyJSONValue);
 }
 
-function text(source: nbformat.MultilineString): string {
+/** A source as one text. */
+export function text(source: nbformat.MultilineString): string {
   return Array.isArray(source) ? source.join('') : source;
 }
 

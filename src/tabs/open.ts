@@ -12,6 +12,7 @@ import type { IApply, IOutputs, Question, Step } from './protocol';
 import { Refusal } from './protocol';
 import { Saving } from './saving';
 import { carryOut } from './steps';
+import { merged } from './threeway';
 
 type Context = DocumentRegistry.IContext<INotebookModel>;
 
@@ -25,20 +26,22 @@ const MAX_OPERATIONS = 500;
 /** A notebook that is open in this page, as the server may read and change it. */
 export class OpenNotebook {
   /**
-   * @param panels - the views of the notebook in this page.
+   * @param _panels - the views of the notebook in this page.
+   * @param isAsInFile - whether nobody has changed it since it was read.
    */
   constructor(
     readonly context: Context,
     contents: Contents.IManager,
-    private readonly _panels: () => NotebookPanel[]
+    private readonly _panels: () => NotebookPanel[],
+    isAsInFile: boolean
   ) {
     this.clock = new Clock(context.model.sharedModel);
-    this._saving = new Saving(
-      context,
-      contents,
-      () => this.clock.now,
-      content => this._take(content as nbformat.INotebookContent)
-    );
+    const held = {
+      changes: () => this.clock.now,
+      content: () => context.model.sharedModel.toJSON(),
+      take: this._take.bind(this)
+    };
+    this._saving = new Saving(context, contents, held, isAsInFile ? held.content() : null);
   }
 
   /** The page's name for what it holds. */
@@ -50,8 +53,9 @@ export class OpenNotebook {
     return this.context.model.dirty;
   }
 
-  /** Answers what the server asks. */
+  /** Answers what the server asks, once what others wrote to the file is here. */
   async answer(question: Question): Promise<object> {
+    await this._catchingUp;
     switch (question.method) {
       case 'read':
         return this._changes(question.since);
@@ -72,9 +76,11 @@ export class OpenNotebook {
     }
   }
 
-  /** Shows what is in the file, where others wrote it and nothing here is unsaved. */
-  async refresh(): Promise<void> {
-    await this._saving.refresh();
+  /** Nobody else writes the file from now on: takes what others wrote before. */
+  catchUp(): void {
+    // Where the server does not answer, its line is about to be cut, and opened again; and what
+    // cannot be together with what is unsaved is told when it is to be saved.
+    this._catchingUp = this._saving.refresh().catch(() => undefined);
   }
 
   dispose(): void {
@@ -127,27 +133,33 @@ export class OpenNotebook {
     return { applied, ...this._changes(told.since) };
   }
 
-  /** Shows what is in the file: what is the same there stays as it is, with scroll and selection. */
-  private _take(content: nbformat.INotebookContent): void {
+  /**
+   * Takes what is in the file: what is the same there stays as it is, with scroll and selection.
+   *
+   * @param base - what was in it before; null where that is not known.
+   */
+  private _take(file: nbformat.INotebookContent, base: nbformat.INotebookContent | null): void {
     const { model } = this.context;
     const shared = model.sharedModel;
-    if (model.dirty) {
-      throw new Refusal('file_changed', 'Something was typed while the file was read.');
-    }
+    const present = shared.toJSON();
+    const { dirty } = model;
+    const wanted = dirty ? base && merged(base, present, file) : file;
     const isOfThisFormat =
-      content.nbformat === shared.nbformat && content.nbformat_minor === shared.nbformat_minor;
-    const present = shared.cells.map(cell => cell.toJSON());
-    const steps = isOfThisFormat ? stepsTo(present, content.cells) : null;
-    if (steps === null) {
-      (Object.getPrototypeOf(model) as typeof model).fromJSON.call(model, content);
+      file.nbformat === present.nbformat && file.nbformat_minor === present.nbformat_minor;
+    const steps = wanted && isOfThisFormat ? stepsTo(present.cells, wanted.cells) : null;
+    if (wanted === null || steps === null) {
+      if (dirty) {
+        throw new Refusal('file_changed', 'The file was changed where something is unsaved.');
+      }
+      (Object.getPrototypeOf(model) as typeof model).fromJSON.call(model, file);
       return;
     }
-    this._trustAs(content.cells, steps);
+    this._trustAs(file.cells, steps);
     this._carryOut(steps);
-    if (!JSONExt.deepEqual(shared.metadata, content.metadata)) {
-      shared.setMetadata(content.metadata);
+    if (!JSONExt.deepEqual(present.metadata, wanted.metadata)) {
+      shared.setMetadata(wanted.metadata);
     }
-    model.dirty = false;
+    model.dirty = dirty;
   }
 
   /** Outputs of others are as trusted as the server takes them for. */
@@ -210,5 +222,6 @@ export class OpenNotebook {
   }
 
   private readonly _saving: Saving;
+  private _catchingUp: Promise<void> = Promise.resolve();
   private readonly _operations = new Set<string>();
 }

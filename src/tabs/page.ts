@@ -30,12 +30,14 @@ export class Page {
 
   private async _add(panel: NotebookPanel): Promise<void> {
     const { context } = panel;
+    const isRead = context.isReady;
     await context.ready;
     if (panel.isDisposed || this._isElsewhere(panel) || this._find(context) !== undefined) {
       return;
     }
     const views = (): NotebookPanel[] => this._tracker.filter(each => each.context === context);
-    const notebook = new OpenNotebook(context, this._contents, views);
+    const isAsInFile = !isRead || !context.model.dirty;
+    const notebook = new OpenNotebook(context, this._contents, views, isAsInFile);
     this._notebooks.push(notebook);
     context.disposed.connect(() => {
       notebook.dispose();
@@ -125,8 +127,7 @@ export class Page {
   /** From now on nobody else writes these files: they may have been written a moment ago. */
   private _onListed(list: number): void {
     for (const notebook of this._fresh.get(list) ?? []) {
-      // Where the server does not answer, the line is about to be cut, and opened again.
-      notebook.refresh().catch(() => undefined);
+      notebook.catchUp();
     }
     this._fresh.delete(list);
   }

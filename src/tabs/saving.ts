@@ -1,10 +1,25 @@
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
-import type { PartialJSONValue } from '@lumino/coreutils';
 
 import { Refusal } from './protocol';
 
 type Context = DocumentRegistry.Context;
+
+/** What a page holds of a notebook. */
+export interface IHeld {
+  /** The number of the last change, which grows with each. */
+  changes(): number;
+  /** All of it. */
+  content(): nbformat.INotebookContent;
+  /**
+   * Takes what is in the file, together with what is unsaved.
+   *
+   * @param base - what was in the file before; null where that is not known.
+   * @throws Refusal
+   */
+  take(file: nbformat.INotebookContent, base: nbformat.INotebookContent | null): void;
+}
 
 /**
  * Saves of one notebook, one after the other.
@@ -14,18 +29,28 @@ type Context = DocumentRegistry.Context;
  */
 export class Saving {
   /**
-   * @param changes - the number of the last change, which grows with each.
-   * @param take - shows what is in the file.
+   * @param _held - what the page holds of the notebook.
+   * @param _file - what is in the file; null where that is not known.
    */
   constructor(
     private readonly _context: Context,
     private readonly _contents: Contents.IManager,
-    private readonly _changes: () => number,
-    private readonly _take: (content: PartialJSONValue) => void
+    private readonly _held: IHeld,
+    private _file: nbformat.INotebookContent | null
   ) {
-    const save = _context.save.bind(_context);
-    this._save = save;
-    _context.save = () => this._queue(() => this._saveAll());
+    this._save = _context.save.bind(_context);
+    _context.save = () => this._queue(() => this._saveForPerson());
+    const { model } = _context;
+    const load = model.fromJSON.bind(model);
+    model.fromJSON = content => {
+      const file = content as nbformat.INotebookContent;
+      if (this._isTaking) {
+        this._held.take(file, this._file);
+      } else {
+        load(content);
+      }
+      this._file = file;
+    };
   }
 
   /** Saves for an agent: where a dialog would come, it is told instead. */
@@ -37,9 +62,7 @@ export class Saving {
         return;
       }
       try {
-        if (await this.isOutdated()) {
-          throw new Refusal('file_changed', 'The file has changed on disk.');
-        }
+        await this._takeFile();
         await this._quietly(() => this._saveAll());
       } catch (error) {
         if (error instanceof Refusal) {
@@ -52,23 +75,28 @@ export class Saving {
     await this._next;
   }
 
-  /** Shows what is in the file, where others wrote it and nothing here is unsaved. */
+  /**
+   * Takes what others wrote to the file.
+   *
+   * @throws Refusal where that cannot be together with what is unsaved here.
+   */
   async refresh(): Promise<void> {
-    await this._queue(async () => {
-      if ((await this.isOutdated()) && !this._context.model.dirty) {
-        await this._quietly(() => this._revert());
-      }
-    });
+    await this._queue(() => this._takeFile());
+  }
+
+  private async _takeFile(): Promise<void> {
+    if (await this.isOutdated()) {
+      await this._quietly(() => this._revert());
+    }
   }
 
   /** JupyterLab's own revert, but for what it does to the model: it would make every cell anew. */
   private async _revert(): Promise<void> {
-    const model = this._context.model as { fromJSON?: (content: PartialJSONValue) => void };
-    model.fromJSON = this._take;
+    this._isTaking = true;
     try {
       await this._context.revert();
     } finally {
-      delete model.fromJSON;
+      this._isTaking = false;
     }
   }
 
@@ -94,10 +122,23 @@ export class Saving {
     }
   }
 
+  private async _saveForPerson(): Promise<void> {
+    // Where it cannot be together, JupyterLab asks what to keep.
+    await this._takeFile().catch(() => undefined);
+    await this._saveAll();
+  }
+
   private async _saveAll(): Promise<void> {
-    const changes = this._changes();
+    const before = this._file;
+    const saved = this._held.content();
+    const changes = this._held.changes();
     await this._save();
-    if (this._changes() !== changes) {
+    if (this._file !== before) {
+      // JupyterLab asked, and its person chose the file.
+      return;
+    }
+    this._file = saved;
+    if (this._held.changes() !== changes) {
       // What was typed while it was saved is not in the file, whatever JupyterLab takes it for.
       this._context.model.dirty = true;
     }
@@ -112,4 +153,5 @@ export class Saving {
   private readonly _save: () => Promise<void>;
   private _last: Promise<void> = Promise.resolve();
   private _next: Promise<void> | null = null;
+  private _isTaking = false;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 from dataclasses import dataclass
@@ -59,9 +60,18 @@ class Lab:
         assert await self.page.evaluate(READY)
 
     async def command(self, name: str, **arguments: Any) -> Any:
-        """Runs a command of JupyterLab's."""
+        """Runs a command of JupyterLab's.
+
+        Raises:
+            AssertionError: it did not end, as where JupyterLab asks something, which is told.
+        """
         call = "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)"
-        return await self.page.evaluate(call, [name, arguments])
+        try:
+            async with asyncio.timeout(DEADLINE / 1000):
+                return await self.page.evaluate(call, [name, arguments])
+        except TimeoutError:
+            asked = await self.page.locator(".jp-Dialog").all_inner_texts()
+            raise AssertionError(f"{name} does not end; JupyterLab asks: {asked}") from None
 
     async def show_panel(self) -> None:
         """Opens the panel as a person does: by its tab, where it is not open yet."""

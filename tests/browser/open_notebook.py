@@ -91,6 +91,12 @@ async ([path, cell, text, count]) => {
   return execution_count === count && outputs.map(output => output.text).join('') === text;
 }
 """
+PRINTED = """
+async ([path, cell]) => {
+  const response = await fetch(`/api/contents/${path}?content=1`, { cache: 'no-store' });
+  return (await response.json()).content.cells[cell].outputs.length > 0;
+}
+"""
 DIALOG = ".jp-Dialog"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
+from playwright.async_api import Route
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import write_notebook
@@ -15,6 +17,7 @@ from tests.browser.open_notebook import (
     CLOSE,
     DIALOG,
     HAS,
+    PRINTED,
     RAN,
     SHOWS,
     SOURCES,
@@ -99,6 +102,43 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
     assert await page.locator(DIALOG).count() == 0
 
 
+@pytest.mark.proves("ext:rtc", "fault:tab-lost")
+async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_types_at_once(
+    open_lab: OpenLab,
+) -> None:
+    lab = await open_lab()
+    write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
+    page, frames = await opened(lab, "n.ipynb"), Frames()
+    address = f"{lab.server.url}api/contents/n.ipynb?type=notebook&content=1&hash=1"
+    written = await page.request.get(address)
+    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
+    await page.wait_for_function(PRINTED, arg=["n.ipynb", 0])
+    is_typed = asyncio.Event()
+
+    async def old(route: Route) -> None:
+        await route.fulfill(response=written)
+
+    async def late(route: Route) -> None:
+        response = await route.fetch()
+        await is_typed.wait()
+        await route.fulfill(response=response)
+
+    # What the page reads is old when it arrives; that it is, it hears when something is typed.
+    await page.route(re.compile(r"/n\.ipynb\?.*content=1&hash=1"), old, times=1)
+    await page.route(re.compile(r"/n\.ipynb\?.*content=0&hash=1"), late, times=1)
+    page.on("websocket", frames.follow)
+    page.on("dialog", lambda dialog: dialog.accept())
+    await frames.next(lambda frame: '"read"' in frame, page.reload())
+    await page.evaluate(WRITE, [1, "  # typed"])
+    assert not any('"answer"' in frame for frame in frames.all())
+    is_typed.set()
+    assert (await running)["status"] == "ok"
+    await page.wait_for_function(SHOWS, arg=[0, ALL])
+    await saved(lab, "n.ipynb", [SLOW, "b = 2  # typed"])
+    await page.wait_for_function(RAN, arg=["n.ipynb", 0, ALL, 1])
+    assert await page.locator(DIALOG).count() == 0
+
+
 @BOTH
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
 async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cell_is_complete(
@@ -175,12 +215,26 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
         assert refused["error"]["code"] == "tab_offline"
         network.works()
         await frames.next(lambda frame: '"listed"' in frame)
-        await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
+        is_clean = await frames.next(
+            lambda frame: '"tabs"' in frame and '"dirty":false' in frame,
+            call(lab, "insert_cell", notebook="n.ipynb", source="c = 3"),
+        )
         expected = [SLOW, "b = 2  # typed offline", "c = 3"]
         assert await page.evaluate(SOURCES) == expected
         stored = lab.notebook("n.ipynb").cells
         assert [cell.source for cell in stored] == expected
         assert stored[0].outputs[0].text == ALL
+
+        # Nothing was unsaved when it was lost, so that the file is written.
+        await frames.heard(is_clean)
+        network.fails()
+        await page.evaluate(WRITE, [1, " again"])
+        await call(lab, "insert_cell", notebook="n.ipynb", source="d = 4")
+        await call(lab, "edit_cell", notebook="n.ipynb", cell=2, old="3", new="4")
+        network.works()
+        expected = [SLOW, "b = 2  # typed offline again", "c = 4", "d = 4"]
+        await page.wait_for_function(HAS, arg=expected)
+        await saved(lab, "n.ipynb", expected)
         assert await page.get_by_text("File Changed").count() == 0
 
 

@@ -187,15 +187,15 @@ async def test_a_person_gives_up_what_a_tab_held_that_crashed(desk: Desk) -> Non
     [lost] = (await desk.ask("GET", "")).json()["lost"]
     assert (lost["notebook"], lost["seconds"] > 0) == (PATH, True)
     assert (await desk.ask("DELETE", f"?notebook={PATH}")).json() == {"given_up": PATH}
-    await document.apply([Replace("bbbb2222", "x")])
-    assert sources(desk.on_disk()) == ["a", "x"]
+    await document.apply([Replace("aaaa1111", "x")])
+    assert sources(desk.on_disk()) == ["x", "b"]
     # It was not gone for good: its person is asked, by an error here and by JupyterLab there.
     await desk.page.connect()
     with pytest.raises(SaveFailed):
         await document.apply([Replace("bbbb2222", "y")])
     assert desk.page.dialogs.pop() == f"File Changed: {PATH}"
     assert await desk.person.sources(PATH) == ["a typed", "b"]
-    assert sources(desk.on_disk()) == ["a", "x"]
+    assert sources(desk.on_disk()) == ["x", "b"]
 
 
 @pytest.mark.proves("fault:tab-lost")

@@ -3,7 +3,8 @@
 It does what the extension's plug-in does in the browser (`src/tabs`), in Python, so that whatever
 depends on open tabs can be tested without a browser: it keeps what a person has not saved, carries
 out what the server asks, and saves as JupyterLab does, which asks the person where the file was
-changed by others.
+changed by others. What others changed elsewhere in the notebook it does not put together with what is
+unsaved, as the plug-in does.
 """
 
 from __future__ import annotations
