@@ -53,7 +53,7 @@ describe('merged', () => {
   ])('puts %s and %s together as %s', (mine, theirs, expected) => {
     const cells = (ids: string): nbformat.ICell[] => ids.split(' ').map(id => code(id));
     const found = together(cells(mine), cells(theirs));
-    expect(found?.map(cell => cell['id']).join(' ')).toBe(expected);
+    expect(found?.map(cell => cell['id'])).toEqual(expected.split(' '));
   });
 
   it('is nothing where both changed one source, or one side deleted what the other changed', () => {
