@@ -2,9 +2,12 @@ import { diffLines, previewLines, tally } from './diff';
 
 describe('what a call would do', () => {
   it('is shown line by line, whole', () => {
-    const preview = 'Insert a code cell at 2:\n+x = 1\nThen run:\n-1\nx = 1';
+    const preview =
+      'Insert and run a code cell at 2:\n+y = 1\nChange code cell 0 @12ab:\n+x = 1\nThen run:\n-1\nx = 1';
     expect(previewLines(preview)).toEqual([
-      { kind: 'title', text: 'Insert a code cell at 2:' },
+      { kind: 'title', text: 'Insert and run a code cell at 2:' },
+      { kind: 'added', text: 'y = 1' },
+      { kind: 'title', text: 'Change code cell 0 @12ab:' },
       { kind: 'added', text: 'x = 1' },
       { kind: 'title', text: 'Then run:' },
       { kind: 'same', text: '-1' },

@@ -8,7 +8,7 @@ export interface ILine {
 }
 
 const TITLE =
-  /^(Insert a|Change|Delete|Move|Then run:|Run cell|Run code:|Restart|Create|A \w+ cell:|Clear|Give|and )/;
+  /^(Insert (and run )?a|Change|Delete|Move|Then run:|Run cell|Run code:|Restart|Create|A \w+ cell:|Clear|Give|and )/;
 const RUNS = /^(Then run:|Run cell|Run code:)/;
 
 /** The lines of a diff without file names. */

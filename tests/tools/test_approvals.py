@@ -51,7 +51,11 @@ async def shown(desk, tool, **arguments):
         ("execute_cell", {"cell": 1}, ["b = 2", "print(b)"]),
         ("execute_cells", {"which": "all", "restart": True}, ["a = 1", "print(b)", "Restart"]),
         ("execute_ipython", {"code": "import os"}, ["import os"]),
-        ("insert_and_execute_cell", {"source": "c = 3"}, ["+c = 3", "Then run:\nc = 3"]),
+        (
+            "insert_and_execute_cell",
+            {"source": "c = 3"},
+            ["Insert and run a code cell at the end:\n+c = 3"],
+        ),
         ("insert_cell", {"source": "c = 3", "index": 0}, ["code cell at 0", "+c = 3"]),
         ("overwrite_cell", {"cell": 0, "source": "a = 9"}, ["-a = 1", "+a = 9"]),
         ("edit_cell", {"cell": 1, "old": "2", "new": "5"}, ["-b = 2", "+b = 5"]),

@@ -46,9 +46,9 @@ class Edit:
 
     def preview(self) -> str:
         """A diff of each cell; whole sources where they are run."""
-        parts = [_operation(self.snapshot, operation) for operation in self.operations]
-        if self.run:
-            parts += ["Then run:", *_sources_to_run(self.snapshot, self.operations)]
+        parts = [_operation(self.snapshot, operation, self.run) for operation in self.operations]
+        if self.run and (sources := [*_replaced_to_run(self.snapshot, self.operations)]):
+            parts += ["Then run:", *sources]
         return "\n".join(parts) or "Nothing to change."
 
 
@@ -108,13 +108,13 @@ class Running:
         return "\n".join(parts)
 
 
-def _operation(snapshot: Snapshot, operation: Operation) -> str:
+def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> str:
     """An operation as a person reads it; with the version of the source that it was planned for."""
     match operation:
         case Insert(content):
-            return (
-                f"Insert a {content.type} cell {_place(operation)}:\n{_marked('+', content.source)}"
-            )
+            verb = "Insert and run" if run and content.type == "code" else "Insert"
+            source = _marked("+", content.source)
+            return f"{verb} a {content.type} cell {_place(operation)}:\n{source}"
         case Replace(key, source, new_type, keep_outputs):
             cell = snapshot.by_key[key]
             become = "" if new_type in (None, cell.type) else f", now {new_type}"
@@ -147,11 +147,10 @@ def _marked(mark: str, source: str) -> str:
     return "\n".join(f"{mark}{line}" for line in source.split("\n"))
 
 
-def _sources_to_run(snapshot: Snapshot, operations: Sequence[Operation]) -> Iterator[str]:
+def _replaced_to_run(snapshot: Snapshot, operations: Sequence[Operation]) -> Iterator[str]:
+    """The code of which a diff does not show all; what is inserted is shown whole."""
     for operation in operations:
         match operation:
-            case Insert(content) if content.type == "code":
-                yield content.source
             case Replace(key, source, new_type):
                 if (new_type or snapshot.by_key[key].type) == "code":
                     yield source
