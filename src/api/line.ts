@@ -1,10 +1,6 @@
 import { ApiError } from './client';
 import type { ILines, Need } from './lines';
-
-/** How long it waits before it asks for a lost line again, in milliseconds. */
-const PAUSES = [250, 500, 1000, 2000];
-/** How long it waits after that. */
-const LONGEST = 5_000;
+import { LAST, pause } from './pause';
 
 /** Who listens to the server. */
 export interface IListener<T> {
@@ -66,16 +62,16 @@ export async function keepLine<T>(
       held.giveBack();
     }
     if (!isOver()) {
-      tries = Date.now() - begun > LONGEST ? 0 : tries;
+      tries = Date.now() - begun > LAST ? 0 : tries;
       lost?.();
-      await pause(PAUSES[tries++] ?? LONGEST, signal);
+      await rest(pause(tries++, Math.random()), signal);
     }
   }
   return null;
 }
 
 /** Waits for so long; less where the browser is online again, or nobody wants it any more. */
-async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+async function rest(milliseconds: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) {
     return;
   }

@@ -2,7 +2,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import type { ServerConnection } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
-import { pause } from './pause';
+import { pause } from '../api/pause';
 
 const ROUTE = 'api/tk-ai/tabs';
 

@@ -133,20 +133,25 @@ class GatewayConnection(Conversation):
         # What is still to come is read and dropped: the gateway's goodbye is behind it.
         self._socket.close()
 
+    @property
+    def speaker(self) -> str:
+        """The session in which the kernel answered, which tells incarnations apart; empty where none does.
+
+        Some kernels know no session of their own, and answer in that of whoever asks.
+        """
+        return "" if self.kernel_session == self.session.session else self.kernel_session
+
     def _hear(self, channel: str, message: Message) -> None:
-        before = self.kernel_session
+        before = self.speaker
         super()._hear(channel, message)
         if message["msg_type"] == "kernel_info_reply":
             self._asked_who = False
-            # Some kernels know no session of their own, and answer in that of whoever asks.
-            others = {"", self.session.session}
-            if self._ending is None and len({before, self.kernel_session} - others) > 1:
+            now = self.speaker
+            if self._ending is None and before and now and now != before:
                 self._follower.on_successor()
 
     def _hear_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
-        session = message["header"].get("session")
-        # Some kernels know no session of their own, and answer in that of whoever asks.
-        if session == self.kernel_session != self.session.session:
+        if self.speaker and message["header"].get("session") == self.speaker:
             self._speaks_as_it_answers = True
         elif (
             self._speaks_as_it_answers

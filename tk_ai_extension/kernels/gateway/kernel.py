@@ -159,8 +159,7 @@ class RemoteKernel:
         except BaseException:
             line.close(Ending("closed", "The kernel did not answer."))
             raise
-        # Some kernels know no session of their own, and answer in that of whoever asks.
-        session = line.kernel_session if line.kernel_session != line.session.session else ""
+        session = line.speaker
         if self._between and session and session == self._session:
             line.close(Ending("closed", "It is still the kernel that stops."))
             return None

@@ -10,6 +10,7 @@ from tk_ai_extension.server.openapi.schemas import (
     NAMES,
     NUMBER,
     TEXT,
+    UNDONE,
     WHOLE,
     also_as_events,
     in_query,
@@ -56,7 +57,7 @@ _UNDO = object_of(
     entries={**list_of(WHOLE), "minItems": 1},
     cells=told(NAMES, "Only these cells, by their ids"),
 )
-_UNDONE = object_of(undone=list_of(object_of(notebook=TEXT, cells=NAMES, left=NAMES)))
+_UNDONE = object_of(undone=list_of(UNDONE))
 _LOST = object_of(
     lost=list_of(object_of(notebook=TEXT, seconds=told(NUMBER, "For which it has waited")))
 )

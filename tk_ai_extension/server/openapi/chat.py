@@ -12,6 +12,7 @@ from tk_ai_extension.server.openapi.schemas import (
     NUMBER,
     SOME,
     TEXT,
+    UNDONE,
     WHOLE,
     Operation,
     also_as_events,
@@ -78,7 +79,7 @@ _STANDING = object_of(
     ),
     since=told(NUMBER, "Earlier changes may stand without being listed"),
 )
-_UNDONE = object_of(notebooks=list_of(object_of(notebook=TEXT, cells=NAMES, left=NAMES)))
+_UNDONE = object_of(notebooks=list_of(UNDONE))
 MODELS = object_of(
     provider=TEXT,
     label=TEXT,

@@ -37,6 +37,8 @@ def told(schema: Schema, description: str) -> Schema:
 
 
 NAMES = list_of(TEXT)
+UNDONE = object_of(notebook=TEXT, cells=NAMES, left=NAMES)
+"""What was taken back in a notebook, and the cells that others had changed since."""
 
 
 def content(schema: Mapping[str, Any]) -> dict[str, Any]:

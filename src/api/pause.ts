@@ -1,6 +1,7 @@
-/** Milliseconds to the first try after a line was cut, and at most. */
-const FIRST = 500;
-const LAST = 5_000;
+/** Milliseconds to the first try after a line was cut. */
+const FIRST = 250;
+/** Milliseconds to wait at most, about. */
+export const LAST = 5_000;
 
 /**
  * Milliseconds to wait before a try, of which there were so many in vain.
