@@ -122,12 +122,17 @@ async def reads(lab: Lab, path: str, text: str) -> None:
             pass
 
 
-async def saved(lab: Lab, path: str, sources: list[str]) -> None:
-    """Waits until the cells are in the file: a person saves, or with collaboration the room does."""
+async def save(lab: Lab) -> None:
+    """A person saves; with collaboration the room does so itself."""
     script = "() => window.jupyterapp.shell.currentWidget.content.model.collaborative"
     if not await lab.page.evaluate(script):
         await lab.command("docmanager:save")
         await lab.page.wait_for_function(CLEAN)
+
+
+async def saved(lab: Lab, path: str, sources: list[str]) -> None:
+    """Waits until the cells are in the file, once its person has saved."""
+    await save(lab)
     await lab.page.wait_for_function(ON_DISK, arg=[path, sources])
 
 

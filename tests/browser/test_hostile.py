@@ -11,6 +11,7 @@ from playwright.async_api import Dialog, Page, Request, expect
 from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
+from tests.browser.open_notebook import save
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
 AWAY = "http://elsewhere.invalid"
@@ -171,8 +172,7 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
     await expect(held.last).to_be_visible()
     await expect(page.locator(f".jp-Notebook {COMMANDS}")).to_have_count(0)
     await watch.nothing()
-    if not collaboration:  # where a room saves, JupyterLab asks whose work is to stand
-        await lab.command("docmanager:save")
+    await save(lab)
     await page.reload()
     await lab.ready()
     await expect(seen.cells.last).to_contain_text("All is shown.")
@@ -200,8 +200,7 @@ async def test_what_an_agent_runs_in_a_cell_that_a_person_trusts_is_not_trusted(
     await agent("execute_cell", cell="first000")
     await expect(output).to_contain_text("by pwned")
     assert await page.evaluate("() => window.pwned") is None
-    if not collaboration:
-        await lab.command("docmanager:save")
+    await save(lab)
     await page.reload()
     await lab.ready()
     await expect(output).to_contain_text("by pwned")

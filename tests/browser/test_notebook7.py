@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import CLEAN, HAS, RAN, SHOWS, call, reads, saved, types
+from tests.browser.open_notebook import HAS, RAN, SHOWS, call, reads, save, saved, types
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -102,8 +102,7 @@ async def test_what_was_kept_the_chat_and_the_draft_are_there_after_a_reload(
     await lab.say("Where are you?")
     await expect(lab.log.get_by_text("Here.")).to_be_visible()
     await lab.message_box.fill("A draft")
-    await lab.command("docmanager:save")
-    await page.wait_for_function(CLEAN)
+    await save(lab)
 
     await page.reload()
     await page.wait_for_function(READY)

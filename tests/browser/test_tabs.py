@@ -28,6 +28,7 @@ from tests.browser.open_notebook import (
     call,
     opened,
     reads,
+    save,
     saved,
     shown,
     types,
@@ -201,8 +202,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
         await running
         network.works()
         await page.wait_for_function(SHOWS, arg=[0, ALL])
-        await lab.command("docmanager:save")
-        await page.wait_for_function(CLEAN)
+        await save(lab)
 
         is_dirty = await frames.next(
             lambda frame: '"tabs"' in frame and '"dirty":true' in frame,
