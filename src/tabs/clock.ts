@@ -1,4 +1,10 @@
-import type { CellChange, ISharedCell, ISharedNotebook, NotebookChange } from '@jupyter/ydoc';
+import type {
+  CellChange,
+  ISharedCell,
+  ISharedNotebook,
+  NotebookChange,
+  YCodeCell
+} from '@jupyter/ydoc';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 
@@ -7,7 +13,12 @@ interface IKnown {
   /** The number of its last change, and of the last one that was not of its outputs. */
   at: number;
   sourceAt: number;
+  /** Listens to it no more. */
+  leave: () => void;
 }
+
+/** What JupyterLab calls a change of the shared model that follows one of its own. */
+const SILENT = 'silent-change';
 
 /** Whether a change of a cell concerns what is stored of it. */
 export function isStored(change: CellChange): boolean {
@@ -59,7 +70,7 @@ export class Clock {
   dispose(): void {
     this._notebook.changed.disconnect(this._onChanged);
     for (const known of this._cells.values()) {
-      known.cell.changed.disconnect(this._onCell);
+      known.leave();
     }
     this._cells.clear();
   }
@@ -92,16 +103,35 @@ export class Clock {
         cells.set(id, known);
         continue;
       }
-      cell.changed.connect(this._onCell);
       const at = this._next();
-      cells.set(id, { cell, at, sourceAt: at });
+      cells.set(id, { cell, at, sourceAt: at, leave: this._listen(cell) });
     }
     for (const [id, known] of this._cells) {
       if (cells.get(id)?.cell !== known.cell) {
-        known.cell.changed.disconnect(this._onCell);
+        known.leave();
       }
     }
     this._cells = cells;
+  }
+
+  private _listen(cell: ISharedCell): () => void {
+    cell.changed.connect(this._onCell);
+    const leave = (): boolean => cell.changed.disconnect(this._onCell);
+    if (cell.cell_type !== 'code') {
+      return leave;
+    }
+    // Of the outputs of what its person runs, the cell itself tells nothing.
+    const { youtputs } = cell as YCodeCell;
+    const onOutputs = (_: unknown, { origin }: { origin: unknown }): void => {
+      if (origin === SILENT) {
+        this._onCell(cell, { outputsChange: [] });
+      }
+    };
+    youtputs.observeDeep(onOutputs);
+    return () => {
+      leave();
+      youtputs.unobserveDeep(onOutputs);
+    };
   }
 
   private readonly _onCell = (cell: ISharedCell, change: CellChange): void => {

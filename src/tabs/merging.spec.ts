@@ -56,11 +56,20 @@ describe('stepsTo', () => {
     ]);
   });
 
-  it('replaces a cell of another type, or with other metadata', () => {
+  it('replaces a cell of another type', () => {
     const prose: nbformat.ICell = { id: 'a', cell_type: 'markdown', metadata: {}, source: '1' };
     expect(stepsTo([a], [prose])).toEqual([{ do: 'replace', id: 'a', cell: prose }]);
-    const tagged = { ...a, metadata: { tags: ['x'] } };
-    expect(stepsTo([a], [tagged])).toEqual([{ do: 'replace', id: 'a', cell: tagged }]);
+  });
+
+  it('sets metadata where they are others, however that outputs are hidden is written', () => {
+    const tagged = { ...a, metadata: { tags: ['x'], trusted: true } };
+    const metadata = { tags: ['x'] };
+    expect(stepsTo([a], [tagged])).toEqual([{ do: 'set', id: 'a', metadata }]);
+    const one = { ...a, metadata: { collapsed: true } };
+    const both = { ...a, metadata: { collapsed: true, jupyter: { outputs_hidden: true } } };
+    expect(stepsTo([both], [one])).toEqual([]);
+    const bare = { id: 'a', cell_type: 'code', source: '1' } as unknown as nbformat.ICell;
+    expect(stepsTo([a], [bare])).toEqual([]);
   });
 
   it('does not guess where cells have no ids, or one id twice', () => {

@@ -1,9 +1,8 @@
 /** What has to be done to the cells of an open notebook so that they are those of its file. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
-import type { ReadonlyJSONValue } from '@lumino/coreutils';
-import { JSONExt } from '@lumino/coreutils';
 
+import { byId, isSame, normal } from './cells';
 import type { ISourceEdit, Step } from './protocol';
 
 /**
@@ -37,58 +36,24 @@ export function stepsTo(
   return steps;
 }
 
-/** Cells by their ids; null where one has none, or two have one. */
-export function byId(cells: readonly nbformat.ICell[]): Map<string, nbformat.ICell> | null {
-  const found = new Map<string, nbformat.ICell>();
-  for (const cell of cells) {
-    const { id } = cell;
-    if (typeof id !== 'string' || found.has(id)) {
-      return null;
-    }
-    found.set(id, cell);
-  }
-  return found;
-}
-
 /** What makes a cell another one; null where it is the same. */
 function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | null {
-  const isOfAnotherKind =
-    old.cell_type !== cell.cell_type ||
-    !isSame(stored(old.metadata), stored(cell.metadata)) ||
-    !isSame(old['attachments'] ?? {}, cell['attachments'] ?? {});
-  if (isOfAnotherKind) {
+  const [was, is] = [normal(old), normal(cell)];
+  if (old.cell_type !== cell.cell_type || !isSame(was['attachments'], is['attachments'])) {
     return { do: 'replace', id, cell };
   }
-  const source = edits(text(old.source), text(cell.source));
-  const step: Step = { do: 'set', id, ...(source.length > 0 && { source }) };
-  if (cell.cell_type === 'code') {
-    if (!isSame(old['outputs'] ?? [], cell['outputs'] ?? [])) {
-      step.outputs = (cell['outputs'] ?? []) as nbformat.IOutput[];
-    }
-    const count = (cell['execution_count'] ?? null) as number | null;
-    if (((old['execution_count'] ?? null) as number | null) !== count) {
-      step.execution_count = count;
-    }
-  }
+  const source = edits(was.source, is.source);
+  const step: Step = {
+    do: 'set',
+    id,
+    ...(source.length > 0 && { source }),
+    ...(!isSame(was.metadata, is.metadata) && { metadata: is.metadata }),
+    ...(!isSame(was.outputs, is.outputs) && { outputs: is.outputs ?? [] }),
+    ...(was.execution_count !== is.execution_count && {
+      execution_count: is.execution_count ?? null
+    })
+  };
   return Object.keys(step).length > 2 ? step : null;
-}
-
-/** Metadata without what is said anew whenever a file is read. */
-export function stored(metadata: object): object {
-  return Object.fromEntries(Object.entries(metadata).filter(([key]) => key !== 'trusted'));
-}
-
-/** Whether two values are the same, or none is there. */
-export function isSame(one: unknown, other: unknown): boolean {
-  if (one === undefined || other === undefined) {
-    return one === other;
-  }
-  return JSONExt.deepEqual(one as ReadonlyJSONValue, other as ReadonlyJSONValue);
-}
-
-/** A source as one text. */
-export function text(source: nbformat.MultilineString): string {
-  return Array.isArray(source) ? source.join('') : source;
 }
 
 /** The one edit between what is the same at both ends. */

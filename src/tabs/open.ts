@@ -36,12 +36,12 @@ export class OpenNotebook {
     isAsInFile: boolean
   ) {
     this.clock = new Clock(context.model.sharedModel);
-    const held = {
-      changes: () => this.clock.now,
-      content: () => context.model.sharedModel.toJSON(),
-      take: this._take.bind(this)
-    };
-    this._saving = new Saving(context, contents, held, isAsInFile ? held.content() : null);
+    this._saving = new Saving(
+      context,
+      contents,
+      { changes: () => this.clock.now, take: this._take.bind(this) },
+      isAsInFile ? context.model.sharedModel.toJSON() : null
+    );
   }
 
   /** The page's name for what it holds. */
@@ -53,9 +53,8 @@ export class OpenNotebook {
     return this.context.model.dirty;
   }
 
-  /** Answers what the server asks, once what others wrote to the file is here. */
+  /** Answers what the server asks. */
   async answer(question: Question): Promise<object> {
-    await this._catchingUp;
     switch (question.method) {
       case 'read':
         return this._changes(question.since);
@@ -80,7 +79,12 @@ export class OpenNotebook {
   catchUp(): void {
     // Where the server does not answer, its line is about to be cut, and opened again; and what
     // cannot be together with what is unsaved is told when it is to be saved.
-    this._catchingUp = this._saving.refresh().catch(() => undefined);
+    this._caughtUp = this._saving.refresh().catch(() => undefined);
+  }
+
+  /** Settled once what others wrote to the file is here; nothing is to be answered before. */
+  get caughtUp(): Promise<void> {
+    return this._caughtUp;
   }
 
   dispose(): void {
@@ -222,6 +226,6 @@ export class OpenNotebook {
   }
 
   private readonly _saving: Saving;
-  private _catchingUp: Promise<void> = Promise.resolve();
+  private _caughtUp: Promise<void> = Promise.resolve();
   private readonly _operations = new Set<string>();
 }

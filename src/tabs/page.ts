@@ -89,7 +89,9 @@ export class Page {
   private _tell(): void {
     const tabs = this._notebooks.map(each => this._told(each));
     const list = ++this._lists;
-    if (this._line.send({ tabs, heard: this._heard, list })) {
+    // What waits is not done, whatever came after it.
+    const heard = Math.min(this._heard, ...[...this._waiting].map(id => id - 1));
+    if (this._line.send({ tabs, heard, list })) {
       const fresh = this._notebooks.filter(each => !this._known.has(each));
       fresh.forEach(each => this._known.add(each));
       this._fresh.set(list, fresh);
@@ -112,6 +114,7 @@ export class Page {
 
   private _onOpened(): void {
     this._heard = 0;
+    this._waiting = new Set();
     this._known = new WeakSet();
     this._tell();
   }
@@ -140,6 +143,13 @@ export class Page {
       if (notebook === undefined) {
         throw new Refusal('not_open', 'That notebook is not open here.');
       }
+      const waiting = this._waiting.add(answer);
+      await notebook.caughtUp;
+      if (waiting !== this._waiting) {
+        // It was asked on a former line: the server asks again, or does so elsewhere.
+        return;
+      }
+      waiting.delete(answer);
       this._line.send({ answer, result: await notebook.answer(asked) });
     } catch (error) {
       const known = error instanceof Refusal ? error : new Refusal('bad_request', String(error));
@@ -152,6 +162,8 @@ export class Page {
   }
 
   private _notebooks: OpenNotebook[] = [];
+  /** The questions on this line that wait for what others wrote to a file. */
+  private _waiting = new Set<number>();
   private _known = new WeakSet<OpenNotebook>();
   private readonly _fresh = new Map<number, OpenNotebook[]>();
   private readonly _noted = new Set<OpenNotebook>();

@@ -1,6 +1,7 @@
 /** What goes over the line between a page and the server: see ADR 20 of the project. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
+import type { PartialJSONObject } from '@lumino/coreutils';
 
 /** A notebook as the page tells of it. */
 export interface ITold {
@@ -28,6 +29,7 @@ export type Step =
       do: 'set';
       id: string;
       source?: ISourceEdit[];
+      metadata?: PartialJSONObject;
       outputs?: nbformat.IOutput[];
       execution_count?: number | null;
     };

@@ -2,30 +2,36 @@ import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
 
+import { isSameContent } from './cells';
 import { Refusal } from './protocol';
 
 type Context = DocumentRegistry.Context;
+type Content = nbformat.INotebookContent;
+
+/** What JupyterLab's contexts do by themselves, and have no other way to do otherwise. */
+interface IDialogs {
+  _handleError?: (error: unknown, title: string) => Promise<void>;
+  _raiseConflict?: (...args: unknown[]) => Promise<unknown>;
+}
 
 /** What a page holds of a notebook. */
 export interface IHeld {
   /** The number of the last change, which grows with each. */
   changes(): number;
-  /** All of it. */
-  content(): nbformat.INotebookContent;
   /**
    * Takes what is in the file, together with what is unsaved.
    *
    * @param base - what was in the file before; null where that is not known.
    * @throws Refusal
    */
-  take(file: nbformat.INotebookContent, base: nbformat.INotebookContent | null): void;
+  take(file: Content, base: Content | null): void;
 }
 
 /**
  * Saves of one notebook, one after the other.
  *
  * Two saves at once end in a false "File Changed". So a person's saves and JupyterLab's own wait
- * here, too: `context.save` is this from now on.
+ * here, too: `context.save` is this from now on, and so is `context.revert`.
  */
 export class Saving {
   /**
@@ -36,27 +42,22 @@ export class Saving {
     private readonly _context: Context,
     private readonly _contents: Contents.IManager,
     private readonly _held: IHeld,
-    private _file: nbformat.INotebookContent | null
+    private _file: Content | null
   ) {
     this._save = _context.save.bind(_context);
-    _context.save = () => this._queue(() => this._saveForPerson());
-    const { model } = _context;
-    const load = model.fromJSON.bind(model);
-    model.fromJSON = content => {
-      const file = content as nbformat.INotebookContent;
-      if (this._isTaking) {
-        this._held.take(file, this._file);
-      } else {
-        load(content);
-      }
-      this._file = file;
-    };
+    this._revert = _context.revert.bind(_context);
+    // While JupyterLab asks its person, it says itself what becomes of this.
+    _context.save = () =>
+      this._isAsking ? this._save() : this._queue(() => this._saveForPerson());
+    _context.revert = () => (this._isAsking ? this._revert() : this._queue(this._revert));
+    this._followReads();
+    this._followQuestions();
   }
 
   /** Saves for an agent: where a dialog would come, it is told instead. */
   async save(): Promise<void> {
     // Whoever comes while one waits for its turn shares it.
-    this._next ??= this._queue(async () => {
+    this._next ??= this._queueForAgent(async () => {
       this._next = null;
       if (!this._context.model.dirty) {
         return;
@@ -71,7 +72,7 @@ export class Saving {
         const { message, response } = error as { message?: string; response?: Response };
         throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
       }
-    });
+    }).finally(() => (this._next = null));
     await this._next;
   }
 
@@ -81,22 +82,15 @@ export class Saving {
    * @throws Refusal where that cannot be together with what is unsaved here.
    */
   async refresh(): Promise<void> {
-    await this._queue(() => this._takeFile());
+    await this._queueForAgent(() => this._takeFile());
   }
+
+  // --- the file
 
   private async _takeFile(): Promise<void> {
     if (await this.isOutdated()) {
-      await this._quietly(() => this._revert());
-    }
-  }
-
-  /** JupyterLab's own revert, but for what it does to the model: it would make every cell anew. */
-  private async _revert(): Promise<void> {
-    this._isTaking = true;
-    try {
-      await this._context.revert();
-    } finally {
-      this._isTaking = false;
+      this._isTaking = true;
+      await this._quietly(this._revert).finally(() => (this._isTaking = false));
     }
   }
 
@@ -110,17 +104,30 @@ export class Saving {
     return known !== null && known.last_modified !== now.last_modified;
   }
 
-  /** Without JupyterLab's own dialog about an error: the agent is told, and the person asked nothing. */
-  private async _quietly(work: () => Promise<void>): Promise<void> {
-    const context = this._context as { _handleError?: () => Promise<void> };
-    context._handleError = () => Promise.resolve();
-    try {
-      await work();
-    } finally {
-      // What the class has is there again.
-      delete context._handleError;
-    }
+  /**
+   * Knows what was read whenever JupyterLab reads the file anew.
+   *
+   * Its own way to show that would make every cell anew, and drop what is unsaved: that is for its
+   * person to choose.
+   */
+  private _followReads(): void {
+    const { model } = this._context;
+    const load = model.fromJSON.bind(model);
+    model.fromJSON = content => {
+      const file = content as Content;
+      if (this._isTaking) {
+        // A save whose answer was lost may have been one.
+        const isTried = this._tried !== null && isSameContent(this._tried, file);
+        this._held.take(file, isTried ? this._tried : this._file);
+      } else {
+        load(content);
+      }
+      this._file = file;
+      this._tried = null;
+    };
   }
+
+  // --- saves
 
   private async _saveForPerson(): Promise<void> {
     // Where it cannot be together, JupyterLab asks what to keep.
@@ -130,19 +137,75 @@ export class Saving {
 
   private async _saveAll(): Promise<void> {
     const before = this._file;
-    const saved = this._held.content();
-    const changes = this._held.changes();
-    await this._save();
+    let changes = this._held.changes();
+    await this._noting(this._save, () => (changes = this._held.changes()));
     if (this._file !== before) {
       // JupyterLab asked, and its person chose the file.
       return;
     }
-    this._file = saved;
+    this._file = this._tried;
+    this._tried = null;
     if (this._held.changes() !== changes) {
       // What was typed while it was saved is not in the file, whatever JupyterLab takes it for.
       this._context.model.dirty = true;
     }
   }
+
+  /** Notes what a save writes; `then` is called when that is known. */
+  private async _noting(save: () => Promise<void>, then: () => void): Promise<void> {
+    const model = this._context.model as { toJSON?: Context['model']['toJSON'] };
+    const write = this._context.model.toJSON.bind(model);
+    let isNoted = false;
+    model.toJSON = () => {
+      const content = write();
+      if (!isNoted) {
+        isNoted = true;
+        this._tried = content as Content;
+        then();
+      }
+      return content;
+    };
+    // What the class has is there again.
+    await save().finally(() => delete model.toJSON);
+  }
+
+  // --- dialogs
+
+  /** Without JupyterLab's own dialogs: the agent is told, and the person asked nothing. */
+  private async _quietly(work: () => Promise<void>): Promise<void> {
+    const context = this._context as IDialogs;
+    context._handleError = () => Promise.resolve();
+    this._isQuiet = true;
+    try {
+      await work();
+    } finally {
+      this._isQuiet = false;
+      delete context._handleError;
+    }
+  }
+
+  /** Knows when JupyterLab asks what to keep: for as long as its person likes. */
+  private _followQuestions(): void {
+    const context = this._context as IDialogs;
+    const ask = context._raiseConflict?.bind(context);
+    if (ask === undefined) {
+      return;
+    }
+    context._raiseConflict = async (...args) => {
+      if (this._isQuiet) {
+        throw changed();
+      }
+      this._isAsking = true;
+      this._agents.forEach(leave => leave());
+      try {
+        return await ask(...args);
+      } finally {
+        this._isAsking = false;
+      }
+    };
+  }
+
+  // --- one after the other
 
   private _queue(work: () => Promise<void>): Promise<void> {
     const done = this._last.then(work);
@@ -150,8 +213,41 @@ export class Saving {
     return done;
   }
 
+  /** An agent waits for its turn, but not for what a person is asked. */
+  private async _queueForAgent(work: () => Promise<void>): Promise<void> {
+    if (this._isAsking) {
+      throw changed();
+    }
+    let isWanted = true;
+    const done = this._queue(async () => {
+      if (isWanted) {
+        await work();
+      }
+    });
+    let leave = (): void => undefined;
+    const left = new Promise<void>((_, reject) => {
+      leave = () => {
+        isWanted = false;
+        reject(changed());
+      };
+    });
+    this._agents.add(leave);
+    await Promise.race([done, left]).finally(() => this._agents.delete(leave));
+  }
+
   private readonly _save: () => Promise<void>;
+  private readonly _revert: () => Promise<void>;
   private _last: Promise<void> = Promise.resolve();
   private _next: Promise<void> | null = null;
+  /** Has each agent that waits for its turn wait no longer. */
+  private readonly _agents = new Set<() => void>();
+  private _isAsking = false;
   private _isTaking = false;
+  private _isQuiet = false;
+  /** What a save was to write of which is not known whether it did. */
+  private _tried: Content | null = null;
+}
+
+function changed(): Refusal {
+  return new Refusal('file_changed', 'The file has changed on disk.');
 }

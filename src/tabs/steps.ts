@@ -1,6 +1,7 @@
 /** Changes of a notebook, carried out on the shared model that its editors show. */
 
 import type { ISharedCell, ISharedNotebook, YCodeCell } from '@jupyter/ydoc';
+import type { PartialJSONObject } from '@lumino/coreutils';
 
 import { distrust } from './outputs';
 import type { Step } from './protocol';
@@ -51,6 +52,9 @@ function carryOutOne(notebook: ISharedNotebook, cells: ISharedCell[], step: Step
       for (const edit of step.source ?? []) {
         cell.updateSource(edit.start, edit.end, edit.text);
       }
+      if (step.metadata !== undefined) {
+        setMetadata(cell, step.metadata);
+      }
       if (cell.cell_type === 'code') {
         const code = cell as YCodeCell;
         if (step.outputs !== undefined) {
@@ -62,4 +66,14 @@ function carryOutOne(notebook: ISharedNotebook, cells: ISharedCell[], step: Step
         }
       }
   }
+}
+
+/** Sets all metadata but for trust, which is not the file's. */
+function setMetadata(cell: ISharedCell, metadata: PartialJSONObject): void {
+  for (const key of Object.keys(cell.getMetadata())) {
+    if (!(key in metadata) && key !== 'trusted') {
+      cell.deleteMetadata(key);
+    }
+  }
+  cell.setMetadata(metadata);
 }

@@ -2,10 +2,7 @@
 
 import type * as nbformat from '@jupyterlab/nbformat';
 
-import { byId, isSame, stored, text } from './merging';
-
-/** What JupyterLab fills in where a file lacks it. */
-const FILLED_IN = ['language_info', 'kernelspec'];
+import { byId, isSame, normal } from './cells';
 
 /** Thrown where both sides changed the same. */
 class Conflict extends Error {}
@@ -66,8 +63,16 @@ function mergedMetadata(
   mine: nbformat.INotebookMetadata,
   theirs: nbformat.INotebookMetadata
 ): nbformat.INotebookMetadata {
-  const filled = Object.fromEntries(FILLED_IN.map(key => [key, theirs[key] ?? mine[key]]));
-  return chosenParts(base, mine, { ...theirs, ...filled }) as nbformat.INotebookMetadata;
+  // JupyterLab fills in what a file lacks, and what its kernel is.
+  const kernelspec = theirs.kernelspec ?? mine.kernelspec;
+  const isOurs =
+    theirs.language_info === undefined || !isSame(base.language_info, mine.language_info);
+  const language_info = isOurs ? mine.language_info : theirs.language_info;
+  return chosenParts(base, mine, {
+    ...theirs,
+    kernelspec,
+    language_info
+  }) as nbformat.INotebookMetadata;
 }
 
 // --- cells
@@ -104,20 +109,16 @@ function mergedCell(
     return chosen(was, here, there) && (mine ?? theirs);
   }
   const { ran, ...rest } = chosenParts(was ?? {}, here, there);
-  const { trusted } = mine?.metadata ?? {};
+  // Outputs are as trusted as where they are from.
+  const { trusted } = (isSame(ran, here['ran']) ? mine : theirs)?.metadata ?? {};
   const metadata = { ...(rest['metadata'] as object), ...(trusted !== undefined && { trusted }) };
   return { ...rest, ...(ran as object), metadata } as unknown as nbformat.ICell;
 }
 
-/** What is compared of a cell: outputs go with their count, and trust is not the file's. */
+/** What is compared of a cell: outputs go with their count. */
 function parts(cell: nbformat.ICell): Parts {
-  const { outputs, execution_count: count, ...rest } = cell;
-  return {
-    ...rest,
-    source: text(cell.source),
-    metadata: stored(cell.metadata),
-    ...(cell.cell_type === 'code' && { ran: { outputs, execution_count: count } })
-  };
+  const { outputs, execution_count, ...rest } = normal(cell);
+  return { ...rest, ...(cell.cell_type === 'code' && { ran: { outputs, execution_count } }) };
 }
 
 /** The order of the cells that are left: what one side added stands after what it stood after. */
