@@ -118,9 +118,17 @@ def _own_terminal(inside: int) -> None:
 async def shows(screen: int, part: bytes) -> bytes:
     """What comes on a screen until this part of it does."""
     shown = b""
-    async with asyncio.timeout(30):
-        while part not in shown:
-            shown += await asyncio.to_thread(os.read, screen, 65536)
+    arrived = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(screen, arrived.set)
+    try:
+        async with asyncio.timeout(30):
+            while part not in shown:
+                await arrived.wait()
+                arrived.clear()
+                shown += os.read(screen, 65536)
+    finally:
+        loop.remove_reader(screen)
     return shown
 
 
