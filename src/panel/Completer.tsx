@@ -52,9 +52,9 @@ export function useCompleter(
   // Cells and commands are there at once; files come when the server has answered.
   const near = useMemo(
     () => (partial === null ? NOTHING.options : nearOptions(partial, surroundings, trans)),
-    // The key says all that matters of text and cursor.
+    // The key says all that matters of text and cursor, and cells are others when what is seen is.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [key, surroundings, trans]
+    [key, surroundings, surroundings.seen, trans]
   );
   const far = files.key === key ? files.options : NOTHING.options;
   const offered = useMemo(() => together(near, far), [near, far]);

@@ -122,8 +122,9 @@ export class Surroundings {
 
   /** The cells of the notebook that the person looks at. */
   get cells(): ICellName[] {
-    const cells = this._current?.panel.content.widgets ?? [];
-    return cells.map((cell, index) => nameOf(index, cell.model.id, cell.model.sharedModel.source));
+    // Their widgets may be made later.
+    const cells = this._current?.panel.content.model?.cells ?? [];
+    return [...cells].map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
   }
 
   /** The files below the root. */
