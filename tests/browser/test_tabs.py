@@ -279,3 +279,28 @@ async def test_with_collaboration_the_room_is_used_and_the_page_is_asked_nothing
     await page.wait_for_function(SHOWS, arg=[2, "42\n"])
     assert all('"tabs":[]' in frame or '"listed"' in frame for frame in frames.all())
     assert await page.locator(DIALOG).count() == 0
+
+
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
+async def test_where_a_person_and_a_program_changed_the_same_an_agent_is_told_and_the_person_asked(
+    open_lab: OpenLab,
+) -> None:
+    lab = await open_lab()
+    file = lab.server.root / "n.ipynb"
+    write_notebook(file, "a = 1", "b = 2")
+    page = await opened(lab, "n.ipynb")
+    await types(page, 0, "  # typed")
+    file.write_text(file.read_text().replace("a = 1", "a = 2"))
+    refused = await call(lab, "insert_cell", status=500, notebook="n.ipynb", source="c = 3")
+    assert refused["error"]["code"] == "save_failed"
+    await page.keyboard.press("Control+s")
+    dialog = page.locator(DIALOG, has_text="File Changed")
+    await dialog.wait_for()
+    # However long that stands, nobody waits for it.
+    assert "# typed" in (await call(lab, "read_notebook", notebook="n.ipynb"))["text"]
+    await call(lab, "insert_cell", status=500, notebook="n.ipynb", source="c = 3")
+    await dialog.get_by_role("button", name="Revert").click()
+    await page.wait_for_function(HAS, arg=["a = 2", "b = 2"])
+    await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
+    await page.wait_for_function(HAS, arg=["a = 2", "b = 2", "c = 3"])
+    assert [cell.source for cell in lab.notebook("n.ipynb").cells] == ["a = 2", "b = 2", "c = 3"]
