@@ -134,8 +134,8 @@ def read_stdin() -> str:
     if sys.stdin.isatty():
         sys.stderr.write("Type the text; Ctrl-D at the start of a line ends it, Ctrl-C drops it.\n")
     # One read at a time: a whole one would not hear of Ctrl-C between two of its own.
-    said = b"".join(iter(sys.stdin.buffer.read1, b""))
-    return said.decode("utf-8", "surrogateescape")
+    stdin: Any = sys.stdin.buffer
+    return b"".join(iter(stdin.read1, b"")).decode("utf-8", "surrogateescape")
 
 
 def _answer_line(connection: socket.socket, prompt: str) -> None:
