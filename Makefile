@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 
 PYTHON  ?= python3
-WORKERS ?= 6
+WORKERS ?= 4
 TESTS   ?= tests
 
 VENV := .venv

@@ -22,6 +22,8 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     plain = {
         name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS"}
     }
+    # JupyterLab asks node, where there is one, which keeps there what it has compiled.
+    plain["NODE_DISABLE_COMPILE_CACHE"] = "1"
     return {**plain, "TMPDIR": str(folder), "TERM": "xterm", **more}
 
 
