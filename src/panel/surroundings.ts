@@ -99,11 +99,9 @@ export class Surroundings {
   /** What there is to begin with: the whole notebook is read for it, once until something changes. */
   get beginnings(): IBeginnings {
     if (this._beginnings === undefined) {
-      const content = this._current?.panel.content;
-      const sources = content?.widgets.map(cell => cell.model.sharedModel.source);
       this._beginnings = {
-        failed: content === undefined ? null : failedOf(content),
-        table: tableOf(sources ?? [])
+        failed: failedOf(this._models, this._current?.panel.content.activeCellIndex ?? -1),
+        table: tableOf(this._models.map(cell => cell.sharedModel.source))
       };
     }
     return this._beginnings;
@@ -122,9 +120,7 @@ export class Surroundings {
 
   /** The cells of the notebook that the person looks at. */
   get cells(): ICellName[] {
-    // Their widgets may be made later.
-    const cells = this._current?.panel.content.model?.cells ?? [];
-    return [...cells].map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
+    return this._models.map((cell, index) => nameOf(index, cell.id, cell.sharedModel.source));
   }
 
   /** The files below the root. */
@@ -242,6 +238,11 @@ export class Surroundings {
     return panel === null || path === null ? null : { panel, path };
   }
 
+  /** The cells of that notebook: their widgets may be made later. */
+  private get _models(): readonly ICellModel[] {
+    return [...(this._current?.panel.content.model?.cells ?? [])];
+  }
+
   private _pathOf({ context }: NotebookPanel): string | null {
     return serverPath(this.contents, context.path);
   }
@@ -257,11 +258,11 @@ function nameOf(index: number, id: string, source: string): ICellName {
   return { id, index, line: line.slice(0, 80) };
 }
 
-function failedOf({ widgets, activeCellIndex }: Notebook): ICellName | null {
-  const failed = widgets.flatMap(({ model }, index) =>
-    hasError(model) ? [nameOf(index, model.id, model.sharedModel.source)] : []
+function failedOf(cells: readonly ICellModel[], active: number): ICellName | null {
+  const failed = cells.flatMap((cell, index) =>
+    hasError(cell) ? [nameOf(index, cell.id, cell.sharedModel.source)] : []
   );
-  return failed.find(({ index }) => index === activeCellIndex) ?? failed[0] ?? null;
+  return failed.find(({ index }) => index === active) ?? failed[0] ?? null;
 }
 
 function hasError(model: ICellModel): boolean {

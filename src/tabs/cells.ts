@@ -59,6 +59,14 @@ export function isSame(one: unknown, other: unknown): boolean {
   return JSONExt.deepEqual(one as ReadonlyJSONValue, other as ReadonlyJSONValue);
 }
 
+/** Whether two notebooks are of one format. */
+export function isOfOneFormat(
+  one: nbformat.INotebookContent,
+  other: nbformat.INotebookContent
+): boolean {
+  return one.nbformat === other.nbformat && one.nbformat_minor === other.nbformat_minor;
+}
+
 /** Whether two notebooks have the same cells. */
 export function isSameContent(
   one: nbformat.INotebookContent,

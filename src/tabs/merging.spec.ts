@@ -1,18 +1,7 @@
 import type * as nbformat from '@jupyterlab/nbformat';
 
 import { staying, stepsTo } from './merging';
-
-function code(id: string, source: string, rest: object = {}): nbformat.ICell {
-  return {
-    id,
-    cell_type: 'code',
-    metadata: {},
-    source,
-    outputs: [],
-    execution_count: null,
-    ...rest
-  };
-}
+import { code } from './samples';
 
 const output: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
 

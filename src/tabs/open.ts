@@ -5,6 +5,7 @@ import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 import { JSONExt, UUID } from '@lumino/coreutils';
 
+import { isOfOneFormat } from './cells';
 import { Clock } from './clock';
 import { stepsTo } from './merging';
 import { setOutputs } from './outputs';
@@ -147,10 +148,9 @@ export class OpenNotebook {
     const shared = model.sharedModel;
     const present = shared.toJSON();
     const { dirty } = model;
-    const wanted = dirty ? base && merged(base, present, file) : file;
-    const isOfThisFormat =
-      file.nbformat === present.nbformat && file.nbformat_minor === present.nbformat_minor;
-    const steps = wanted && isOfThisFormat ? stepsTo(present.cells, wanted.cells) : null;
+    const known = isOfOneFormat(present, file) ? file : null;
+    const wanted = dirty ? base && merged(base, present, file) : known;
+    const steps = wanted && stepsTo(present.cells, wanted.cells);
     if (wanted === null || steps === null) {
       if (dirty) {
         throw new Refusal('file_changed', 'The file was changed where something is unsaved.');

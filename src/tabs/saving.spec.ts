@@ -3,26 +3,15 @@ import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
 
 import { Refusal } from './protocol';
+import { code, notebook } from './samples';
 import { Saving } from './saving';
 
 type Content = nbformat.INotebookContent;
 
-function notebook(...sources: string[]): Content {
-  const cells = sources.map(source => ({
-    id: source.slice(0, 1),
-    cell_type: 'code',
-    metadata: {},
-    source,
-    outputs: [],
-    execution_count: null
-  }));
-  return { cells, metadata: {}, nbformat: 4, nbformat_minor: 5 };
-}
-
 /** A notebook that is open. */
 class Model {
   dirty = true;
-  content = notebook('a', 'b');
+  content = notebook([code('a'), code('b')]);
 
   toJSON(): Content {
     return this.content;
@@ -35,7 +24,7 @@ class Model {
 
 /** A file, a notebook that is open of it, and JupyterLab's way to save that. */
 class Bench {
-  file = notebook('a', 'b');
+  file = notebook([code('a'), code('b')]);
   taken: { file: Content; base: Content | null }[] = [];
   readonly model = new Model();
   /** What becomes of the next save. */
@@ -104,7 +93,7 @@ describe('Saving', () => {
   it('takes what others wrote before it saves, with what the file was as base', async () => {
     const bench = new Bench();
     const before = bench.file;
-    bench.file = notebook('a', 'b', 'c');
+    bench.file = notebook([code('a'), code('b'), code('c')]);
     const written = bench.file;
     await bench.saving.save();
     expect(bench.taken).toEqual([{ file: written, base: before }]);
@@ -113,12 +102,12 @@ describe('Saving', () => {
 
   it('knows its own work in the file where the answer to a save was lost', async () => {
     const bench = new Bench();
-    bench.model.content = notebook('a', 'b', 'mine');
+    bench.model.content = notebook([code('a'), code('b'), code('mine')]);
     const tried = bench.model.content;
     bench.next = 'lost';
     await expect(bench.saving.save()).rejects.toThrow('Nobody answers.');
     bench.next = 'saved';
-    bench.model.content = notebook('a', 'b');
+    bench.model.content = notebook([code('a'), code('b')]);
     await bench.saving.save();
     expect(bench.taken).toEqual([{ file: tried, base: tried }]);
     expect(bench.file.cells).toHaveLength(2);

@@ -1,6 +1,7 @@
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
+import { PromiseDelegate } from '@lumino/coreutils';
 
 import { isSameContent } from './cells';
 import { Refusal } from './protocol';
@@ -8,7 +9,7 @@ import { Refusal } from './protocol';
 type Context = DocumentRegistry.Context;
 type Content = nbformat.INotebookContent;
 
-/** What JupyterLab's contexts do by themselves, and have no other way to do otherwise. */
+/** Where JupyterLab's contexts ask or tell their person something: nothing public is there for it. */
 interface IDialogs {
   _handleError?: (error: unknown, title: string) => Promise<void>;
   _raiseConflict?: (...args: unknown[]) => Promise<unknown>;
@@ -51,13 +52,13 @@ export class Saving {
       this._isAsking ? this._save() : this._queue(() => this._saveForPerson());
     _context.revert = () => (this._isAsking ? this._revert() : this._queue(this._revert));
     this._followReads();
-    this._followQuestions();
+    this._followDialogs();
   }
 
   /** Saves for an agent: where a dialog would come, it is told instead. */
   async save(): Promise<void> {
     // Whoever comes while one waits for its turn shares it.
-    this._next ??= this._queueForAgent(async () => {
+    const next = (this._next ??= this._queueForAgent(async () => {
       this._next = null;
       if (!this._context.model.dirty) {
         return;
@@ -72,8 +73,13 @@ export class Saving {
         const { message, response } = error as { message?: string; response?: Response };
         throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
       }
-    }).finally(() => (this._next = null));
-    await this._next;
+    }));
+    await next.finally(() => {
+      // It may have left before its turn.
+      if (this._next === next) {
+        this._next = null;
+      }
+    });
   }
 
   /**
@@ -88,14 +94,14 @@ export class Saving {
   // --- the file
 
   private async _takeFile(): Promise<void> {
-    if (await this.isOutdated()) {
+    if (await this._isOutdated()) {
       this._isTaking = true;
       await this._quietly(this._revert).finally(() => (this._isTaking = false));
     }
   }
 
   /** Whether the file is another one than what was opened or saved here. */
-  async isOutdated(): Promise<boolean> {
+  private async _isOutdated(): Promise<boolean> {
     const known = this._context.contentsModel;
     const now = await this._contents.get(this._context.path, { content: false, hash: true });
     if (known?.hash && now.hash) {
@@ -117,8 +123,8 @@ export class Saving {
       const file = content as Content;
       if (this._isTaking) {
         // A save whose answer was lost may have been one.
-        const isTried = this._tried !== null && isSameContent(this._tried, file);
-        this._held.take(file, isTried ? this._tried : this._file);
+        const tried = this._tried?.content;
+        this._held.take(file, tried && isSameContent(tried, file) ? tried : this._file);
       } else {
         load(content);
       }
@@ -137,22 +143,22 @@ export class Saving {
 
   private async _saveAll(): Promise<void> {
     const before = this._file;
-    let changes = this._held.changes();
-    await this._noting(this._save, () => (changes = this._held.changes()));
+    await this._write();
     if (this._file !== before) {
       // JupyterLab asked, and its person chose the file.
       return;
     }
-    this._file = this._tried;
+    const written = this._tried;
+    this._file = written?.content ?? null;
     this._tried = null;
-    if (this._held.changes() !== changes) {
+    if (this._held.changes() !== written?.changes) {
       // What was typed while it was saved is not in the file, whatever JupyterLab takes it for.
       this._context.model.dirty = true;
     }
   }
 
-  /** Notes what a save writes; `then` is called when that is known. */
-  private async _noting(save: () => Promise<void>, then: () => void): Promise<void> {
+  /** JupyterLab's own save; what it writes is noted. */
+  private async _write(): Promise<void> {
     const model = this._context.model as { toJSON?: Context['model']['toJSON'] };
     const write = this._context.model.toJSON.bind(model);
     let isNoted = false;
@@ -160,45 +166,36 @@ export class Saving {
       const content = write();
       if (!isNoted) {
         isNoted = true;
-        this._tried = content as Content;
-        then();
+        this._tried = { content: content as Content, changes: this._held.changes() };
       }
       return content;
     };
     // What the class has is there again.
-    await save().finally(() => delete model.toJSON);
+    await this._save().finally(() => delete model.toJSON);
   }
 
   // --- dialogs
 
   /** Without JupyterLab's own dialogs: the agent is told, and the person asked nothing. */
   private async _quietly(work: () => Promise<void>): Promise<void> {
-    const context = this._context as IDialogs;
-    context._handleError = () => Promise.resolve();
     this._isQuiet = true;
-    try {
-      await work();
-    } finally {
-      this._isQuiet = false;
-      delete context._handleError;
-    }
+    await work().finally(() => (this._isQuiet = false));
   }
 
   /** Knows when JupyterLab asks what to keep: for as long as its person likes. */
-  private _followQuestions(): void {
+  private _followDialogs(): void {
     const context = this._context as IDialogs;
+    const tell = context._handleError?.bind(context);
     const ask = context._raiseConflict?.bind(context);
-    if (ask === undefined) {
-      return;
-    }
+    context._handleError = async (...args) => (this._isQuiet ? undefined : tell?.(...args));
     context._raiseConflict = async (...args) => {
       if (this._isQuiet) {
         throw changed();
       }
       this._isAsking = true;
-      this._agents.forEach(leave => leave());
+      this._agents.forEach(agent => agent.reject(changed()));
       try {
-        return await ask(...args);
+        return await ask?.(...args);
       } finally {
         this._isAsking = false;
       }
@@ -218,34 +215,27 @@ export class Saving {
     if (this._isAsking) {
       throw changed();
     }
-    let isWanted = true;
+    const agent = new PromiseDelegate<never>();
+    this._agents.add(agent);
     const done = this._queue(async () => {
-      if (isWanted) {
+      if (this._agents.has(agent)) {
         await work();
       }
     });
-    let leave = (): void => undefined;
-    const left = new Promise<void>((_, reject) => {
-      leave = () => {
-        isWanted = false;
-        reject(changed());
-      };
-    });
-    this._agents.add(leave);
-    await Promise.race([done, left]).finally(() => this._agents.delete(leave));
+    await Promise.race([done, agent.promise]).finally(() => this._agents.delete(agent));
   }
 
   private readonly _save: () => Promise<void>;
   private readonly _revert: () => Promise<void>;
   private _last: Promise<void> = Promise.resolve();
   private _next: Promise<void> | null = null;
-  /** Has each agent that waits for its turn wait no longer. */
-  private readonly _agents = new Set<() => void>();
+  /** The agents that wait: each is rejected where it is to wait no longer. */
+  private readonly _agents = new Set<PromiseDelegate<never>>();
   private _isAsking = false;
   private _isTaking = false;
   private _isQuiet = false;
   /** What a save was to write of which is not known whether it did. */
-  private _tried: Content | null = null;
+  private _tried: { content: Content; changes: number } | null = null;
 }
 
 function changed(): Refusal {

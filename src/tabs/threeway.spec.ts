@@ -1,24 +1,9 @@
 import type * as nbformat from '@jupyterlab/nbformat';
 
+import { code, notebook } from './samples';
 import { merged } from './threeway';
 
 const OUTPUT: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
-
-function code(id: string, source = id, rest: object = {}): nbformat.ICell {
-  return {
-    id,
-    cell_type: 'code',
-    metadata: {},
-    source,
-    outputs: [],
-    execution_count: null,
-    ...rest
-  };
-}
-
-function notebook(cells: nbformat.ICell[], metadata: object = {}): nbformat.INotebookContent {
-  return { cells, metadata, nbformat: 4, nbformat_minor: 5 } as nbformat.INotebookContent;
-}
 
 const [a, b, c] = [code('a'), code('b'), code('c')];
 const ran = { outputs: [OUTPUT], execution_count: 1 };

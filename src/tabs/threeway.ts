@@ -2,7 +2,7 @@
 
 import type * as nbformat from '@jupyterlab/nbformat';
 
-import { byId, isSame, normal } from './cells';
+import { byId, isOfOneFormat, isSame, normal } from './cells';
 
 /** Thrown where both sides changed the same. */
 class Conflict extends Error {}
@@ -21,7 +21,7 @@ export function merged(
   mine: nbformat.INotebookContent,
   theirs: nbformat.INotebookContent
 ): nbformat.INotebookContent | null {
-  if (mine.nbformat !== theirs.nbformat || mine.nbformat_minor !== theirs.nbformat_minor) {
+  if (!isOfOneFormat(mine, theirs)) {
     return null;
   }
   try {

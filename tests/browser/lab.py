@@ -17,6 +17,8 @@ from tests.servers import ServerProcess
 DEADLINE = 30_000
 """Milliseconds in which what a person waits for has to be there."""
 
+DIALOG = ".jp-Dialog"
+
 READY = """
 async () => {
   const app = window.jupyterapp;
@@ -31,7 +33,7 @@ LAUNCHED = "() => window.jupyterapp.shell.currentWidget?.id.startsWith('launcher
 
 async def waits(page: Page) -> None:
     """Waits on where collaboration asks: it does so after five seconds, which a busy machine needs."""
-    dialog = page.locator(".jp-Dialog", has_text="taking some time to load")
+    dialog = page.locator(DIALOG, has_text="taking some time to load")
     wait = dialog.get_by_role("button", name="Continue waiting")
     await page.add_locator_handler(dialog, wait.click)
 
@@ -70,7 +72,7 @@ class Lab:
             async with asyncio.timeout(DEADLINE / 1000):
                 return await self.page.evaluate(call, [name, arguments])
         except TimeoutError:
-            asked = await self.page.locator(".jp-Dialog").all_inner_texts()
+            asked = await self.page.locator(DIALOG).all_inner_texts()
             raise AssertionError(f"{name} does not end; JupyterLab asks: {asked}") from None
 
     async def show_panel(self) -> None:

@@ -76,28 +76,28 @@ SHOWS = """
 }
 """
 BEGINS = SHOWS.replace("shown?.textContent === text", "shown?.textContent.startsWith(text)")
-# What is in the file, whatever is in a room or a tab: the server is asked as by any program.
-ON_DISK = """
-async ([path, sources]) => {
-  const response = await fetch(`/api/contents/${path}?content=1`, { cache: 'no-store' });
-  const { content } = await response.json();
-  return JSON.stringify(content.cells.map(cell => cell.source)) === JSON.stringify(sources);
-}
+
+
+def _of_file(names: str, check: str) -> str:
+    """What is in a file, whatever is in a room or a tab: the server is asked as by any program."""
+    return f"""
+async ([path, {names}]) => {{
+  const response = await fetch(`/api/contents/${{path}}?content=1`, {{ cache: 'no-store' }});
+  const {{ cells }} = (await response.json()).content;
+  return {check};
+}}
 """
-RAN = """
-async ([path, cell, text, count]) => {
-  const response = await fetch(`/api/contents/${path}?content=1`, { cache: 'no-store' });
-  const { outputs, execution_count } = (await response.json()).content.cells[cell];
-  return execution_count === count && outputs.map(output => output.text).join('') === text;
-}
-"""
-PRINTED = """
-async ([path, cell]) => {
-  const response = await fetch(`/api/contents/${path}?content=1`, { cache: 'no-store' });
-  return (await response.json()).content.cells[cell].outputs.length > 0;
-}
-"""
-DIALOG = ".jp-Dialog"
+
+
+ON_DISK = _of_file(
+    "sources", "JSON.stringify(cells.map(cell => cell.source)) === JSON.stringify(sources)"
+)
+RAN = _of_file(
+    "cell, text, count",
+    "cells[cell].execution_count === count"
+    " && cells[cell].outputs.map(output => output.text).join('') === text",
+)
+PRINTED = _of_file("cell", "cells[cell].outputs.length > 0")
 
 
 async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:

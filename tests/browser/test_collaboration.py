@@ -9,10 +9,9 @@ from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DEADLINE, Lab
+from tests.browser.lab import DEADLINE, DIALOG, Lab
 from tests.browser.open_notebook import (
     BOTH,
-    DIALOG,
     HAS,
     RAN,
     SOURCES,

@@ -9,13 +9,12 @@ import pytest
 from playwright.async_api import Route
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import write_notebook
+from tests.browser.lab import DIALOG, write_notebook
 from tests.browser.open_notebook import (
     BEGINS,
     BOTH,
     CLEAN,
     CLOSE,
-    DIALOG,
     HAS,
     PRINTED,
     RAN,

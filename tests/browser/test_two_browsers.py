@@ -8,10 +8,9 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DEADLINE, Lab, waits, write_notebook
+from tests.browser.lab import DEADLINE, DIALOG, Lab, waits, write_notebook
 from tests.browser.open_notebook import (
     BOTH,
-    DIALOG,
     HAS,
     SHOWS,
     SOURCES,

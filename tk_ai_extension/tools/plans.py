@@ -149,10 +149,6 @@ def _marked(mark: str, source: str) -> str:
 
 def _replaced_to_run(snapshot: Snapshot, operations: Sequence[Operation]) -> Iterator[str]:
     """The code of which a diff does not show all; what is inserted is shown whole."""
-    for operation in operations:
-        match operation:
-            case Replace(key, source, new_type):
-                if (new_type or snapshot.by_key[key].type) == "code":
-                    yield source
-            case _:
-                pass
+    for each in operations:
+        if isinstance(each, Replace) and (each.type or snapshot.by_key[each.cell].type) == "code":
+            yield each.source
