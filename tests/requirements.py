@@ -237,5 +237,6 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ui:json-tree", "S0 S1", "JSON outputs as a tree, images as images"),
     Requirement("ui:truncation", "S0 S1", "a truncation notice with the way to the whole"),
     Requirement("ui:error-block", "S0", "errors stand out and name the notebook"),
+    Requirement("ui:turn-cost", "project", "the cost of a turn is that turn's alone, also after Claude's process was started again, resumed the session, or failed to answer"),
 )
 # fmt: on

@@ -248,7 +248,8 @@ class Used:
 
     Attributes:
         input_tokens, output_tokens, cache_read_tokens, cache_write_tokens: Of the turn.
-        cost_usd: As the model's prices say; None where they are not known.
+        cost_usd: Of the turn, as the model's prices say; None where they are not known.
+        session_cost_usd: Of Claude's session up to the end of the turn, as its process reports it.
         seconds: From the question to the end.
         requests: How often the model was asked.
     """
@@ -260,6 +261,7 @@ class Used:
     cache_read_tokens: int
     cache_write_tokens: int
     cost_usd: float | None
+    session_cost_usd: float | None
     seconds: float
     requests: int
 

@@ -15,6 +15,7 @@ import mcp_types as types
 from tk_ai_extension.agent.branches import Origin, before, prompt_id
 from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings, forget
 from tk_ai_extension.agent.context import content, instructions
+from tk_ai_extension.agent.costs import CostMeter
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -127,6 +128,7 @@ class ChatSession:
         self._turn: Turn | None = None
         self._claude: Claude | None = None
         self._provider: Provider | None = None
+        self._meter = CostMeter()
         self._server = build_tool_server(office.registry, self._call)
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
@@ -361,6 +363,7 @@ class ChatSession:
             await self._hang_up()
         if self._claude is None:
             self._provider = provider
+            self._meter = CostMeter(await self._cost_so_far())
             prompt = await instructions(office.workspace)
             names = [tool.name for tool in office.registry]
 
@@ -382,8 +385,19 @@ class ChatSession:
                     raise
                 logger.warning("A chat's history could not be resumed: %s", error.message)
                 self._claude = await start(Origin(None))
+                self._meter = CostMeter()
                 turn.say(Noticed("Claude does not remember what was said before in this chat."))
+        turn.translator.meter = self._meter
         return self._claude
+
+    async def _cost_so_far(self) -> float | None:
+        """What Claude's session has cost, in dollars, by the last result of it; 0 for a new one."""
+        if self._session is None:
+            return 0.0
+        await self.log.save()
+        usage = await self._office.transcripts.usage(self.id)
+        # Before the total had a field of its own it stood for the turn's.
+        return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
 
     async def _origin(self) -> Origin:
         """The history that Claude goes on with."""

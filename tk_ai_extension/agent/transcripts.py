@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.presence import Presence
@@ -249,6 +250,18 @@ class Transcripts:
             if row is None or row[3] != "plan":
                 return None
             return Event(row[0], row[1], row[2], row[3], json.loads(row[4]))
+
+        return await self._database.run(select)
+
+    async def usage(self, chat_id: str) -> dict[str, Any] | None:
+        """Return the last usage event of a chat; None if there is none."""
+
+        def select(db: sqlite3.Connection) -> dict[str, Any] | None:
+            row = db.execute(
+                "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
+                (chat_id,),
+            ).fetchone()
+            return None if row is None else json.loads(row[0])
 
         return await self._database.run(select)
 

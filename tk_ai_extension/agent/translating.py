@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.claude import SERVER
+from tk_ai_extension.agent.costs import CostMeter
 from tk_ai_extension.agent.events import (
     Discarded,
     Retried,
@@ -38,6 +39,7 @@ class Translator:
         result: The last message of the turn, once it is there.
         called: The ids of the calls that Claude has made, in order, with their tools' names.
         retry_in: Seconds until the model is asked again; 0 where it is being asked.
+        meter: What the turns of the process cost; the session shares one between them.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class Translator:
         self.result: ResultMessage | None = None
         self.called: dict[str, str] = {}
         self.retry_in = 0.0
+        self.meter = CostMeter()
         self._answered: set[str] = set()
         self._blocks = 0
         # Of the model's message that is being streamed: where its blocks begin among the turn's,
@@ -82,7 +85,7 @@ class Translator:
             case sdk.ResultMessage():
                 self.result = message
                 self.session = message.session_id
-                yield _used(message)
+                yield _used(message, self.meter.turn(message))
             case sdk.SystemMessage():
                 yield from self._system(message.subtype, message.data)
             case _:
@@ -186,7 +189,7 @@ def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | 
     return ModelFailed(f"The model could not answer{where}: {said}.")
 
 
-def _used(result: ResultMessage) -> Used:
+def _used(result: ResultMessage, cost: float | None) -> Used:
     usage = result.usage or {}
 
     def tokens(name: str) -> int:
@@ -197,7 +200,8 @@ def _used(result: ResultMessage) -> Used:
         output_tokens=tokens("output_tokens"),
         cache_read_tokens=tokens("cache_read_input_tokens"),
         cache_write_tokens=tokens("cache_creation_input_tokens"),
-        cost_usd=result.total_cost_usd,
+        cost_usd=cost,
+        session_cost_usd=result.total_cost_usd,
         seconds=round(result.duration_ms / 1000, 3),
         requests=result.num_turns,
     )
