@@ -56,6 +56,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Cell-marked text --
     Requirement("text:read", "S1", "a notebook reads as `# %% [code|markdown|raw]` marked text by default; a raw view gives the JSON"),
     Requirement("text:ranges", "S1", "line and multi-range selectors address the text"),
+    Requirement("text:ranges-grammar", "project", "a number means the same cell in `cell` and in `cells`, negative ones from the end; a part that can be read in two ways is an error, and no code runs"),
     Requirement("text:round-trip", "S1", "reading and writing back unchanged leaves the file byte-identical, for every notebook in the corpus"),
     Requirement("text:metadata", "S1", "a marker that names an existing, unused cell keeps its metadata and sets type and source; a new cell has empty metadata"),
     Requirement("text:code-fields", "S1", "a cell turned into code gains count and outputs; one turned into markdown or raw loses them"),

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, cell_keys
 from tk_ai_extension.model.celltext import (
     CellRef,
-    format_ranges,
     parse,
-    parse_ranges,
     render,
     select_lines,
 )
@@ -196,37 +194,6 @@ def test_markers_name_cells_by_id_by_version_and_by_number() -> None:
         None,
     ]
     assert [cell.line for cell in cells] == [1, 2, 3, 4]
-
-
-# --- ranges
-
-
-@pytest.mark.proves("text:ranges")
-@pytest.mark.parametrize(
-    ("spec", "chosen"),
-    [
-        ("2-5,8,11-", [2, 3, 4, 5, 8, 11, 12]),
-        ("0", [0]),
-        ("3-99", [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
-        (" 1 , 0-2 ", [0, 1, 2]),
-        ("0-", list(range(13))),
-    ],
-)
-def test_ranges_name_cells_from_zero(spec: str, chosen: list[int]) -> None:
-    assert parse_ranges(spec, 13) == chosen
-
-
-@pytest.mark.parametrize("spec", ["", "x", "1-2-3", "5-2", "13", "-3", "1,,2", "99-", "1.5"])
-def test_a_range_that_names_nothing_is_an_error(spec: str) -> None:
-    with pytest.raises(InvalidArguments):
-        parse_ranges(spec, 13)
-
-
-@given(st.sets(st.integers(0, 50)))
-def test_ranges_are_written_as_they_are_read(indices: set[int]) -> None:
-    ordered = sorted(indices)
-    spec = format_ranges(ordered)
-    assert (parse_ranges(spec, 51) if spec else []) == ordered
 
 
 @pytest.mark.proves("text:ranges")

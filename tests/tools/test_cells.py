@@ -121,9 +121,13 @@ async def test_the_index_after_a_move_is_the_one_asked_for(desk, start, to, orde
 async def test_outputs_are_cleared_by_range_and_altogether(desk, notebook):
     await desk.call("execute_cells", notebook=notebook, which="all")
     assert desk.on_disk(notebook).cells[2].outputs[0].text == "2\n"
-    await desk.call("clear_outputs", notebook=notebook, cells="2-")
+    for cells in ("-3", "0"):
+        await desk.call("clear_outputs", notebook=notebook, cells=cells)
+        assert desk.on_disk(notebook).cells[2].outputs[0].text == "2\n"
+        await desk.call("execute_cell", notebook=notebook, cell=0)
+    await desk.call("clear_outputs", notebook=notebook, cells="-1")
     assert desk.on_disk(notebook).cells[2].outputs == []
-    assert desk.on_disk(notebook).cells[0].execution_count == 1
+    assert desk.on_disk(notebook).cells[0].execution_count == 4
     await desk.call("clear_outputs", notebook=notebook, all=True)
     assert desk.on_disk(notebook).cells[0].execution_count is None
     with pytest.raises(InvalidArguments):

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import cast, get_args
 
 from tk_ai_extension.model.cells import Cell, CellType, Snapshot
-from tk_ai_extension.model.errors import InvalidArguments, InvalidText
+from tk_ai_extension.model.errors import InvalidText
+from tk_ai_extension.model.ranges import format_ranges, parse_ranges
 
 MARK = "# %%"
 ESCAPED = MARK + "%"
@@ -33,7 +34,6 @@ _HEADER = re.compile(
 _MARKER = re.compile(r"# %% \[(?P<type>\w+)\](?:\s+(?P<ref>@\S+|cell:\d{1,9}))?\s*\Z")
 _PLAIN_ID = re.compile(r"[\w-]+\Z")
 _NUMBERED = re.compile(r"cell:(\d{1,9})\Z")
-_RANGE = re.compile(r"(\d{1,9})(-(\d{0,9}))?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ParsedText:
         cells: In order.
         path: The notebook that the header names, or None where the text has no header.
         revision: The revision at which it was read, or None.
-        ranges: The cells that the view contained (`parse_ranges`), or None for all.
+        ranges: The cells that the view contained (`ranges.parse_ranges`), or None for all.
     """
 
     cells: tuple[ParsedCell, ...]
@@ -184,67 +184,11 @@ def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
     return cell_type, CellRef(ref, prefix=ref[1:])
 
 
-# --- ranges
-
-
-def parse_ranges(spec: str, count: int, *, first: int = 0) -> list[int]:
-    """The positions (from 0, ascending, each once) that ``2-5,8,11-`` names among ``count`` things.
-
-    Args:
-        spec: Numbers and ranges with both ends in, separated by commas; an open end is the last.
-        count: How many there are; a range that ends beyond is cut.
-        first: The number of the first one: 0 for cells, 1 for lines.
-
-    Raises:
-        InvalidArguments: the spec is malformed, or a part of it begins beyond the last.
-    """
-    chosen: set[int] = set()
-    for part in spec.split(","):
-        match = _RANGE.match(part.strip())
-        if match is None:
-            raise InvalidArguments(
-                f"`{part.strip()}` is not a range.",
-                hint="Ranges look like this: 2-5,8,11- (an open end: to the last).",
-            )
-        start = int(match[1])
-        end = (
-            start
-            if match[2] is None
-            else int(match[3])
-            if match[3]
-            else max(start, first + count - 1)
-        )
-        if end < start or start < first:
-            raise InvalidArguments(
-                f"The range `{part.strip()}` is empty; numbers start at {first}."
-            )
-        if start - first >= count:
-            raise InvalidArguments(
-                f"`{part.strip()}` begins beyond the last of {count} (numbers start at {first})."
-            )
-        chosen.update(range(start - first, min(end - first + 1, count)))
-    return sorted(chosen)
-
-
-def format_ranges(indices: Sequence[int]) -> str:
-    """The shortest spec for ascending positions: the inverse of `parse_ranges`."""
-    parts: list[str] = []
-    position = 0
-    while position < len(indices):
-        start = end = indices[position]
-        while position + 1 < len(indices) and indices[position + 1] == end + 1:
-            position += 1
-            end += 1
-        parts.append(str(start) if start == end else f"{start}-{end}")
-        position += 1
-    return ",".join(parts)
-
-
 def select_lines(text: str, spec: str) -> str:
     """The lines of a text that a spec such as ``10-20,31`` names, numbered from 1.
 
     Raises:
-        InvalidArguments: see `parse_ranges`.
+        InvalidArguments: see `ranges.parse_ranges`.
     """
     lines = text.split("\n")
     if lines[-1] == "":

@@ -13,9 +13,10 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
-from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText, parse_ranges
+from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText
 from tk_ai_extension.model.errors import Conflict, InvalidText
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
+from tk_ai_extension.model.ranges import parse_ranges
 
 
 def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operation]:

@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 from tk_ai_extension.model.operations import Insert
-
-_SPAN = re.compile(r"(\d{1,9})?\s*(?:-|\.\.)\s*(\d{1,9})?\Z")
+from tk_ai_extension.model.ranges import parse_span, parts_of
 
 
 def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
-    """The cells that ``0-3,7,@318a,12-`` names, in the notebook's order, each once.
+    """The cells that ``0-3,7,@318a,-1`` names, in the notebook's order, each once.
 
-    A part is a cell's address, or two indices with ``-`` or ``..`` between; either may be left out.
+    A part is a cell's address, or a span of indices (`model.ranges`).
 
     Raises:
-        InvalidArguments: an empty part.
+        InvalidArguments: a part that is empty or can be read in two ways.
         CellNotFound: a part that names nothing.
     """
     chosen: dict[int, Cell] = {}
-    for part in ranges.split(","):
-        for cell in _part(snapshot, part.strip()):
+    for part in parts_of(ranges):
+        for cell in _part(snapshot, part):
             chosen[cell.index] = cell
     return [chosen[index] for index in sorted(chosen)]
 
 
-def _part(snapshot: Snapshot, part: str) -> list[Cell]:
-    if not part:
-        raise InvalidArguments(
-            "A range of cells is empty.", hint="Write ranges such as `0-3,7,@318a,12-`."
-        )
-    span = _SPAN.match(part)
-    if span is None or part in snapshot.by_key or not (span[1] or span[2]):
+def _part(snapshot: Snapshot, part: str) -> Sequence[Cell]:
+    span = None if part in snapshot.by_key else parse_span(part)
+    if span is None or span.is_single:
         return [snapshot.find(part)[0]]
-    first = int(span[1] or 0)
-    last = int(span[2]) if span[2] else len(snapshot.cells) - 1
-    if first > last or last >= len(snapshot.cells):
+    first, last = span.positions(len(snapshot.cells))
+    if not 0 <= first <= last < len(snapshot.cells):
         raise CellNotFound(
             f"No cells `{part}` in {snapshot.path}, which has {len(snapshot.cells)}."
         )
-    return list(snapshot.cells[first : last + 1])
+    return snapshot.cells[first : last + 1]
 
 
 def insertion(

@@ -10,12 +10,12 @@ from tk_ai_extension.cli.commands.base import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.session import Session
 
-_RANGES = re.compile(r".*,.*|\d+-\d*|(@\w+|\d+)-(@\w+)?")
-"""What names several cells, such as ``0-3,7``, ``12-`` or ``@318a-@77b0``; an id may have dashes, too."""
+_RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
+"""What names several cells, such as ``0-3,7``, ``12-`` or ``-3..``; an id may have dashes, too."""
 
 
 def _configure_exec(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,12-")
+    parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,-1")
     parser.add_argument("--all", action="store_true", help="all code cells, in order")
     parser.add_argument("--stale", action="store_true", help="those whose code or inputs changed")
     parser.add_argument("--restart", action="store_true", help="restart the kernel before")

@@ -22,7 +22,7 @@ def _configure_read(parser: argparse.ArgumentParser) -> None:
         choices=("editable", "reading", "raw"),
         help="sources, to write back (default); with outputs in short; JSON",
     )
-    parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,12-")
+    parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,-1")
     parser.add_argument("--lines", metavar="RANGES", help="of the text, such as 10-20; to look at")
     parser.add_argument("--budget", type=int, help="characters (default: all)", default=WHOLE)
 

@@ -13,6 +13,7 @@ from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Cell, Json, OutputsSummary, Snapshot
 from tk_ai_extension.model.digest import few_lines, shorten
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
@@ -285,7 +286,7 @@ def _next_range(snapshot: Snapshot, chosen: list[Cell], shown: list[Cell]) -> st
     rest = [cell.index for cell in chosen[len(shown) :]]
     if rest and len(rest) == len(snapshot.cells) - rest[0]:
         return f"{rest[0]}-"
-    return celltext.format_ranges(rest) or None
+    return format_ranges(rest) or None
 
 
 OUTPUT_MARK = "#> "
@@ -310,7 +311,7 @@ def _reading_text(
     partial: bool,
 ) -> str:
     state = cell_states(context, snapshot)
-    span = f" cells:{celltext.format_ranges([cell.index for cell in shown])}" if partial else ""
+    span = f" cells:{format_ranges([cell.index for cell in shown])}" if partial else ""
     parts = [
         f"# notebook {snapshot.path} rev:{snapshot.revision}{span}; outputs after {OUTPUT_MARK.strip()}"
     ]
