@@ -115,6 +115,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:concurrent", "S4", "two callers on one kernel queue; one's error does not drop the other's cells"),
     Requirement("exec:saved", "S3", "outputs are attached to the cell and saved; the file on disk has them at most 2 s later while the cell still runs"),
     Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them"),
+    Requirement("exec:bounded", "project", "what an execution holds in memory is bounded: messages not yet read, requests that wait for a shared kernel, status events; doubling the output doubles the work, never more"),
     # -- Outputs --
     Requirement("out:types", "S3 S4", "stream, execute_result, display_data, error"),
     Requirement("out:mime", "S0 S1", "text: markdown, then plain, then HTML converted"),
@@ -229,6 +230,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:chat", "project", "`nb chat` talks to Claude in the chats of the project, or of the server that a notebook belongs to: one message or a dialogue, questions answered by keys, Ctrl-C stops the turn, `--json` gives events"),
     Requirement("nb:mcp", "S3", "`nb mcp`: the same tools over stdio"),
     Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`"),
+    Requirement("relay:idle", "project", "a relay with nothing to do uses no processor time and writes no log; a socket that cannot be read is closed, not read again"),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state"),
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),

@@ -23,11 +23,11 @@ class KernelConnection(Conversation):
 
     It has a `Session` of its own: a client that shared the manager's would have the same ZeroMQ
     identity as others, and the kernel would answer only the last of them. The high-water mark of
-    what is received is off (a flood loses nothing), set on the context, so before connecting.
+    what is received is high (a flood loses nothing), set on the context, so before connecting.
 
     Args:
         info: As `KernelManager.get_connection_info` gives it.
-        context: A context whose sockets have ``RCVHWM`` and ``LINGER`` 0 (`sockets.client_context`).
+        context: A context whose sockets hold a flood and do not linger (`sockets.client_context`).
         observer: Told of everything that is not for one listener.
     """
 

@@ -18,6 +18,7 @@ from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.run import Run
+from tk_ai_extension.kernels.sockets import MAX_RECEIVED
 
 
 class KernelGone(Exception):
@@ -64,8 +65,8 @@ class GuardedClient:
     """The stack's client for one kernel: as much of an `AsyncKernelClient` as the stack uses.
 
     What we submit goes over our own connection, and its outputs to our own collector. What others
-    submit (JupyterLab's extension) goes the stack's usual way, over sockets that drop nothing, and
-    ends when the kernel does.
+    submit (JupyterLab's extension) goes the stack's usual way, over sockets that hold a flood
+    (`MAX_RECEIVED`), and ends when the kernel does.
     """
 
     allow_stdin = True
@@ -139,7 +140,7 @@ class GuardedClient:
 
     def _new_client(self) -> AsyncKernelClient:
         context = zmq.asyncio.Context()
-        context.setsockopt(zmq.RCVHWM, 0)
+        context.setsockopt(zmq.RCVHWM, MAX_RECEIVED)
         client: Any = AsyncKernelClient(context=context, session=Session())
         client.load_connection_info(self._kernels.connection_info(self._kernel_id))
         return client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ import zmq
 from tornado.ioloop import IOLoop
 from zmq.utils.monitor import parse_monitor_message
 
+log = logging.getLogger(__name__)
+
 TURN = 0.01
 """Seconds for which one socket may hold the event loop before others get their turn."""
 
@@ -18,10 +21,30 @@ RECONNECT_INTERVAL = 20
 """Milliseconds between attempts to connect, so that a kernel that starts is met at once."""
 
 
+MAX_RECEIVED = 100_000
+"""Messages that a socket holds which were not read yet.
+
+Beyond it ZeroMQ stops reading from the network, and the kernel's own socket drops what does not fit
+into its queue; the message ids tell how many were dropped (`Tally`).
+"""
+
+_SEND_ONLY = frozenset((zmq.PUB, zmq.PUSH))
+
+
 class SocketReader:
-    """Reads one socket: as fast as messages come, in turns that never hold the loop for long."""
+    """Reads one socket: as fast as messages come, in turns that never hold the loop for long.
+
+    Args:
+        socket: A socket that receives.
+        deliver: Called with the parts of each message.
+
+    Raises:
+        ValueError: The socket is of a type that only sends.
+    """
 
     def __init__(self, socket: zmq.Socket[bytes], deliver: Callable[[list[bytes]], None]) -> None:
+        if socket.type in _SEND_ONLY:
+            raise ValueError(f"A {zmq.SocketType(socket.type).name} socket receives nothing.")
         self.socket = socket
         self._deliver = deliver
         self._loop: Any = IOLoop.current()
@@ -44,6 +67,11 @@ class SocketReader:
             try:
                 parts = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
+                return False
+            except zmq.ZMQError as problem:
+                # Reading again would fail again, at once and without end.
+                log.error("A socket cannot be read any more: %s", problem)  # noqa: TRY400
+                self.close()
                 return False
             self._deliver(parts)
             if time.perf_counter() > until:
@@ -92,9 +120,9 @@ class Link:
 
 
 def client_context() -> zmq.Context[Any]:
-    """A context for connections: nothing received is ever dropped, nothing unsent holds up closing."""
+    """A context for connections: much is received before any is dropped, nothing holds up closing."""
     context = zmq.Context[Any]()
-    context.setsockopt(zmq.RCVHWM, 0)
+    context.setsockopt(zmq.RCVHWM, MAX_RECEIVED)
     context.setsockopt(zmq.LINGER, 0)
     context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
     return context

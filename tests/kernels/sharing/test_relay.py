@@ -16,10 +16,10 @@ import zmq.asyncio
 from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
-from tests.kernels.guests import DEADLINE, run, until
+from tests.kernels.guests import DEADLINE, run, until, write_connection
 from tests.kernels.sharing.conftest import Launch, Owner, start_kernel
-from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL
-from tk_ai_extension.kernels.sharing.share import Share
+from tk_ai_extension.kernels.sharing.relay import PROMPT_INTERVAL, Relay
+from tk_ai_extension.kernels.sharing.share import Connection, Share
 from tk_ai_extension.testing.faults import RUN_FOREVER
 
 pytestmark = [pytest.mark.proves("nb:serve")]
@@ -267,3 +267,56 @@ def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> 
     with pytest.raises(Exception, match="no connection file"):
         share.point_at(tmp_path / "state.json")
     assert share.is_withdrawn()
+
+
+@pytest.mark.proves("relay:idle")
+async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch: Launch) -> None:
+    relayed = launch()
+    client = await relayed.client()
+    process, log = psutil.Process(relayed.process.pid), len(owner.log)
+    times = process.cpu_times()
+    await run(client, "import time; time.sleep(1)")
+    now = process.cpu_times()
+    assert (now.user + now.system) - (times.user + times.system) < 0.3
+    assert len(owner.log) - log < 1000
+
+
+@pytest.mark.proves("exec:bounded")
+async def test_what_waits_for_a_kernel_that_does_not_answer_is_bounded(
+    owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.HELD_BYTES", 20_000)
+    info = write_connection(tmp_path / "front.json")
+    relay = Relay(Connection.read(tmp_path / "front.json"), owner.share)
+    os.kill(owner.manager.provisioner.process.pid, signal.SIGSTOP)
+    relay.open()
+    relaying = asyncio.ensure_future(relay.run())
+    context = zmq.asyncio.Context()
+    try:
+        session: Any = Session(key=info["key"], signature_scheme="hmac-sha256")
+        socket = context.socket(zmq.DEALER)
+        socket.connect(f"tcp://{info['ip']}:{info['shell_port']}")
+        requests = [
+            session.send(socket, "execute_request", {"code": "#" * 5000, "silent": False})
+            for _ in range(10)
+        ]
+        answered: set[str] = set()
+        async with asyncio.timeout(DEADLINE):
+            while len(answered) < 7:
+                _, parts = session.feed_identities(await socket.recv_multipart())
+                reply = session.deserialize(parts)
+                assert reply["content"]["status"] == "error", reply["content"]
+                assert "too many requests" in reply["content"]["evalue"]
+                answered.add(reply["parent_header"]["msg_id"])
+        # Those that came first are held: the kernel answers them.
+        os.kill(owner.manager.provisioner.process.pid, signal.SIGCONT)
+        async with asyncio.timeout(DEADLINE):
+            for request in requests[:3]:
+                _, parts = session.feed_identities(await socket.recv_multipart())
+                reply = session.deserialize(parts)
+                assert reply["content"]["status"] == "ok"
+                assert reply["parent_header"]["msg_id"] == request["header"]["msg_id"]
+    finally:
+        relay.stop("The test is over.")
+        await relaying
+        context.destroy(linger=0)

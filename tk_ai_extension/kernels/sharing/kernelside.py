@@ -28,7 +28,7 @@ class KernelSide:
     """The sockets to one kernel; what comes from there is checked, then passed on.
 
     Args:
-        context: Whose sockets lose nothing (`sockets.client_context`).
+        context: Whose sockets hold a flood (`sockets.client_context`).
         connection: Where the kernel is.
         channels: Those that are relayed.
         deliver: Gets each message of the kernel that is for clients. Must not block.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zmq
@@ -37,6 +37,9 @@ PROMPT_INTERVAL = 0.05
 
 QUEUED = 100_000
 """Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
+
+HELD_BYTES = 32 * 1024 * 1024
+"""Bytes of clients' messages that are held until the kernel answers; then requests are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,11 @@ class Relay:
         self._grace = grace
         self._context = client_context()
         self._context.setsockopt(zmq.SNDHWM, QUEUED)
+        self._sockets: dict[Channel, zmq.Socket[bytes]] = {}
         self._readers: dict[Channel, SocketReader] = {}
         self._kernel: KernelSide | None = None
         self._held: list[_Request] = []
+        self._held_bytes = 0
         self._waiting: dict[str, _Request] = {}
         self._refused = 0
         self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
@@ -115,7 +120,9 @@ class Relay:
                 if channel == "stdin":
                     # It says so where a client is not there, instead of dropping the prompt.
                     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-                self._readers[channel] = SocketReader(socket, self._reading(channel))
+                self._sockets[channel] = socket
+                if channel != "iopub":
+                    self._readers[channel] = SocketReader(socket, self._reading(channel))
                 socket.bind(self._front.address(channel))
         except zmq.ZMQError as problem:
             self._close()
@@ -161,7 +168,7 @@ class Relay:
                 await asyncio.wait({ready, lost}, return_when=asyncio.FIRST_COMPLETED)
                 if not kernel.lost.is_set():
                     log.info("Relays to %s", kernel.connection.address("shell"))
-                    held, self._held = self._held, []
+                    held, self._held, self._held_bytes = self._held, [], 0
                     for request in held:
                         self._pass_on(request)
                     await lost
@@ -172,7 +179,7 @@ class Relay:
             self._let_go()
             waiting, self._waiting = self._waiting, {}
             for request in waiting.values():
-                self._answer_for_the_kernel(request)
+                self._answer_for_the_kernel(request, "The shared kernel was restarted, or died.")
 
     async def _meet(self) -> KernelSide | None:
         """Connects to the kernel that is shared now; None where none comes within the grace."""
@@ -210,8 +217,13 @@ class Relay:
             return
         if channel in {"shell", "control"} and self._kernel is not None:
             self._waiting.pop(envelope.answers(self._kernel.session), None)
-        self._readers[channel].socket.send_multipart(envelope.sealed(self._session))
-        self._readers[channel].look()
+        self._send(channel, envelope.sealed(self._session))
+
+    def _send(self, channel: Channel, parts: list[bytes]) -> None:
+        self._sockets[channel].send_multipart(parts)
+        if channel in self._readers:
+            # Sending may take the mark away that something has arrived meanwhile.
+            self._readers[channel].look()
 
     def _prompt(self, envelope: Envelope) -> None:
         """Shows a prompt, once its client is there for prompts, as long as it waits for an answer.
@@ -221,13 +233,13 @@ class Relay:
         if self._kernel is None or envelope.answers(self._kernel.session) not in self._waiting:
             return
         try:
-            self._readers["stdin"].socket.send_multipart(envelope.sealed(self._session))
+            self._send("stdin", envelope.sealed(self._session))
         except zmq.ZMQError as problem:
             if problem.errno != zmq.EHOSTUNREACH:
                 raise
+            self._readers["stdin"].look()
             loop: Any = IOLoop.current()
             loop.call_later(PROMPT_INTERVAL, self._prompt, envelope)
-        self._readers["stdin"].look()
 
     # --- the clients' side
 
@@ -245,8 +257,7 @@ class Relay:
 
     def _echo(self, parts: list[bytes]) -> None:
         # It lives as long as the kernel does: there is nothing to ask the kernel itself.
-        self._readers["hb"].socket.send_multipart(parts)
-        self._readers["hb"].look()
+        self._send("hb", parts)
 
     def _refuse(self, channel: Channel, forged: Forged) -> None:
         self._refused += 1
@@ -258,14 +269,29 @@ class Relay:
         if request.envelope.kind == "shutdown_request":
             self._shut_down(request)
         elif self._kernel is None or not self._kernel.ready.is_set():
-            self._held.append(request)
+            self._hold(request)
         else:
             self._pass_on(request)
+
+    def _hold(self, request: _Request) -> None:
+        """Keeps a message until the kernel answers; refuses it where too much is kept."""
+        size = sum(map(len, request.envelope.body))
+        if self._held_bytes + size > HELD_BYTES:
+            log.warning("Refused a message: %d MB wait for the kernel", HELD_BYTES >> 20)
+            if request.envelope.kind.endswith("_request"):
+                self._answer_for_the_kernel(
+                    request, "The shared kernel does not answer, and too many requests wait for it."
+                )
+            return
+        self._held.append(request)
+        self._held_bytes += size
 
     def _pass_on(self, request: _Request) -> None:
         assert self._kernel is not None
         if request.envelope.kind.endswith("_request"):
-            self._waiting[request.envelope.id] = request
+            # Its answer takes the header and the route back; what it asked is the kernel's now.
+            envelope = replace(request.envelope, body=[])
+            self._waiting[envelope.id] = _Request(request.channel, envelope)
         self._kernel.send(request.channel, request.envelope)
 
     def _shut_down(self, request: _Request) -> None:
@@ -277,34 +303,29 @@ class Relay:
         if self._ends_on_request:
             self.stop("A client has shut it down; the kernel goes on.")
 
-    def _answer_for_the_kernel(self, request: _Request) -> None:
-        """Ends a request whose kernel is gone: nobody waits for what never comes."""
+    def _answer_for_the_kernel(self, request: _Request, reason: str) -> None:
+        """Ends a request that the kernel will not answer: nobody waits for what never comes."""
         kind = request.envelope.kind
-        error: dict[str, Any] = {
-            "ename": "KernelGone",
-            "evalue": "The shared kernel was restarted, or died.",
-            "traceback": [],
-        }
+        error: dict[str, Any] = {"ename": "KernelGone", "evalue": reason, "traceback": []}
         if kind == "execute_request":
             self._publish(request, "error", error)
         self._reply(request, kind.replace("_request", "_reply"), {"status": "error", **error})
         self._publish(request, "status", {"execution_state": "idle"})
 
     def _reply(self, request: _Request, kind: str, content: Mapping[str, Any]) -> None:
-        reader = self._readers[request.channel]
         parent = {"header": request.envelope.header}
-        self._session.send(
-            reader.socket, kind, dict(content), parent, ident=request.envelope.identities
-        )
-        reader.look()
+        socket = self._sockets[request.channel]
+        self._session.send(socket, kind, dict(content), parent, ident=request.envelope.identities)
+        self._readers[request.channel].look()
 
     def _publish(self, request: _Request, kind: str, content: Mapping[str, Any]) -> None:
-        if "iopub" in self._readers:
+        if (socket := self._sockets.get("iopub")) is not None:
             parent = {"header": request.envelope.header}
-            socket = self._readers["iopub"].socket
             self._session.send(socket, kind, dict(content), parent, ident=kind.encode())
 
     def _close(self) -> None:
         for reader in self._readers.values():
             reader.close(linger=SENDING)
+        if (socket := self._sockets.get("iopub")) is not None:
+            socket.close(linger=SENDING)
         self._context.destroy(linger=0)

@@ -1,0 +1,61 @@
+"""Sockets on the event loop: no reading without end, and a bound on what waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import zmq
+
+from tk_ai_extension.kernels import sockets
+from tk_ai_extension.kernels.sockets import SocketReader, client_context
+
+DEADLINE = 30
+
+
+@pytest.mark.proves("relay:idle")
+async def test_a_socket_that_only_sends_is_not_read() -> None:
+    context = client_context()
+    try:
+        for kind in (zmq.PUB, zmq.PUSH):
+            with (
+                context.socket(kind) as socket,
+                pytest.raises(ValueError, match="receives nothing"),
+            ):
+                SocketReader(socket, print)
+    finally:
+        context.destroy(linger=0)
+
+
+@pytest.mark.proves("relay:idle")
+async def test_a_socket_that_fails_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    context = client_context()
+    try:
+        # A REQ socket receives after it has sent: before that each attempt fails.
+        reader = SocketReader(context.socket(zmq.REQ), print)
+        async with asyncio.timeout(DEADLINE):
+            while not reader.socket.closed:  # noqa: ASYNC110 - in the loop's next turn
+                await asyncio.sleep(0)
+        assert [record.getMessage() for record in caplog.records] == [
+            "A socket cannot be read any more: Operation cannot be accomplished in current state"
+        ]
+    finally:
+        context.destroy(linger=0)
+
+
+@pytest.mark.proves("exec:bounded")
+def test_what_is_received_and_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "MAX_RECEIVED", 1000)
+    context = sockets.client_context()
+    try:
+        with context.socket(zmq.PULL) as receiver, context.socket(zmq.PUSH) as sender:
+            sender.setsockopt(zmq.SNDHWM, 1)
+            port = receiver.bind_to_random_port("tcp://127.0.0.1")
+            sender.connect(f"tcp://127.0.0.1:{port}")
+            sent, message = 0, b"x" * 50_000  # the system's own buffers hold few of these
+            while sender.poll(500, zmq.POLLOUT) and sent < 3000:
+                sender.send(message, zmq.NOBLOCK)
+                sent += 1
+            assert 1000 <= sent < 2000
+    finally:
+        context.destroy(linger=0)
