@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import StatusEvent
-from tk_ai_extension.model.outputs import Append, ClearOutputs, StreamEdit, apply_change
+from tk_ai_extension.model.outputs import Append, ClearOutputs, OutputBuffer, StreamEdit
 
 
 def stream(text: Any, name: str = "stdout") -> tuple[str, Json]:
@@ -138,14 +138,14 @@ messages = st.lists(
 def test_the_changes_in_order_give_the_outputs(
     given_messages: list[tuple[str, Json] | None],
 ) -> None:
-    collector, told = OutputCollector(max_bytes=3000), list[Json]()
+    collector, told = OutputCollector(max_bytes=3000), OutputBuffer()
     for message in [*given_messages, None]:
         if message is not None:
             collector.add(*message)
             continue
         for change in collector.drain():
-            apply_change(told, change)
-        assert told == list(collector.outputs)
+            told.apply(change)
+        assert list(told) == list(collector.outputs)
 
 
 @pytest.mark.proves("fault:flood")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput
 from tk_ai_extension.server.following import Position
 from tk_ai_extension.workspace.running import MAX_EVENTS, Run, Step
 
@@ -30,8 +31,9 @@ def a_run(*, begun: int = 3, ended: bool = True) -> Run:
     for step, text in zip(steps[:begun], WRITTEN, strict=False):
         step.status = "ok"
         run.record("started", {"cell": step.cell})
-        step.outputs.append(stream(text))
-        step.outputs.append({"output_type": "execute_result", "data": {"text/plain": text}})
+        step.outputs.apply(Append(stream(text)))
+        result = {"output_type": "execute_result", "data": {"text/plain": text}}
+        step.outputs.apply(Append(result))
         run.record("outputs", {"cell": step.cell, "count": 2})
         run.record("ended", {"cell": step.cell, "status": "ok"})
     if ended:
@@ -95,7 +97,7 @@ def outputs(messages: list[tuple[str, Any]], shown: list[str]) -> list[str]:
 @pytest.mark.proves("rest:executions", "out:stream")
 async def test_what_was_written_over_in_forgotten_events_is_told_anew() -> None:
     """A progress bar, and a line that was cut for longer than its events are kept."""
-    step = Step(cell="bar", status="running", outputs=[stream("10 % of it all\n")])
+    step = Step(cell="bar", status="running", outputs=OutputBuffer([stream("10 % of it all\n")]))
     run = Run(Caller("ada", "key", "rest"), "kernel", "plan.ipynb", [step])
     run.record("outputs", {"cell": "bar", "count": 1})
     position = Position()
@@ -104,7 +106,7 @@ async def test_what_was_written_over_in_forgotten_events_is_told_anew() -> None:
     cut = str(position)
 
     for percent in range(MAX_EVENTS + 10):
-        step.outputs[0] = stream(f"{percent} %")
+        step.outputs.apply(ReplaceOutput(0, stream(f"{percent} %")))
         run.record("outputs", {"cell": "bar", "count": 1, "rewritten": (0, 0)})
     step.status = "ok"
     run.record("ended", {"cell": "bar", "status": "ok"})

@@ -1,10 +1,10 @@
-"""Outputs of a cell while it runs: nbformat outputs as dicts, and the changes to a list of them."""
+"""Outputs of a cell while it runs: nbformat outputs as dicts, and the changes to them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from tk_ai_extension.model.cells import Json, OutputsSummary
 
@@ -74,33 +74,112 @@ def bundle_of(output: Json) -> Json:
     return cast("Json", data) if isinstance(data, dict) else {}
 
 
-def apply_change(outputs: list[Json], change: OutputChange) -> None:
-    """Carries out one change on a list of outputs, in place."""
-    match change:
-        case Append(output):
-            outputs.append(output)
-        case StreamEdit(index, start, new):
-            outputs[index] = {**outputs[index], "text": stream_text(outputs[index])[:start] + new}
-        case ReplaceOutput(index, output):
-            outputs[index] = output
-        case ClearOutputs():
-            outputs.clear()
+class StreamBuffer:
+    """The text of a stream output that grows: appending does not copy what is there."""
+
+    def __init__(self, text: str) -> None:
+        self._parts = [text]
+        self._length = len(text)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __str__(self) -> str:
+        if len(self._parts) > 1:
+            self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def edit(self, start: int, new: str) -> str:
+        """Makes it ``text[:start] + new``; returns what goes."""
+        gone: list[str] = []
+        while self._length > start:
+            last = self._parts.pop()
+            self._length -= len(last)
+            kept = max(start - self._length, 0)
+            if kept:
+                self._parts.append(last[:kept])
+                self._length += kept
+            gone.append(last[kept:])
+        self._parts.append(new)
+        self._length += len(new)
+        return "".join(reversed(gone))
+
+    def since(self, start: int) -> str:
+        """The text from character ``start`` on; the cost depends on its length alone."""
+        parts: list[str] = []
+        end = self._length
+        for part in reversed(self._parts):
+            begin = end - len(part)
+            if end <= start:
+                break
+            parts.append(part if begin >= start else part[start - begin :])
+            end = begin
+        return "".join(reversed(parts))
 
 
-def overwritten(outputs: list[Json], change: OutputChange) -> tuple[int, int] | None:
-    """Where a change about to be carried out writes over what is there: output and character.
+class OutputBuffer(Sequence[Json]):
+    """The outputs of a cell that runs: a change costs by its own size, not by what is there.
 
-    None where it only adds.
+    As a sequence it gives the outputs as nbformat dicts, each as it is now.
     """
-    match change:
-        case StreamEdit(index, start, _) if start < len(stream_text(outputs[index])):
-            return index, start
-        case ReplaceOutput(index, _):
-            return index, 0
-        case ClearOutputs() if outputs:
-            return 0, 0
-        case _:
-            return None
+
+    def __init__(self, outputs: Iterable[Json] = ()) -> None:
+        self._outputs: list[Json] = []
+        self._streams: dict[int, StreamBuffer] = {}
+        for output in outputs:
+            self._put(len(self._outputs), output)
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    @overload
+    def __getitem__(self, index: int) -> Json: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Json]: ...
+    def __getitem__(self, index: int | slice) -> Json | list[Json]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self._outputs)))]
+        output = self._outputs[index]
+        stream = self.stream(index)
+        return output if stream is None else {**output, "text": str(stream)}
+
+    def stream(self, index: int) -> StreamBuffer | None:
+        """The text of output ``index``; None where it is no stream, or there is none."""
+        return self._streams.get(index + len(self._outputs) if index < 0 else index)
+
+    def name(self, index: int) -> str | None:
+        """The name of the stream that output ``index`` is; None where it is none."""
+        return self._outputs[index].get("name")
+
+    def apply(self, change: OutputChange) -> tuple[int, int] | None:
+        """Carries out a change.
+
+        Returns:
+            Output and character from which on it wrote over what was there; None where it only added.
+        """
+        match change:
+            case Append(output):
+                self._put(len(self._outputs), output)
+            case StreamEdit(index, start, new):
+                stream = self._streams[index]
+                length = len(stream)
+                stream.edit(start, new)
+                return (index, start) if start < length else None
+            case ReplaceOutput(index, output):
+                self._put(index, output)
+                return index, 0
+            case ClearOutputs():
+                had_any = bool(self._outputs)
+                self._outputs.clear()
+                self._streams.clear()
+                return (0, 0) if had_any else None
+        return None
+
+    def _put(self, index: int, output: Json) -> None:
+        self._outputs[index : index + 1] = [output]
+        self._streams.pop(index, None)
+        if output.get("output_type") == "stream":
+            self._streams[index] = StreamBuffer(stream_text(output))
 
 
 def summarise(outputs: Sequence[Json]) -> OutputsSummary:
@@ -118,11 +197,11 @@ def summarise(outputs: Sequence[Json]) -> OutputsSummary:
             case _:
                 for mime, value in bundle_of(output).items():
                     mimes[mime] = None
-                    size += _size(value)
+                    size += json_size(value)
     return OutputsSummary(len(outputs), size, tuple(mimes))
 
 
-def _size(value: Any, depth: int = 0) -> int:
+def json_size(value: Any, depth: int = 0) -> int:
     """The size of a JSON value, about.
 
     Of a long array a sample of its elements is measured, and nothing far down.
@@ -136,8 +215,8 @@ def _size(value: Any, depth: int = 0) -> int:
     below = depth + 1
     if isinstance(value, dict):
         members = cast("Json", value).items()
-        return sum(len(key) + _size(item, below) + 4 for key, item in members)
+        return sum(len(key) + json_size(item, below) + 4 for key, item in members)
     items = cast("list[Any]", value)
     sample = items[:: max(len(items) // _SAMPLE, 1)]
-    measured = sum(_size(item, below) for item in sample)
+    measured = sum(json_size(item, below) for item in sample)
     return measured * len(items) // max(len(sample), 1) + 2 * len(items)

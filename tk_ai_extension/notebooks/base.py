@@ -30,9 +30,10 @@ class OutputWriter(Protocol):
         ...
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
-        """Applies changes to the cell's outputs; on disk within `SAVE_INTERVAL` seconds.
+        """Takes changes of the cell's outputs; on disk within `SAVE_INTERVAL` seconds.
 
-        Cost is linear in the changes, not in the outputs so far.
+        It waits for nothing: the executor's events are read meanwhile. Cost is linear in the
+        changes, not in the outputs so far.
         """
         ...
 

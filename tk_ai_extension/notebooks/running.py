@@ -8,46 +8,11 @@ from dataclasses import replace
 from threading import Lock
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.model.outputs import (
-    Append,
-    ClearOutputs,
-    OutputChange,
-    ReplaceOutput,
-    StreamEdit,
-    stream_text,
-    summarise,
-)
+from tk_ai_extension.model.outputs import ClearOutputs, OutputBuffer, OutputChange, summarise
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.files.splicing import Frame
 
 _NUMBERED = re.compile(r"cell-\d+\Z")
-
-
-class StreamText:
-    """The text of a stream that grows: what is appended is not copied with what was there."""
-
-    def __init__(self, text: str) -> None:
-        self._parts = [text]
-        self._length = len(text)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def edit(self, start: int, new: str) -> str:
-        """Makes it ``text[:start] + new``; returns what went."""
-        gone = ""
-        if start < self._length:
-            whole = str(self)
-            gone = whole[start:]
-            self._parts = [whole[:start]]
-        self._parts.append(new)
-        self._length = min(start, self._length) + len(new)
-        return gone
-
-    def __str__(self) -> str:
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return self._parts[0]
 
 
 class RunningOutputs:
@@ -72,8 +37,7 @@ class RunningOutputs:
         self._lock = Lock()
         self._hash = cell.hash
         self._cells = count
-        self._outputs: list[Json] = []
-        self._texts: dict[int, StreamText] = {}
+        self._outputs = OutputBuffer()
         self._hidden = 0
         self._hidden_text = 0
 
@@ -82,26 +46,9 @@ class RunningOutputs:
         with self._lock:
             self._version += 1
             for change in changes:
-                match change:
-                    case Append(output):
-                        self._put(len(self._outputs), output)
-                    case StreamEdit(index, start, new):
-                        self._texts[index].edit(start, new)
-                    case ReplaceOutput(index, output):
-                        self._put(index, output)
-                    case ClearOutputs():
-                        self._reset()
-
-    def _put(self, index: int, output: Json) -> None:
-        self._outputs[index : index + 1] = [output]
-        self._texts.pop(index, None)
-        if output.get("output_type") == "stream":
-            self._texts[index] = StreamText(stream_text(output))
-
-    def _reset(self) -> None:
-        self._outputs.clear()
-        self._texts.clear()
-        self._hidden = self._hidden_text = 0
+                self._outputs.apply(change)
+                if isinstance(change, ClearOutputs):
+                    self._hidden = self._hidden_text = 0
 
     def end(self, execution_count: int | None) -> None:
         """The cell has run."""
@@ -117,7 +64,7 @@ class RunningOutputs:
             self.execution_count = None
             self._version += 1
             self._hidden = len(self._outputs)
-            last = self._texts.get(self._hidden - 1)
+            last = self._outputs.stream(self._hidden - 1) if self._hidden else None
             self._hidden_text = len(last) if last is not None else 0
 
     @property
@@ -129,13 +76,11 @@ class RunningOutputs:
         """The outputs so far."""
         with self._lock:
             shown: list[Json] = []
-            last = self._texts.get(self._hidden - 1)
+            last = self._outputs.stream(self._hidden - 1) if self._hidden else None
             if last is not None and len(last) > self._hidden_text:
-                rest = str(last)[self._hidden_text :]
+                rest = last.since(self._hidden_text)
                 shown.append({**self._outputs[self._hidden - 1], "text": rest})
-            for index in range(self._hidden, len(self._outputs)):
-                output, text = self._outputs[index], self._texts.get(index)
-                shown.append(output if text is None else {**output, "text": str(text)})
+            shown += self._outputs[self._hidden :]
             return tuple(shown)
 
     def shown(self, cell: Cell) -> Cell:

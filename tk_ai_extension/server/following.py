@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.model.outputs import OutputBuffer
 from tk_ai_extension.workspace.running import Run, RunEvent, Step
 
 _ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?", re.ASCII)
@@ -93,24 +93,22 @@ class Position:
                 return
             self.step, self.output, self.characters = following, 0, 0
 
-    def _step_deltas(self, outputs: list[Json]) -> Iterator[Json]:
+    def _step_deltas(self, outputs: OutputBuffer) -> Iterator[Json]:
         if self.output > len(outputs) or (self.output == len(outputs) and self.characters):
             # Events between were forgotten, and the outputs that they told of are gone.
             self.output = self.characters = 0
             yield self._cut()
         while self.output < len(outputs):
-            output, index = outputs[self.output], self.output
-            if output.get("output_type") != "stream":
+            index, stream = self.output, outputs.stream(self.output)
+            if stream is None:
                 self.output, self.characters = index + 1, 0
-                yield {"index": index, "output": output}
+                yield {"index": index, "output": outputs[index]}
                 continue
-            text = stream_text(output)
-            start = min(self.characters, len(text))
+            start = min(self.characters, len(stream))
             grows = index == len(outputs) - 1
-            self.output, self.characters = (index, len(text)) if grows else (index + 1, 0)
-            if text[start:]:
-                piece = {"name": output.get("name"), "start": start, "text": text[start:]}
-                yield {"index": index, **piece}
+            self.output, self.characters = (index, len(stream)) if grows else (index + 1, 0)
+            if text := stream.since(start):
+                yield {"index": index, "name": outputs.name(index), "start": start, "text": text}
             if grows:
                 return
 

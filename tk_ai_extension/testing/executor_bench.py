@@ -16,7 +16,7 @@ from tk_ai_extension.model.executions import (
     ExecutionRequest,
     OutputsChanged,
 )
-from tk_ai_extension.model.outputs import StreamEdit, apply_change, stream_text
+from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.testing import faults
 
 DEADLINE = 30.0
@@ -111,31 +111,12 @@ class Submitted:
 
 def rebuilt(events: list[ExecutionEvent]) -> list[Json]:
     """The outputs that the changes give, applied in order."""
-    outputs: list[Json] = []
-    appended: list[
-        str
-    ] = []  # to the last output: joined at the end, or a flood would take for ever
-    length = 0
-    for change in (
-        each for event in events if isinstance(event, OutputsChanged) for each in event.changes
-    ):
-        if (
-            appended
-            and isinstance(change, StreamEdit)
-            and (change.index, change.start) == (len(outputs) - 1, length)
-        ):
-            appended.append(change.new)
-            length += len(change.new)
-            continue
-        if appended:
-            outputs[-1] = {**outputs[-1], "text": "".join(appended)}
-        apply_change(outputs, change)
-        is_stream = bool(outputs) and outputs[-1]["output_type"] == "stream"
-        appended = [stream_text(outputs[-1])] if is_stream else []
-        length = len(appended[0]) if is_stream else 0
-    if appended:
-        outputs[-1] = {**outputs[-1], "text": "".join(appended)}
-    return outputs
+    outputs = OutputBuffer()
+    for event in events:
+        if isinstance(event, OutputsChanged):
+            for change in event.changes:
+                outputs.apply(change)
+    return list(outputs)
 
 
 def submit(bench: ExecutorBench, code: str, kernel_id: str = "", **options: Any) -> Submitted:

@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.workspace.asking import LATER
-from tk_ai_extension.workspace.running import Run
+from tk_ai_extension.workspace.running import Cursor, Run
 
 PROGRESS_EVERY = 10.0
 """Seconds after which progress is reported though nothing new came."""
@@ -138,32 +138,34 @@ def _progress(run: Run, elapsed: float) -> str:
     return f"{name}{position} {step.status}, {elapsed:.0f} s{': ' + last[:200] if last else ''}"
 
 
-def _last_lines(outputs: list[Json]) -> list[str]:
-    if not outputs or outputs[-1].get("output_type") != "stream":
-        return []
-    return stream_text(outputs[-1])[-500:].splitlines()
+def _last_lines(outputs: OutputBuffer) -> list[str]:
+    last = outputs.stream(-1)
+    return [] if last is None else last.since(max(len(last) - 500, 0)).splitlines()
 
 
 async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
     # Callers without a key cannot be told apart: each is shown all, or one would take the other's.
     session = context.caller.identity if context.caller.key is not None else None
-    first, skip, characters = run.cursors.get(session or "", (0, 0, 0))
+    seen = run.cursors.get(session or "", Cursor())
     budget = context.workspace.limits.answer_budget
     # One look at what there is: more may come while this answer is made.
     current = run.steps.index(run.current)
-    outputs = [list(step.outputs) for step in run.steps]
+    outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= seen.step}
+    events = {
+        at: run.steps[at].statuses.since(seen.statuses if at == seen.step else 0) for at in outputs
+    }
+    statuses = run.steps[current].statuses.count
     runs: list[CellRun] = []
     images: list[Image] = []
     prompt: str | None = None
-    shown = [step for step in run.steps if step.status not in ("queued", "skipped")] or run.steps[
-        :1
-    ]
+    begun = {step for step in run.steps if step.status not in ("queued", "skipped")}
+    shown = begun or {run.steps[0]}
     for position, step in enumerate(run.steps):
-        if position < first or step not in shown:
+        if position < seen.step or step not in shown:
             continue
         new = outputs[position]
-        if position == first:
-            new = _since(new, skip, characters)
+        if position == seen.step:
+            new = _since(new, seen.outputs, seen.characters)
         presented = await present(context, new, budget=max(budget // max(len(shown), 1), 500))
         images += presented.images
         execution = step.execution
@@ -181,11 +183,11 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 error=_error(execution.error) if execution and execution.error else None,
                 message="; ".join(messages) or None,
                 data=list(presented.data),
-                events=[{"mime": event.mime, "data": event.data} for event in step.statuses],
+                events=[{"mime": event.mime, "data": event.data} for event in events[position]],
             )
         )
     if session is not None and not context.gone.is_set():
-        run.cursors[session] = _cursor(current, outputs[current])
+        run.cursors[session] = _cursor(current, outputs[current], statuses)
     result = ExecutionResult(
         execution_id=run.id,
         notebook=run.path,
@@ -212,10 +214,10 @@ def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:
     return rest
 
 
-def _cursor(step: int, outputs: list[Json]) -> tuple[int, int, int]:
+def _cursor(step: int, outputs: list[Json], statuses: int) -> Cursor:
     if outputs and outputs[-1].get("output_type") == "stream":
-        return step, len(outputs), len(stream_text(outputs[-1]))
-    return step, len(outputs), 0
+        return Cursor(step, len(outputs), len(stream_text(outputs[-1])), statuses)
+    return Cursor(step, len(outputs), 0, statuses)
 
 
 def _error(error: Json) -> str:

@@ -29,16 +29,15 @@ from tk_ai_extension.model.executions import (
     Started,
     StatusEvent,
 )
-from tk_ai_extension.model.outputs import apply_change, overwritten, summarise
+from tk_ai_extension.model.outputs import OutputBuffer, OutputChange, summarise
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.keeping import Keeper
 from tk_ai_extension.workspace.paths import moved
-from tk_ai_extension.workspace.pump import OutputPump
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.running import Run, Step
+from tk_ai_extension.workspace.running import Run, StatusLog, Step
 from tk_ai_extension.workspace.runs import RunRecords
 
 logger = logging.getLogger(__name__)
@@ -262,7 +261,7 @@ class Executions:
             await self._step(run, step, open_document, timeout)
             if not await keeper.after(run, step):
                 return
-            step.outputs, step.statuses, step.execution = [], [], None
+            step.outputs, step.statuses, step.execution = OutputBuffer(), StatusLog(), None
             step.status, step.started = "queued", False
             run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
 
@@ -312,12 +311,11 @@ class Executions:
     async def _execute(
         self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
     ) -> None:
-        pump = OutputPump(writer) if writer is not None else None
         step.status = "running"
         run.record("started", {"cell": step.cell})
         try:
             self._activity.tell(run.path, run.caller, "running", [step.cell])
-            await self._run_code(run, step, timeout, pump)
+            await self._run_code(run, step, timeout, writer)
         finally:
             ended = step.execution.status if step.execution else "error"
             self._activity.tell(run.path, run.caller, "ran", [step.cell], status=ended)
@@ -327,22 +325,25 @@ class Executions:
         run.record("ended", {"cell": step.cell, "status": step.status})
 
     async def _run_code(
-        self, run: Run, step: Step, timeout: float | None, pump: OutputPump | None
+        self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
     ) -> None:
         request = ExecutionRequest(step.code, timeout=timeout)
         try:
             executor = self._kernels.executor(run.kernel_id)
             async with aclosing(executor.execute(run.kernel_id, request)) as events:
                 async for event in events:
-                    await self._hear(run, step, event, pump)
+                    await self._hear(run, step, event, writer)
         finally:
-            if pump is not None:
+            if writer is not None:
                 count = step.execution.execution_count if step.execution else None
-                # Of many cells not each is saved at its end, which would take longer than they do.
-                step.warning = await pump.finish(count, save=len(run.steps) == 1)
+                try:
+                    # Of many cells not each is saved at its end, which would take longer than they do.
+                    await writer.finish(count, save=len(run.steps) == 1)
+                except ToolError as error:
+                    step.warning = step.warning or error.message
 
     async def _hear(
-        self, run: Run, step: Step, event: ExecutionEvent, pump: OutputPump | None
+        self, run: Run, step: Step, event: ExecutionEvent, writer: OutputWriter | None
     ) -> None:
         """Takes in one event of an executor."""
         match event:
@@ -351,13 +352,10 @@ class Executions:
                 if run.cancelled:
                     await self._kernels.interrupt(run.kernel_id)
             case OutputsChanged(changes):
-                places: list[tuple[int, int]] = []
-                for change in changes:
-                    if (place := overwritten(step.outputs, change)) is not None:
-                        places.append(place)
-                    apply_change(step.outputs, change)
-                if pump is not None:
-                    pump.put(changes)
+                applied = [step.outputs.apply(change) for change in changes]
+                places = [place for place in applied if place is not None]
+                if writer is not None:
+                    await self._write(step, writer, changes)
                 # Whoever has read beyond the place reads on from there.
                 rewritten = {"rewritten": min(places)} if places else {}
                 count = len(step.outputs)
@@ -369,7 +367,16 @@ class Executions:
             case Execution():
                 interrupted = run.cancelled and event.status == "error"
                 step.execution = replace(event, status="interrupted") if interrupted else event
-                step.outputs = list(event.outputs)
+                step.outputs = OutputBuffer(event.outputs)
+
+    @staticmethod
+    async def _write(step: Step, writer: OutputWriter, changes: Sequence[OutputChange]) -> None:
+        """Writes outputs to the cell; where its notebook cannot be written any more, it runs on."""
+        try:
+            await writer.write(changes)
+        except ToolError as error:
+            logger.warning("Outputs could not be written to the notebook: %s", error.message)
+            step.warning = error.message
 
     def _remember(self, run: Run, cell: Cell, step: Step) -> None:
         if (

@@ -9,20 +9,69 @@ from collections import deque
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import islice
+from typing import Literal, NamedTuple
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
+from tk_ai_extension.model.outputs import OutputBuffer, json_size
 
 MAX_EVENTS = 2_000
 """How many events of an execution are kept for replay; older ones are summed up in a reset."""
 
+MAX_STATUSES = 1_000
+"""How many status events of a step are kept; the newest stay."""
+MAX_STATUS_SIZE = 4_000_000
+"""Characters of status events of a step that are kept, about; the newest stay."""
+
 StepStatus = RunStatus | Literal["skipped"]
 
 
-@dataclass
+class StatusLog:
+    """The newest status events of a step, numbered from 0."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many there were in all."""
+        self._kept: deque[tuple[StatusEvent, int]] = deque()
+        self._size = 0
+
+    def append(self, event: StatusEvent) -> None:
+        """Keeps an event; the oldest go where there are too many or too large ones."""
+        size = json_size(event.data)
+        self._kept.append((event, size))
+        self._size += size
+        self.count += 1
+        while len(self._kept) > MAX_STATUSES or (
+            self._size > MAX_STATUS_SIZE and len(self._kept) > 1
+        ):
+            self._size -= self._kept.popleft()[1]
+
+    def since(self, number: int) -> list[StatusEvent]:
+        """The events from this number on that are still kept."""
+        skipped = max(number - (self.count - len(self._kept)), 0)
+        return [event for event, _ in islice(self._kept, skipped, None)]
+
+
+class Cursor(NamedTuple):
+    """How much of a run a caller has seen.
+
+    Attributes:
+        step: The step whose outputs come next.
+        outputs: How many outputs of it were seen.
+        characters: Of the last of them, where it is a stream.
+        statuses: How many status events of the step were seen.
+    """
+
+    step: int = 0
+    outputs: int = 0
+    characters: int = 0
+    statuses: int = 0
+
+
+@dataclass(eq=False)
 class Step:
     """One cell (or one piece of scratch code) of a run."""
 
@@ -32,9 +81,9 @@ class Step:
     status: StepStatus = "queued"
     started: bool = False
     """Whether the kernel has begun it; before that an interrupt would hit somebody else's code."""
-    outputs: list[Json] = field(default_factory=list[Json])
+    outputs: OutputBuffer = field(default_factory=OutputBuffer)
     execution: Execution | None = None
-    statuses: list[StatusEvent] = field(default_factory=list[StatusEvent])
+    statuses: StatusLog = field(default_factory=StatusLog)
     warning: str | None = None
     """What a reader of its outputs has to know: why they are not in the notebook, or not here."""
 
@@ -42,7 +91,7 @@ class Step:
         """Keeps its outputs no longer."""
         if not self.outputs:
             return
-        self.outputs = []
+        self.outputs = OutputBuffer()
         if self.execution is not None:
             self.execution = replace(self.execution, outputs=())
         self.warning = (
@@ -90,8 +139,8 @@ class Run:
         self.cancelled = False
         self.version = 0
         """Grows with everything that happens."""
-        self.cursors: dict[str, tuple[int, int, int]] = {}
-        """For each caller what they have seen: step, output, characters of that output."""
+        self.cursors: dict[str, Cursor] = {}
+        """For each caller what they have seen."""
         self.task: asyncio.Task[None] | None = None
         self.kept = 0
         """Characters of output, about, once it has ended; 0 when they are let go."""
@@ -173,7 +222,7 @@ class Run:
                 kept = list(self._events)
                 if kept and kept[0].id > last + 1:
                     state = [
-                        {"cell": step.cell, "status": step.status, "outputs": step.outputs}
+                        {"cell": step.cell, "status": step.status, "outputs": list(step.outputs)}
                         for step in self.steps
                     ]
                     last = kept[-1].id

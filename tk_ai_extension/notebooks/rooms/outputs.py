@@ -15,11 +15,11 @@ from tk_ai_extension.model.outputs import (
     ClearOutputs,
     OutputChange,
     ReplaceOutput,
+    StreamBuffer,
     StreamEdit,
     stream_text,
 )
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
-from tk_ai_extension.notebooks.running import StreamText
 from tk_ai_extension.notebooks.streaming import encodable, merged
 
 FLUSH_INTERVAL = 0.05
@@ -55,7 +55,7 @@ class RoomOutputWriter:
         self._earliest = 0.0
         # What the executor counts as output n is output places[n] of the document, if it is there.
         self._places: list[int | None] = []
-        self._texts: dict[int, StreamText] = {}
+        self._texts: dict[int, StreamBuffer] = {}
         self._names: dict[int, str] = {}
         self._expected = 0
 
@@ -136,7 +136,7 @@ class RoomOutputWriter:
     def _note(self, index: int, output: Json) -> None:
         self._texts.pop(index, None)
         if output.get("output_type") == "stream":
-            self._texts[index] = StreamText(cast("str", encodable(stream_text(output))))
+            self._texts[index] = StreamBuffer(cast("str", encodable(stream_text(output))))
             self._names[index] = str(output.get("name", "stdout"))
 
     def _edit_stream(self, outputs: Any, index: int, start: int, new: str) -> None:

@@ -16,12 +16,13 @@ from tk_ai_extension.model.outputs import (
     ClearOutputs,
     OutputChange,
     ReplaceOutput,
+    StreamBuffer,
     StreamEdit,
     stream_text,
 )
 from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
-from tk_ai_extension.notebooks.running import RunningOutputs, StreamText
+from tk_ai_extension.notebooks.running import RunningOutputs
 from tk_ai_extension.notebooks.saved import SavingOutputWriter
 from tk_ai_extension.notebooks.streaming import encodable, merged
 from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
@@ -58,7 +59,7 @@ class _InTab:
     first: int = 0
     whole: bool = True
     size: int = 0
-    texts: dict[int, StreamText] = field(default_factory=dict[int, StreamText])
+    texts: dict[int, StreamBuffer] = field(default_factory=dict[int, StreamBuffer])
 
 
 class TabOutputWriter:
@@ -266,7 +267,7 @@ class TabOutputWriter:
         if home.first == 0 and not self._running.is_hidden:
             home.whole, home.size = False, len(outputs)
             home.texts = {
-                index: StreamText(stream_text(output))
+                index: StreamBuffer(stream_text(output))
                 for index, output in enumerate(outputs)
                 if output.get("output_type") == "stream"
             }
@@ -323,4 +324,4 @@ def _told(home: _InTab, changes: Sequence[OutputChange]) -> list[Json]:
 def _note(home: _InTab, index: int, output: Json) -> None:
     home.texts.pop(index, None)
     if output.get("output_type") == "stream":
-        home.texts[index] = StreamText(stream_text(output))
+        home.texts[index] = StreamBuffer(stream_text(output))
