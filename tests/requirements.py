@@ -79,6 +79,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("edit:history", "S2", "a ledger of edits with author; undo"),
     Requirement("edit:tools", "S4", "insert_cell, delete_cell, overwrite_cell, move_cell; the index after a move is the one asked for"),
     Requirement("edit:mutate-and-execute", "S0 S1", "one tool both changes the notebook and runs the cell in its kernel"),
+    Requirement("edit:effects-of-the-commit", "project", "with any number of callers at once an answer, the journal, the run and undo name the cells that the call itself made or changed: effects are computed by the transaction that makes them, never by a position in a later read; an edit that another program's file replaced before it was saved is made again or refused, never acknowledged"),
     # -- Kernels and sessions --
     Requirement("kernel:python-session", "S0 S1", "`python` in session mode: kernels kept by (session, cwd), several owners may share one, state persists from cell to cell and call to call"),
     Requirement("kernel:python-per-call", "S0 S1", "per-call mode: started for the request and always shut down after it"),

@@ -2,10 +2,12 @@
 
 import asyncio
 
+import nbformat
 import pytest
 
 from tests.desk import BOB
 from tk_ai_extension.model.errors import Conflict
+from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
 
 
 @pytest.fixture
@@ -106,3 +108,50 @@ async def test_two_agents_and_a_person_insert_at_once(desk, live):
     await asyncio.gather(*(insert(BOB if n % 2 else None, n) for n in range(10)))
     assert sorted(sources(live)[1:11]) == sorted(str(n) for n in range(10))
     assert len(sources(live)) == 13
+
+
+@pytest.mark.proves("edit:effects-of-the-commit")
+async def test_parallel_inserts_at_one_index_each_answer_with_and_run_their_own_cell(desk, live):
+    await desk.call("use_notebook", notebook="n.ipynb")
+    results = await asyncio.gather(
+        *(
+            desk.call("insert_and_execute_cell", source=f"print('run {number}')", index=0)
+            for number in range(8)
+        )
+    )
+    ran = [result.runs[0] for result in results]
+    assert [run.output for run in ran] == [f"run {number}" for number in range(8)]
+    assert len({run.cell for run in ran}) == 8
+    printed = {
+        cell["id"]: "".join("".join(output["text"]) for output in cell["outputs"])
+        for cell in live.source["cells"]
+        if cell["cell_type"] == "code"
+    }
+    assert {run.cell: f"{run.output}\n" for run in ran}.items() <= printed.items()
+    await desk.call("undo", steps=8)
+    assert sources(live) == ["a = 1", "# Title", "print('old')"]
+
+
+@pytest.mark.proves("edit:effects-of-the-commit")
+async def test_an_edit_that_another_programs_file_replaced_before_it_was_saved_is_made_again(
+    desk, live, monkeypatch
+):
+    path = desk.root / "n.ipynb"
+    save = LiveRoom.save
+
+    async def taken_in_first(room: LiveRoom) -> int:
+        monkeypatch.setattr(LiveRoom, "save", save)
+        notebook = desk.on_disk("n.ipynb")
+        notebook.cells.append(nbformat.v4.new_code_cell("theirs = 1"))
+        path.write_text(nbformat.writes(notebook), encoding="utf-8")
+        await room.take_in_file()
+        return await room.save()
+
+    monkeypatch.setattr(LiveRoom, "save", taken_in_first)
+    answer = await desk.call("insert_cell", notebook="n.ipynb", source="ours = 1", index=0)
+    stored = [cell.source for cell in desk.on_disk("n.ipynb").cells]
+    assert sources(live) == stored
+    assert stored[0] == "ours = 1"
+    assert stored[-1] == "theirs = 1"
+    assert len(stored) == 5
+    assert live.source["cells"][0]["id"] == answer.changes[0].cell

@@ -55,7 +55,7 @@ class ListNotebook:
     def take(self, draft: Draft) -> list[Change]:
         """Carries out what a draft says, and returns what each of its operations did."""
         self.cells = contents(self, draft)
-        changes = draft.changes(self.snapshot())
+        changes = draft.changes()
         if self.neighbours:
             return list(changes)
         return [replace(change, previous=None) for change in changes]

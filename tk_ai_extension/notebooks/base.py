@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from tk_ai_extension.model.cells import Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import OutputChange
 
@@ -22,8 +22,13 @@ class OutputWriter(Protocol):
     """Streams the outputs of one running cell into a notebook.
 
     It is used by one task. The cell may be moved, edited or deleted by others meanwhile: outputs
-    follow the cell by its key, and go nowhere once it is deleted.
+    follow the cell by its key, and go nowhere once it is deleted. Without `start` nothing is changed.
     """
+
+    @property
+    def cell(self) -> Cell:
+        """The cell as it was found: outputs go to this one, so what runs is decided by it."""
+        ...
 
     async def start(self) -> None:
         """Clears the cell's outputs and count and marks it as running where the document can."""

@@ -122,12 +122,13 @@ class ContentsDocument:
                     _carry_out(cells, step)
                 if not draft.steps or await self._save(cells):
                     running = self._running(before)
-                    after = await self._load()
+                    # As it was saved: in what is read later others may have changed it already.
+                    after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
                     follow(draft, running, after.cells)
                     shown = self._shown(after)
                     if draft.steps:
                         self._changed()
-                    return Applied(shown, draft.changes(shown))
+                    return Applied(shown, draft.changes())
         raise SaveFailed(f"{self.path} is written all the time by others.")
 
     @asynccontextmanager

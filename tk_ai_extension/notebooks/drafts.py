@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tk_ai_extension.model.cells import CellContent, Json, Snapshot, source_hash
+from tk_ai_extension.model.cells import CellContent, Json, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, UnsupportedFormat
 from tk_ai_extension.model.operations import (
     Action,
@@ -102,9 +102,15 @@ class Draft:
                 f"{self._snapshot.path}: {names} changed since you saw it.", cells=self._conflicts
             )
 
-    def changes(self, after: Snapshot) -> tuple[Change, ...]:
-        """What each operation did, with the cells named as they are afterwards."""
-        keys = {slot: after.cells[index].key for index, slot in enumerate(self.order)}
+    def changes(self) -> tuple[Change, ...]:
+        """What each operation did, with the cells named as they are once the draft is committed.
+
+        The names follow from the draft alone: no later read of the notebook, in which others may
+        have moved cells already, takes part in it.
+        """
+        keys = dict(
+            zip(self.order, cell_keys([self._id(slot) for slot in self.order]), strict=True)
+        )
         return tuple(
             Change(
                 action=action,
@@ -117,6 +123,10 @@ class Draft:
             )
             for action, step, previous in self._done
         )
+
+    def _id(self, slot: int) -> str | None:
+        """The stored id of a cell."""
+        return self._snapshot.cells[slot].id if slot >= 0 else self.contents[slot].id
 
     def _key_before(self, step: Step) -> str:
         if step.slot >= 0:

@@ -75,7 +75,7 @@ class OutputSaver:
     async def writing(self, cell: Cell, count: int) -> AsyncGenerator[SavingOutputWriter]:
         """A writer for a cell, of a notebook with so many."""
         self._writers += 1
-        writer = SavingOutputWriter(self, RunningOutputs(cell, count))
+        writer = SavingOutputWriter(self, cell, count)
         try:
             yield writer
         finally:
@@ -143,13 +143,15 @@ class SavingOutputWriter:
 
     Args:
         saver: The notebook's.
-        running: The outputs; they join those of the notebook when the cell starts.
+        cell: The cell; its outputs join those of the notebook when it starts.
+        count: How many cells the notebook has.
     """
 
-    def __init__(self, saver: OutputSaver, running: RunningOutputs) -> None:
+    def __init__(self, saver: OutputSaver, cell: Cell, count: int) -> None:
         self.finished = False
+        self.cell = cell
         self._saver = saver
-        self._running = running
+        self._running = RunningOutputs(cell, count)
 
     async def start(self) -> None:
         """See `OutputWriter.start`."""

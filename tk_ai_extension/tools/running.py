@@ -54,17 +54,16 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
         context,
         edit.document.path,
         kernel_id,
-        touched_code(applied),
+        code_of(applied),
         tool=tool,
         timeout=edit.timeout,
     )
     return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
 
 
-def touched_code(applied: editing.Journalled) -> list[Cell]:
+def code_of(applied: editing.Journalled) -> list[Cell]:
     """The code cells that were inserted or replaced, in the notebook's order."""
-    touched = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
-    return [cell for cell in applied.snapshot.cells if cell.key in touched and cell.type == "code"]
+    return [cell for cell in applied.written if cell.type == "code"]
 
 
 def start_cells(

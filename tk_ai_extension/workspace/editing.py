@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
 from tk_ai_extension.model.tab_errors import OutcomeUnknown
@@ -32,6 +32,25 @@ class Journalled:
     snapshot: Snapshot
     changes: tuple[Change, ...]
     entry: int
+
+    @property
+    def written(self) -> tuple[Cell, ...]:
+        """The cells that were inserted or replaced, as they were committed, in the notebook's order.
+
+        Their sources are those of the commit: the snapshot may show what others did since.
+        """
+        contents: dict[str, tuple[int, CellContent]] = {}
+        for change in self.changes:
+            if change.action in ("insert", "replace") and change.after is not None:
+                contents[change.cell] = change.index, change.after
+            elif change.action == "delete":
+                contents.pop(change.cell, None)
+        now = self.snapshot.by_key
+        cells = [
+            Cell(now[key].index if key in now else index, key, after.type, after.source, after.id)
+            for key, (index, after) in contents.items()
+        ]
+        return tuple(sorted(cells, key=lambda cell: cell.index))
 
 
 def expected(
@@ -121,25 +140,17 @@ async def apply(
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
         if isinstance(error, Conflict):
-            snapshot = await document.read()
-            keys = [cell["cell"] for cell in error.details.get("cells", ())]
-            mark_seen(
-                workspace,
-                caller,
-                snapshot,
-                [snapshot.by_key[key] for key in keys if key in snapshot.by_key],
-            )
+            # The sources in the error, whatever the notebook holds by now.
+            for cell in error.details.get("cells", ()):
+                shown = source_hash(cell["source"])
+                workspace.seen.mark(caller, document.path, cell["cell"], shown)
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
     await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
     journalled = Journalled(applied.snapshot, applied.changes, entry)
     if kind == "change":
         _tell(workspace, caller, document.path, "changed", journalled)
-    written = {change.cell for change in applied.changes if change.action in ("insert", "replace")}
-    by_key = applied.snapshot.by_key
-    mark_seen(
-        workspace, caller, applied.snapshot, [by_key[key] for key in written if key in by_key]
-    )
+    mark_seen(workspace, caller, applied.snapshot, journalled.written)
     workspace.revisions.remember(applied.snapshot)
     return journalled
 

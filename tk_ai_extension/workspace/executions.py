@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -290,20 +290,23 @@ class Executions:
             await self._execute(run, step, timeout, None)
             return
         document = await open_document(run.path)
-        cell = (await document.read()).by_key.get(step.cell)
-        if cell is None:
-            raise CellNotFound(f"Cell @{step.cell} was deleted before its turn came.")
-        if run.as_shown and cell.source != step.code:
-            raise Conflict(
-                f"Cell @{step.cell} was changed after it was allowed to run; it did not run.",
-                hint="Read it, and ask again.",
-            )
-        step.code, step.index = cell.source, cell.index
-        if cell.type != "code" or not cell.source.strip():
-            step.status = "ok"
-            step.execution = Execution("ok")
-            return
-        async with document.writing(step.cell) as writer:
+        async with AsyncExitStack() as stack:
+            try:
+                writer = await stack.enter_async_context(document.writing(step.cell))
+            except CellNotFound:
+                raise CellNotFound(
+                    f"Cell @{step.cell} was deleted, or is no code cell any more; it did not run.",
+                    hint="list_cells shows the cells as they are now.",
+                ) from None
+            # Decided on the very cell that gets the outputs: between two reads others may move cells.
+            cell = writer.cell
+            if cell.source != step.code:
+                _check_source(run, step, cell)
+            step.code, step.index = cell.source, cell.index
+            if not cell.source.strip():
+                step.status = "ok"
+                step.execution = Execution("ok")
+                return
             await writer.start()
             await self._execute(run, step, timeout, writer)
         self._remember(run, cell, step)
@@ -398,3 +401,23 @@ class Executions:
         )
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _check_source(run: Run, step: Step, cell: Cell) -> None:
+    """Refuse to run a cell whose source is another than when it was queued, where that matters.
+
+    Raises:
+        Conflict: a person approved the other source, or the cell is known by its place alone and may
+            be another cell.
+    """
+    if run.as_shown:
+        raise Conflict(
+            f"Cell @{step.cell} was changed after it was allowed to run; it did not run.",
+            hint="Read it, and ask again.",
+        )
+    if cell.key != cell.id:
+        raise Conflict(
+            f"The cells of {run.path} have no ids, and {step.cell} is not what it was when it was "
+            "queued; it did not run.",
+            hint="list_cells shows the cells as they are now.",
+        )

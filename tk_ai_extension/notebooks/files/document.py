@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import NotReadable
-from tk_ai_extension.model.operations import Applied, Change, Operation
+from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.files.splicing import (
@@ -122,10 +122,9 @@ class FileDocument:
             draft, running = made[0]
             follow(draft, running, index.cells)
         snapshot = self._file.snapshot(index, self.path)
-        changes: tuple[Change, ...] = draft.changes(snapshot)
         if draft.steps:
             self._changed()
-        return Applied(snapshot, changes)
+        return Applied(snapshot, draft.changes())
 
     @asynccontextmanager
     async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:

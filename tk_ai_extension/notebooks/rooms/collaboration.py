@@ -147,6 +147,8 @@ class LiveRoom:
         notebook: The notebook in it.
         old_format: Whether its file was seen to be of an old format, which the room has converted.
         before_read: Called before the notebook is read, by who has something to write first.
+        reloads: How often another program's file has replaced the room's content. What was changed
+            in the room and not saved before is not in it any more.
     """
 
     def __init__(
@@ -167,10 +169,18 @@ class LiveRoom:
         self.old_format: bool | None = None
         self.notebook = LiveNotebook(room._document, self._on_change)
         self.before_read: list[Callable[[], None]] = []
+        self.reloads = 0
+        self._reloading = 0
+        # A reload loads first and replaces later: what is saved in between it would take out again.
+        self._save_or_reload = asyncio.Lock()
+        self._reload = room._on_outofband_change
+        # The room's own save calls it by this name, its file's watcher as it was subscribed.
+        room._on_outofband_change = self._on_reload
+        room._file.observe(room.room_id, self._on_reload, room._on_filepath_change)
         self._pins = 0
         self._pin = _Pin(_room_id(file_id))
         self._one_save = asyncio.Lock()
-        self._next_save: asyncio.Task[None] | None = None
+        self._next_save: asyncio.Task[int] | None = None
         self._due: asyncio.TimerHandle | None = None
 
     @property
@@ -188,6 +198,9 @@ class LiveRoom:
                 await room.initialize()
         if getattr(room, "_document_load_progressively", False):
             await room._document_progressively_loaded
+        if self._reloading:
+            async with self._save_or_reload:
+                pass
         async with room._update_lock:
             pass
 
@@ -263,22 +276,25 @@ class LiveRoom:
         self.unpin()
         task.add_done_callback(_log_failure)
 
-    async def save(self) -> None:
-        """Saves what the room holds now; calls that come while a save runs share the next one.
+    async def save(self) -> int:
+        """Save what the room holds now; calls that come while a save runs share the next one.
+
+        Returns:
+            What `reloads` was when the content that is now in the file was collected.
 
         Raises:
             FileChanged: another program wrote the file; the room has its content now.
             ReadOnly, DiskFull, SaveFailed.
         """
-        await asyncio.shield(self._queue_save())
+        return await asyncio.shield(self._queue_save())
 
-    def _queue_save(self) -> asyncio.Task[None]:
+    def _queue_save(self) -> asyncio.Task[int]:
         if self._next_save is None:
             self.pin()
             self._next_save = asyncio.create_task(self._save(), name=f"save {self.path}")
         return self._next_save
 
-    async def _save(self) -> None:
+    async def _save(self) -> int:
         try:
             async with self._one_save:
                 self._next_save = None
@@ -286,22 +302,27 @@ class LiveRoom:
                     self._due.cancel()
                     self._due = None
                     self.unpin()
-                await self._save_now(self.room)
+                return await self._save_now(self.room)
         finally:
             self.unpin()
 
-    async def _save_now(self, room: Any) -> None:
+    async def _save_now(self, room: Any) -> int:
+        try:
+            async with self._save_or_reload:
+                return await self._save_content(room)
+        except OutOfBandChanges:
+            await self._on_reload()
+            raise FileChanged from None
+
+    async def _save_content(self, room: Any) -> int:
         if room._saving_document is not None:
             # The room's own save, which each change puts off; one that has begun goes to its end.
             room._saving_document.cancel()
         model = {"format": room.file_format, "type": room.file_type, "content": None}
         with representable(self.path):
-            model["content"] = await self._content(room._document)
+            model["content"], reloads = await self._content(room._document)
         try:
             saved = await room._file.maybe_save_content(model)
-        except OutOfBandChanges:
-            await room._on_outofband_change()
-            raise FileChanged from None
         except HTTPError as error:
             raise manager_error(error, self.path) from error
         if saved is None:
@@ -309,18 +330,31 @@ class LiveRoom:
         async with room._update_lock:
             room._document.dirty = False
             room._document.hash = saved["hash"]
+        return reloads
 
-    async def _content(self, document: Any) -> Any:
-        """The notebook, as it is at one moment: a change while it is collected makes it begin anew."""
+    async def _on_reload(self) -> None:
+        """Take in another program's file, as the room does."""
+        # Counted at both ends: what is changed in between is replaced as well.
+        self.reloads += 1
+        self._reloading += 1
+        try:
+            async with self._save_or_reload:
+                await self._reload()
+                self.reloads += 1
+        finally:
+            self._reloading -= 1
+
+    async def _content(self, document: Any) -> tuple[Any, int]:
+        """The notebook as it is at one moment, and `reloads` then; a change meanwhile starts again."""
         for _ in range(_TRIES):
-            changes = self.notebook.changes
+            changes, reloads = self.notebook.changes, self.reloads
             try:
                 content = await document.aget()
             except IndexError:  # A cell went while the cells were counted.
                 continue
             if self.notebook.changes == changes:
-                return content
-        return document.get()
+                return content, reloads
+        return document.get(), self.reloads
 
     def _on_change(self) -> None:
         self._tell(self.path)
@@ -343,7 +377,7 @@ def representable(path: str) -> Generator[None]:
         ) from error
 
 
-def _log_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[int]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("A live notebook was not saved: %s", error)
 

@@ -81,10 +81,15 @@ class RoomDocument:
                 await room.take_in_file()
                 draft = Draft(self._snapshot(room), room.notebook.content)
                 draft.apply(operations)
+                snapshot = self._snapshot(room)
                 if draft.steps:
                     undo = self._carry_out(room.notebook, draft)
+                    # Before anything is awaited: what comes later is others' work.
+                    snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
                     try:
-                        await room.save()
+                        if await room.save() != reloads:
+                            # Another program's file took the edit's place before it was saved.
+                            continue
                     except FileChanged:
                         continue
                     except ToolError:
@@ -94,8 +99,7 @@ class RoomDocument:
                         # Here and now: one that a traceback keeps and the garbage collector finds in
                         # the middle of somebody's transaction breaks the document.
                         del undo
-                snapshot = self._snapshot(room)
-                return Applied(snapshot, draft.changes(snapshot))
+                return Applied(snapshot, draft.changes())
         raise SaveFailed(f"{self.path} is written all the time by other programs.")
 
     @asynccontextmanager
@@ -103,7 +107,7 @@ class RoomDocument:
         """See `NotebookDocument.writing`."""
         async with self._rooms.entered(self.path) as room:
             found = code_cell_of(self._snapshot(room), cell)
-            writer = RoomOutputWriter(room, room.notebook.shared_id(found.index), ORIGIN)
+            writer = RoomOutputWriter(room, found, ORIGIN)
             room.before_read.append(writer.flush)
             try:
                 yield writer

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pycrdt import Array, Map, Text
 
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.cells import Cell, Json
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -41,14 +41,16 @@ class RoomOutputWriter:
 
     Args:
         room: The room, which is pinned.
-        shared_id: The cell's id in the document.
+        cell: The cell, as it was found in the room just now.
         origin: The origin of the transactions.
     """
 
-    def __init__(self, room: LiveRoom, shared_id: str, origin: str) -> None:
+    def __init__(self, room: LiveRoom, cell: Cell, origin: str) -> None:
         self.finished = False
+        self.cell = cell
+        self._begun = False
         self._room = room
-        self._shared_id = shared_id
+        self._shared_id = room.notebook.shared_id(cell.index)
         self._origin = origin
         self._pending: list[OutputChange] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -61,6 +63,7 @@ class RoomOutputWriter:
 
     async def start(self) -> None:
         """See `OutputWriter.start`."""
+        self._begun = True
         if (cell := self._cell()) is None:
             return
         with self._transaction():
@@ -83,6 +86,8 @@ class RoomOutputWriter:
         if self.finished:
             return
         self.finished = True
+        if not self._begun:
+            return
         self.flush()
         if (cell := self._cell()) is not None:
             with self._transaction():

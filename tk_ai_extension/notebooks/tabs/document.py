@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from tk_ai_extension.model.cells import Json, Snapshot
+from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
@@ -182,7 +182,7 @@ class TabDocument:
                 draft = Draft(before, replica.content)
                 draft.apply(operations)
                 if not draft.steps:
-                    return Applied(before, draft.changes(before))
+                    return Applied(before, ())
                 plan = TabPlan.of(draft, replica.ids, before)
                 op, done_at = uuid.uuid4().hex, replica.version
                 message = {"op": op, "exact": exact, "since": done_at, **plan.message()}
@@ -193,7 +193,7 @@ class TabDocument:
                 if not answer["applied"]:
                     return None
                 after = replica.snapshot(self.path)
-                changes = plan.changes(after, replica.ids)
+                self._follow(plan, plan.placed(after, replica.ids), len(after.cells))
                 done_at = replica.version
         except TabGone:
             if op:
@@ -202,17 +202,16 @@ class TabDocument:
             return None
         except TabRefused as error:
             raise refusal(error, self.path) from error
-        self._follow(plan, after)
         self._tell(self.path)
         if not await self._saved(tab, plan, op, done_at):
             return None
-        return Applied(after, changes)
+        return Applied(after, draft.changes())
 
-    def _follow(self, plan: TabPlan, after: Snapshot) -> None:
-        """Tells what runs where its cell is now."""
+    def _follow(self, plan: TabPlan, placed: Mapping[int, Cell], count: int) -> None:
+        """Notes for what runs where its cell is now."""
         for run in self._tabs.runs(self.path):
             if isinstance(run, TabOutputWriter):
-                run.follow(plan.before, plan.draft.order, after)
+                run.follow(plan.before, placed, count)
 
     async def _told(self, tab: Tab, plan: TabPlan, message: Json) -> Json | None:
         """The tab's answer to a change; None where it is lost and did not make it.
@@ -303,7 +302,7 @@ class TabDocument:
         if done is None:
             done = plan.was_done(await self._kept.read())
         if done is not None and error.settle is not None:
-            await error.settle(plan.as_planned() if done else None)
+            await error.settle(plan.draft.changes() if done else None)
 
     # --- outputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -77,6 +77,7 @@ class TabOutputWriter:
 
     def __init__(self, kept: NotebookDocument, tabs: TabHolders, cell: Cell, count: int) -> None:
         self.finished = False
+        self.cell = cell
         self._kept = kept
         self._tabs = tabs
         self._running = RunningOutputs(cell, count)
@@ -198,7 +199,9 @@ class TabOutputWriter:
         self._take()
         if self._home is None or isinstance(self._home, _InTab):
             try:
-                writer = await self._file.enter_async_context(self._kept.writing(self._running.key))
+                cell = self._running.find(await self._kept.read())
+                key = self._running.key if cell is None else cell.key
+                writer = await self._file.enter_async_context(self._kept.writing(key))
             except CellNotFound:
                 self._told_end = True
                 return
@@ -288,13 +291,17 @@ class TabOutputWriter:
 
     # --- edits
 
-    def follow(self, before: Snapshot, order: Sequence[int], after: Snapshot) -> None:
-        """Notes the cell's key after an edit that put the cells in this order."""
+    def follow(self, before: Snapshot, placed: Mapping[int, Cell], count: int) -> None:
+        """Notes the cell's key after an edit.
+
+        Args:
+            before: The notebook before it.
+            placed: The cells afterwards, by their indexes before.
+            count: How many there are afterwards.
+        """
         cell = self._running.find(before)
-        if cell is not None and cell.index in order:
-            index = order.index(cell.index)
-            if index < len(after.cells):
-                self._running.follow(after.cells[index], len(after.cells))
+        if cell is not None and cell.index in placed:
+            self._running.follow(placed[cell.index], count)
 
 
 def _told(home: _InTab, changes: Sequence[OutputChange]) -> list[Json]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.new import new_cell_id
@@ -45,30 +44,17 @@ class TabPlan:
         """The same for taking it back."""
         return _message([_inverse(step) for step in reversed(self.draft.steps)], self.ids)
 
-    def changes(self, after: Snapshot, ids: Sequence[str]) -> tuple[Change, ...]:
-        """What each operation did, by the notebook of some moment afterwards.
+    def placed(self, after: Snapshot, ids: Sequence[str]) -> dict[int, Cell]:
+        """The draft's cells that a later state of the tab still has, by slot.
+
+        They are found by their ids in the tab: others may have moved them already.
 
         Args:
             after: The notebook.
             ids: The ids of its cells in the tab.
         """
         found = dict(zip(ids, after.cells, strict=True))
-        cells = [
-            found.get(self.ids[slot]) or self._as_planned(slot, index)
-            for index, slot in enumerate(self.draft.order)
-        ]
-        return self.draft.changes(replace(after, cells=tuple(cells)))
-
-    def as_planned(self) -> tuple[Change, ...]:
-        """What each operation did, where nobody could look afterwards."""
-        return self.changes(replace(self.before, cells=()), ())
-
-    def _as_planned(self, slot: int, index: int) -> Cell:
-        """A cell that somebody deleted right afterwards."""
-        content = self.draft.contents.get(slot)
-        if content is None:
-            return self.before.cells[slot]
-        return Cell(index, content.id or f"cell-{index}", content.type, content.source, content.id)
+        return {slot: found[known] for slot, known in self.ids.items() if known in found}
 
     def was_done(self, now: Snapshot) -> bool | None:
         """Whether the notebook shows what the draft does; None where that cannot be told."""

@@ -16,7 +16,7 @@ from tk_ai_extension.tools.following import CellRun, follow
 from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import start_cells, touched_code
+from tk_ai_extension.tools.running import code_of, start_cells
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo import inverse
 
@@ -82,7 +82,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
         workspace, context.caller, edit.document, edit.operations, tool=tool
     )
     result = CellsEdited(**dict(cells_changed(applied)))
-    cells = touched_code(applied)
+    cells = code_of(applied)
     if kernel_id is None or not cells:
         return result
     begun = start_cells(context, path, kernel_id, cells, tool=tool)
