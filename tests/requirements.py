@@ -211,6 +211,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:remote-pictures", "project", "in an open notebook what agents wrote and ran loads nothing from elsewhere until the person keeps it or presses a button that names the host; what no agent wrote loads as ever"),
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
     Requirement("threat:kernel-pass", "project", "a kernel's code asks by a pass of its kernel's own, good there alone and until it ends, in the chat of its own notebook: it holds no token and no key, and reaches no other chat"),
+    Requirement("threat:sandbox-escapes", "project", "code in a bubblewrap sandbox, of root or of an ordinary user, opens none of the machine's kernel settings for writing, gets no capabilities, also not in namespaces of its own, and reaches no process, socket, terminal or file outside"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),

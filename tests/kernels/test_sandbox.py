@@ -214,6 +214,19 @@ async def test_what_its_kernelspec_sets_is_there_and_not_to_be_read_by_others(
     assert _processes_with("of-the-spec") == []
 
 
+TRACE = """
+import ctypes
+code = ctypes.CDLL(None).ptrace(16, 1, None, None)
+print(code)
+"""
+
+
+async def test_tracing_its_first_process_leaves_nothing_behind(harmed: Confined) -> None:
+    await harmed.run(TRACE)  # podman may refuse it
+    await harmed.manager.shutdown_kernel()
+    assert _processes_with(harmed.confinement.folder.name) == []
+
+
 async def test_an_interrupt_reaches_it(harmed: Confined) -> None:
     listener = await connect(harmed.manager.get_connection_info())
     running = asyncio.ensure_future(harmed.run(RUN_FOREVER))

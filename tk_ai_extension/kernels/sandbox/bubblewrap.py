@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,13 @@ import psutil
 from tk_ai_extension.kernels.sandbox.base import Access, Command, View
 
 OPTIONS: dict[Access, str] = {"read": "--ro-bind", "write": "--bind", "empty": "--tmpfs"}
+
+READ_ONLY = ("/proc/sys", "/proc/pressure")
+"""Settings of the machine's kernel. A process of root writes them without any capability, since their
+files are root's; ``bwrap`` itself covers the rest of their kind (``sysrq-trigger``, ``irq``, ``bus``)."""
+
+NO_NAMESPACES = ("--unshare-user", "--disable-userns")
+"""Keeps code in the sandbox from namespaces of its own, in which it would have all capabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class Bubblewrap:
             seen = ["--symlink", path.readlink()] if path.is_symlink() else ["--ro-bind", path]
             command += [*map(str, seen), str(path)]
         command += ["--proc", "/proc", "--dev", "/dev"]
+        for path in READ_ONLY:
+            command += ["--ro-bind-try", path, path]
         for path, access in view.mounts():
             command += [OPTIONS[access], *([] if access == "empty" else [str(path)]), str(path)]
         command += ["--remount-ro", "/"]
@@ -65,7 +75,13 @@ class Bubblewrap:
         return [process.pid for process in inner[1:]]
 
     def discard(self, label: str) -> None:
-        """Nothing is left: its processes are in the group that was killed."""
+        """Ends what is left of ``bwrap``: code in it can stop the inner one by tracing it."""
+        for process in psutil.process_iter(["cmdline"]):
+            # None or empty: of another user, or ended meanwhile.
+            words: list[str] = process.info["cmdline"] or []
+            if words[:1] == [self.executable] and any(label in Path(w).parts for w in words):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
 
 
 def _readable(words: Iterable[str]) -> int:

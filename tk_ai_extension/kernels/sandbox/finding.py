@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from tk_ai_extension.kernels.sandbox.base import Sandbox, View
-from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
+from tk_ai_extension.kernels.sandbox.bubblewrap import NO_NAMESPACES, Bubblewrap
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.kernels.sandbox.podman import Podman
 from tk_ai_extension.model.errors import SandboxUnavailable
@@ -31,6 +31,12 @@ if os.path.exists(hidden):
     sys.exit("it sees what is hidden in the project")
 if len(open("/proc/net/route").readlines()) > 1:
     sys.exit("it has a network")
+for setting in ("kernel/core_pattern", "kernel/ns_last_pid", "vm/drop_caches"):
+    try:
+        os.close(os.open("/proc/sys/" + setting, os.O_WRONLY))
+    except OSError:
+        continue
+    sys.exit("it writes the settings of this machine's kernel")
 open(os.path.join(project, "written"), "w").close()
 """
 """Run in the sandbox: what must not be possible there, and what must."""
@@ -106,7 +112,8 @@ def installed(kind: str, project: Path | None = None) -> Sequence[Sandbox]:
     """The ways to use one kind of sandbox with the programs of this machine, not tried yet."""
     which = partial(shutil.which, path=search_path(project))
     if kind == "bubblewrap" and (bwrap := which("bwrap")):
-        return [Bubblewrap(bwrap)]
+        # Before 0.8.0, and installed with a set-user-id bit, it does not have those options.
+        return [Bubblewrap(bwrap, NO_NAMESPACES), Bubblewrap(bwrap)]
     if kind == "podman" and (podman := which("podman")):
         chosen = [("--runtime", runtime) for runtime in RUNTIMES if which(runtime)]
         return [Podman(podman, options) for options in [(), *chosen]]

@@ -1,0 +1,116 @@
+"""Ways out of the bubblewrap sandbox, tried in it as root and as an ordinary user."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tk_ai_extension.kernels.sandbox.base import View
+from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, probe
+
+ESCAPES = Path(__file__).with_name("escapes.py")
+ORDINARY = 65_433
+"""A user who owns nothing on this machine."""
+
+pytestmark = pytest.mark.skipif(
+    not any(finding.ok for finding in probe() if finding.name == "bubblewrap"),
+    reason="bubblewrap does not work here",
+)
+
+
+def interpreter(user: int) -> str | None:
+    """A Python that this user may run, of the system's or of the tests'."""
+    for found in (sys.executable, shutil.which("python3", path="/usr/bin:/bin")):
+        try:
+            if found and subprocess.run([found, "-c", ""], user=user, check=False).returncode == 0:
+                return found
+        except PermissionError:
+            continue
+    return None
+
+
+@pytest.mark.proves("nb:sandbox", "threat:sandbox-escapes")
+@pytest.mark.parametrize("user", [os.geteuid(), ORDINARY], ids=["own", "ordinary"])
+def test_nothing_leads_out_of_it(user: int) -> None:
+    if user != os.geteuid() and os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    if user != os.geteuid() and interpreter(user) is None:
+        pytest.skip("no Python here is for everybody")
+    sandbox = find_sandbox()
+    python = [interpreter(user) or "", "-I", "-S"]
+    with (
+        TemporaryDirectory(prefix="nb-") as folder,
+        TemporaryDirectory(prefix="out-") as elsewhere,
+        socket.create_server(("127.0.0.1", 0)) as network,
+        socket.socket(socket.AF_UNIX) as file_socket,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        project, secret = Path(folder, "project"), Path(elsewhere, "secret")
+        secret.write_text("canary")
+        path, name = Path(elsewhere, "socket"), f"canary-{os.getpid()}"
+        file_socket.bind(str(path))
+        abstract.bind(f"\0{name}")
+        for listener in (file_socket, abstract):
+            listener.listen()
+        project.mkdir()
+        script = project / "escapes.py"
+        shutil.copy(ESCAPES, script)
+        for each in (*Path(folder).rglob("*"), Path(folder), Path(elsewhere), secret, path):
+            os.chown(each, user, -1)
+        prefixes = {Path(python[0]).parents[1]}
+        if python[0] == sys.executable:
+            prefixes |= {Path(sys.base_prefix)}
+        view = View(
+            folder=project,
+            root=Path(folder, "root"),
+            environment={"PATH": os.defpath},
+            writable=(project,),
+            readable=tuple(each for each in prefixes if not Path("/usr").is_relative_to(each)),
+        )
+        known = [str(secret), str(os.getpid()), str(network.getsockname()[1]), str(path), name]
+        with sandbox.command([*python, str(script), *known], view, "nb-escapes") as command:
+            tried = subprocess.run(
+                command.argv,
+                env={"PATH": os.defpath},
+                pass_fds=command.descriptors,
+                user=user,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+    assert tried.returncode == 0, tried.stderr.decode()
+    assert json.loads(tried.stdout) == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes could write there")
+def test_a_sandbox_that_leaves_the_machine_s_settings_writable_is_not_taken(tmp_path: Path) -> None:
+    (real,) = {sandbox.executable for sandbox in installed("bubblewrap")}
+    leaking = tmp_path / "bwrap"
+    leaking.write_text(
+        f"""#!{sys.executable}
+import os, sys
+words = sys.argv[1:]
+while "/proc/sys" in words:
+    at = words.index("/proc/sys") - 1
+    del words[at : at + 3]
+os.execv({real!r}, [{real!r}, *words])
+""",
+        encoding="utf-8",
+    )
+    leaking.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
+    code = "from tk_ai_extension.kernels.sandbox.finding import probe; print(probe()[0])"
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "ok=False" in said
+    assert "it writes the settings of this machine's kernel" in said
