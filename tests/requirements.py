@@ -242,6 +242,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ui:json-tree", "S0 S1", "JSON outputs as a tree, images as images"),
     Requirement("ui:truncation", "S0 S1", "a truncation notice with the way to the whole"),
     Requirement("ui:error-block", "S0", "errors stand out and name the notebook"),
+    Requirement("ui:stopped-call", "project", "a call that was denied, withdrawn or stopped says so, and the cells that it had changed by then are listed with those of its turn"),
+    Requirement("ui:bulk-undo", "project", "the panel's Undo and the notebook's take back the same cells: those that wait for a decision, and none that was kept"),
     Requirement("ui:turn-cost", "project", "the cost of a turn is that turn's alone, also after Claude's process was started again, resumed the session, or failed to answer"),
 )
 # fmt: on

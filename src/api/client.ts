@@ -50,7 +50,7 @@ export interface IMessage {
 export type PlanAnswer =
   { answer: 'approve'; mode: Mode } | { answer: 'reject'; words: string; model?: string };
 
-/** What came of taking a turn back, by notebook. */
+/** The result of an undo in one notebook. */
 export interface IUndone {
   notebook: string;
   cells: string[];
@@ -133,10 +133,9 @@ export class ChatApi {
     await this._json('POST', `permissions/${permission}`, { answer });
   }
 
-  /** Takes back what a turn changed, in all cells or in these. */
-  async undo(id: string, turn: string, cells?: string[]): Promise<IUndone[]> {
-    const body = cells === undefined ? { turn } : { turn, cells };
-    return (await this._json<{ notebooks: IUndone[] }>('POST', `chats/${id}/undo`, body)).notebooks;
+  /** Undoes entries of the journal in these cells of a notebook. */
+  async undo(notebook: string, entries: number[], cells: string[]): Promise<IUndone[]> {
+    return undo(this._settings, notebook, entries, cells);
   }
 
   /** What of a chat's changes stands. */
@@ -264,6 +263,17 @@ export async function requestJson<T>(
 ): Promise<T> {
   const response = await request(settings, method, path, body);
   return bodyOf(async () => (await response.json()) as T);
+}
+
+/** Undoes entries of the journal in these cells of a notebook. */
+export async function undo(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  entries: number[],
+  cells: string[]
+): Promise<IUndone[]> {
+  const body = { notebook, entries, cells };
+  return (await requestJson<{ undone: IUndone[] }>(settings, 'POST', 'changes/undo', body)).undone;
 }
 
 /**

@@ -2,6 +2,8 @@ import type { ChatEvent } from '../api/events';
 import { reduce } from '../chat/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../chat/state';
 import { type IKept, NOTHING_KEPT } from './kept';
+import { marksOf, undoing } from '../notebook/marks';
+import { undoOf } from './pending';
 import { keepingTurn, reviewOf } from './turns';
 
 /** A turn that changed these cells, each by the entry of its place, from 1. */
@@ -17,7 +19,7 @@ function turnOf(...cells: string[]): ITurn {
   return reduce(EMPTY, events as unknown as ChatEvent[]).turns[0] as ITurn;
 }
 
-function journalOf(...entries: [entry: number, ...cells: string[]][]): IJournal {
+function journalOf(...entries: (readonly [entry: number, ...cells: string[]])[]): IJournal {
   const changes = entries.map(([entry, ...cells]) => ({
     ...{ entry, cells, turn: 't', notebook: 'now.ipynb', time: 100 + entry }
   }));
@@ -51,6 +53,47 @@ describe('reviewOf', () => {
     const keptOf = (path: string): IKept =>
       path === 'now.ipynb' ? { all: 0, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
     expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
+  });
+
+  it('undoes what waits for a decision, and nothing that was kept', () => {
+    const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
+    const keptOf = (): IKept => ({ all: 0, cells: { x: 101, y: 102 } });
+    const pending = reviewOf(turn, journal, keptOf).flatMap(each => each.pending);
+    expect(undoOf(pending)).toEqual({ entries: [3], cells: ['x'] });
+  });
+
+  it('lists the same cells as the notebook, with the same undo', () => {
+    const actions = ['insert', 'replace', 'delete', 'outputs', 'move'] as const;
+    let seed = 7;
+    const random = (below: number): number => (seed = (seed * 16807) % 2147483647) % below;
+    for (let round = 0; round < 300; round++) {
+      const done = Array.from({ length: 1 + random(6) }, (_, place) => ({
+        ...{ cell: 'abc'[random(3)] as string, action: actions[random(5)] as 'insert' },
+        ...{ entry: place + 1, diff: '' }
+      }));
+      const made = turnOf(...done.map(each => each.cell));
+      const calls = made.items.map(item =>
+        item.kind === 'call'
+          ? { ...item, changes: item.changes.map((each, place) => ({ ...each, ...done[place] })) }
+          : item
+      );
+      const standing = done.filter(() => random(4) > 0);
+      const kept: IKept = { all: 0, cells: { a: 100 + random(7), b: 100 + random(7) } };
+      const journal = journalOf(...standing.map(({ entry, cell }) => [entry, cell] as const));
+      const listed = reviewOf({ ...made, items: calls }, journal, () => kept);
+      const open = listed.filter(each => each.standing === 'open');
+      const marks = marksOf(
+        standing.toReversed().map(each => ({
+          ...{ entry: each.entry, time: 100 + each.entry, cells: [{ ...each, truncated: false }] },
+          ...{ author: '', tool: '', turn: 't', yours: true, summary: '' }
+        })),
+        kept
+      );
+      expect(new Set(open.map(each => each.cell))).toEqual(new Set(marks.keys()));
+      const [one, other] = [undoOf(open.flatMap(each => each.pending)), undoing(marks.values())];
+      expect(new Set(one.entries)).toEqual(new Set(other.entries));
+      expect(new Set(one.cells)).toEqual(new Set(other.cells));
+    }
   });
 
   it('says nothing of what it does not know', () => {

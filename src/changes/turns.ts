@@ -3,6 +3,7 @@
 import type { IChange } from '../api/events';
 import { changesByCell, type IJournal, type ITurn } from '../chat/state';
 import { type IKept, isKept, keeping } from './kept';
+import { type IStandingStep, pendingSteps } from './pending';
 
 /**
  * What became of a changed cell: `open` until the person has decided; `settled` where nothing is
@@ -15,13 +16,15 @@ export interface ICellReview {
   cell: string;
   /** The notebook's path now. */
   notebook: string;
-  /** What was done to its source, the first first. */
+  /** What was done to it, the first first. */
   changes: readonly IChange[];
+  /** Those of them that wait for a decision. */
+  pending: readonly IStandingStep[];
   standing: Standing;
 }
 
 /**
- * The cells whose source a turn changed, in the order in which it touched them.
+ * The cells that a turn changed, in the order in which it touched them.
  *
  * @param journal - What the server knows of the chat's changes; null where it was not asked yet.
  * @param keptOf - What the person has kept of a notebook.
@@ -32,28 +35,27 @@ export function reviewOf(
   keptOf: (path: string) => IKept
 ): ICellReview[] {
   const entries = new Map(journal?.changes.map(each => [each.entry, each]));
-  return [...changesByCell(turn).values()].flatMap(all => {
-    const changes = all.filter(change => change.action !== 'outputs');
-    const [first] = changes;
-    if (first === undefined) {
+  return [...changesByCell(turn).values()].flatMap(changes => {
+    const { cell, notebook: path } = changes[0] as IChange;
+    let notebook = path;
+    const steps = changes.flatMap(({ entry, action }): IStandingStep[] => {
+      const known = entries.get(entry);
+      if (known?.cells.includes(cell) !== true) {
+        return [];
+      }
+      notebook = known.notebook;
+      return [{ entry, action, cell, time: known.time }];
+    });
+    const kept = keptOf(notebook);
+    const pending = pendingSteps(steps, kept);
+    if (pending.length === 0 && steps.some(step => !isKept(kept, step))) {
+      // It came and went.
       return [];
     }
-    const { cell } = first;
-    const standing = changes.flatMap(({ entry }) => {
-      const known = entries.get(entry);
-      return known?.cells.includes(cell) === true ? [known] : [];
-    });
-    const notebook = standing[0]?.notebook ?? first.notebook;
-    const seen = keptOf(notebook);
-    return [{ cell, notebook, changes, standing: state() }];
-
-    function state(): Standing {
-      if (standing.length > 0) {
-        return standing.every(({ time }) => isKept(seen, { cell, time })) ? 'kept' : 'open';
-      }
-      const known = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
-      return known ? 'undone' : 'settled';
-    }
+    const isOver = journal?.ended.has(turn.id) === true && turn.time >= journal.since;
+    const standing =
+      pending.length > 0 ? 'open' : steps.length > 0 ? 'kept' : isOver ? 'undone' : 'settled';
+    return [{ cell, notebook, changes, pending, standing }];
   });
 }
 

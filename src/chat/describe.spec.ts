@@ -1,5 +1,9 @@
-import { touchedCell } from './describe';
-import type { ICall } from './state';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { ChatEvent, End } from '../api/events';
+import { describe as describeCall, touchedCell } from './describe';
+import { reduce } from './reduce';
+import { EMPTY, type ICall } from './state';
 
 const CALL: ICall = {
   kind: 'call',
@@ -9,6 +13,7 @@ const CALL: ICall = {
   status: 'complete',
   progress: '',
   question: null,
+  asked: false,
   changes: [],
   result: null
 };
@@ -25,4 +30,41 @@ it('knows which cell a call ran, also where it changed none', () => {
     cell: 'y'
   });
   expect(touchedCell(answered({ runs: [{ status: 'ok' }] }))).toBeNull();
+});
+
+describe('a call in words', () => {
+  const trans = {
+    __: (text: string, ...values: string[]) =>
+      values.reduce((found, value, place) => found.replace(`%${place + 1}`, value), text)
+  } as unknown as TranslationBundle;
+  const call = { kind: 'tool_call', call: 'k', tool: 'insert_and_execute_cell', arguments: {} };
+  const question = { kind: 'permission', call: 'k', permission: 'p', effect: 'EXECUTE' };
+  const settled = { kind: 'permission_settled', call: 'k' };
+  const answered = (code: string | null): object => ({
+    ...{ kind: 'tool_result', call: 'k', ok: false, text: '', images: [], seconds: 0 },
+    structured: code === null ? {} : { error: { code } }
+  });
+  const done = (end: End): object => ({ kind: 'done', end, text: '' });
+
+  it.each([
+    ['a person denied it', [question, settled, answered('permission_denied'), done('done')]],
+    ['the turn was stopped while it ran', [answered('stopped'), done('stopped')]],
+    ['its question was withdrawn', [question, settled, answered('stopped'), done('stopped')]],
+    ['it was cut without an answer', [done('stopped')]],
+    ['the server does not allow it', [answered('permission_denied'), done('done')]],
+    ['its cell raised', [answered(null), done('done')]]
+  ])('says what became of it: %s', (what, events) => {
+    const message = { kind: 'message', text: '', attachments: [], waits: 0 };
+    const all = [message, call, ...events].map((event, place) => ({
+      ...{ id: place + 1, turn: 't', time: 0 },
+      ...event
+    }));
+    const item = reduce(EMPTY, all as unknown as ChatEvent[]).turns[0]?.items[0] as ICall;
+    const words: Record<string, string> = {
+      'a person denied it': 'Denied: add and run a cell',
+      'the server does not allow it': 'Failed: add and run a cell',
+      'its cell raised': 'Added and ran a cell'
+    };
+    expect(describeCall(item, trans)).toBe(words[what] ?? 'Stopped: add and run a cell');
+  });
 });

@@ -2,65 +2,106 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { errorCode } from './reduce';
 import type { ICall, ITurn } from './state';
 
-/** Tools that have run something also where they end with its error. */
-const RUNS: ReadonlySet<string> = new Set([
-  'execute_cell',
-  'execute_cells',
-  'execute_ipython',
-  'insert_and_execute_cell'
-]);
+/** How a call reads before, while and after it is done. */
+interface IPhrases {
+  /** As what was or is asked for: "add a cell". */
+  ask: string;
+  doing?: string;
+  done: string;
+}
 
 /** What a call does, and to what. */
 export function describe(call: ICall, trans: TranslationBundle): string {
+  const { ask, doing, done } = phrasesOf(call, trans);
+  switch (call.status) {
+    case 'pending':
+      return upper(ask);
+    case 'running':
+      return doing ?? upper(ask);
+    case 'denied':
+      return trans.__('Denied: %1', ask);
+    case 'stopped':
+      return trans.__('Stopped: %1', ask);
+    case 'error':
+      // A cell that raised was run; a tool that refused did nothing.
+      return call.result === null || errorCode(call.result.structured) !== null
+        ? trans.__('Failed: %1', ask)
+        : done;
+    case 'complete':
+      return done;
+  }
+}
+
+function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
   const given = call.arguments;
   const cell = cellOf(call);
   const path = text(given['notebook']) || text(given['path']);
-  const busy = call.status === 'running' || call.status === 'pending';
-  if (!RUNS.has(call.tool) && (call.status === 'error' || call.status === 'pending')) {
-    // It was not done: only what it would be is named.
-    return [sentence(call.tool), cell].join(' ').trim();
-  }
+  const name = text(given['name']);
   switch (call.tool) {
     case 'read_notebook':
     case 'list_cells':
-      return path ? trans.__('Read %1', path) : trans.__('Read the notebook');
+      return path
+        ? { ask: trans.__('read %1', path), done: trans.__('Read %1', path) }
+        : { ask: trans.__('read the notebook'), done: trans.__('Read the notebook') };
     case 'read_cell':
-      return trans.__('Read cell %1', cell);
+      return { ask: trans.__('read cell %1', cell), done: trans.__('Read cell %1', cell) };
     case 'use_notebook':
-      return trans.__('Opened %1', path);
+      return { ask: trans.__('open %1', path), done: trans.__('Opened %1', path) };
     case 'create_notebook':
-      return trans.__('Made %1', path);
+      return { ask: trans.__('create %1', path), done: trans.__('Created %1', path) };
     case 'insert_cell':
-      return trans.__('Added a cell');
+      return { ask: trans.__('add a cell'), done: trans.__('Added a cell') };
     case 'insert_and_execute_cell':
-      return busy ? trans.__('Adding and running a cell') : trans.__('Added and ran a cell');
+      return {
+        ask: trans.__('add and run a cell'),
+        doing: trans.__('Adding and running a cell'),
+        done: trans.__('Added and ran a cell')
+      };
     case 'overwrite_cell':
     case 'edit_cell':
-      return trans.__('Changed cell %1', cell);
+      return { ask: trans.__('change cell %1', cell), done: trans.__('Changed cell %1', cell) };
     case 'delete_cell':
-      return trans.__('Deleted cell %1', cell);
+      return { ask: trans.__('delete cell %1', cell), done: trans.__('Deleted cell %1', cell) };
     case 'move_cell':
-      return trans.__('Moved cell %1', cell);
+      return { ask: trans.__('move cell %1', cell), done: trans.__('Moved cell %1', cell) };
     case 'execute_cell':
-      return busy ? trans.__('Running cell %1', cell) : trans.__('Ran cell %1', cell);
+      return {
+        ask: trans.__('run cell %1', cell),
+        doing: trans.__('Running cell %1', cell),
+        done: trans.__('Ran cell %1', cell)
+      };
     case 'execute_cells':
-      return busy ? trans.__('Running cells') : trans.__('Ran cells');
+      return {
+        ask: trans.__('run cells'),
+        doing: trans.__('Running cells'),
+        done: trans.__('Ran cells')
+      };
     case 'execute_ipython':
-      return busy ? trans.__('Running code') : trans.__('Ran code');
+      return {
+        ask: trans.__('run code'),
+        doing: trans.__('Running code'),
+        done: trans.__('Ran code')
+      };
     case 'write_notebook':
-      return path ? trans.__('Wrote %1', path) : trans.__('Wrote the notebook');
+      return path
+        ? { ask: trans.__('write %1', path), done: trans.__('Wrote %1', path) }
+        : { ask: trans.__('write the notebook'), done: trans.__('Wrote the notebook') };
     case 'read_file':
-      return trans.__('Read %1', path);
+      return { ask: trans.__('read %1', path), done: trans.__('Read %1', path) };
     case 'search_cells':
-      return trans.__('Searched the cells');
+      return { ask: trans.__('search the cells'), done: trans.__('Searched the cells') };
     case 'list_variables':
-      return trans.__('Looked at the variables');
+      return { ask: trans.__('list the variables'), done: trans.__('Looked at the variables') };
     case 'inspect_variable':
-      return trans.__('Looked at %1', text(given['name']));
-    default:
-      return sentence(call.tool);
+      return { ask: trans.__('look at %1', name), done: trans.__('Looked at %1', name) };
+    default: {
+      // `interrupt_kernel` as "interrupt kernel".
+      const ask = call.tool.replaceAll('_', ' ');
+      return { ask, done: upper(ask) };
+    }
   }
 }
 
@@ -92,16 +133,16 @@ export function touchedCell(call: ICall): { notebook: string; cell: string } | n
 export function doing(turn: ITurn, trans: TranslationBundle): string {
   if (turn.retry !== null) {
     const { attempt, attempts, reason } = turn.retry;
-    return trans.__('The model is asked again (%1 of %2): %3', attempt, attempts, reason);
+    return trans.__('Retrying (%1 of %2): %3', attempt, attempts, reason);
   }
   const item = turn.items.at(-1);
   if (item?.kind === 'call' && item.status === 'pending') {
-    return trans.__('Waits for your leave');
+    return trans.__('Waiting for your approval');
   }
   if (item?.kind === 'call' && item.status === 'running') {
     return item.progress || describe(item, trans);
   }
-  return item?.kind === 'text' ? trans.__('Writes') : trans.__('Thinks');
+  return item?.kind === 'text' ? trans.__('Writing…') : trans.__('Thinking…');
 }
 
 /** Seconds as a person reads them. */
@@ -137,8 +178,6 @@ function text(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** `interrupt_kernel` as `Interrupt kernel`. */
-function sentence(name: string): string {
-  const words = name.replaceAll('_', ' ');
+function upper(words: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -8,6 +8,7 @@ import {
   type PlanAnswer
 } from '../api/client';
 import type { ChatEvent, IProblem, Leave } from '../api/events';
+import type { IUndo } from '../changes/pending';
 import { keepLine } from '../api/line';
 import type { ILines, Need } from '../api/lines';
 import { reduce } from './reduce';
@@ -168,9 +169,9 @@ export class ChatModel {
     await this._try(() => this._api.answer(permission, answer));
   }
 
-  /** Takes back what a turn changed; null where that was not possible, and `problem` says why. */
-  async undo(turn: string, cells?: string[]): Promise<IUndone[] | null> {
-    const undone = await this._try(id => this._api.undo(id, turn, cells));
+  /** Undoes changes in a notebook; null where that was not possible, and `problem` says why. */
+  async undo(notebook: string, { entries, cells }: IUndo): Promise<IUndone[] | null> {
+    const undone = await this._try(() => this._api.undo(notebook, entries, cells));
     await this.readJournal();
     return undone;
   }

@@ -153,7 +153,7 @@ describe('a chat', () => {
         { kind: 'done', end: 'stopped', text: '' }
       )
     ).turns;
-    expect(turn?.items[0]).toMatchObject({ status: 'error' });
+    expect(turn?.items[0]).toMatchObject({ status: 'stopped' });
   });
 
   it('lets a message take the place of an earlier one and all that came after it', () => {

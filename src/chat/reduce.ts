@@ -1,7 +1,7 @@
 /** Events become what a chat shows. Pure: a state is never changed, and what did not change is kept. */
 
-import type { ChatEvent } from '../api/events';
-import type { ICall, IChatState, IText, Item, ITurn } from './state';
+import type { ChatEvent, End, Json } from '../api/events';
+import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './state';
 
 /**
  * The state after some events.
@@ -79,6 +79,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         status: 'running',
         progress: '',
         question: null,
+        asked: false,
         changes: [],
         result: null
       };
@@ -90,6 +91,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return withCall(turn, event.call, call => ({
         ...call,
         status: 'pending',
+        asked: true,
         question: {
           id: event.permission,
           effect: event.effect,
@@ -110,7 +112,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
     case 'tool_result':
       return withCall(turn, event.call, call => ({
         ...call,
-        status: event.ok ? 'complete' : 'error',
+        status: statusOf(call, event),
         question: null,
         result: {
           ok: event.ok,
@@ -141,7 +143,12 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
     case 'plan_settled':
       return { ...turn, plans: false };
     case 'done':
-      return { ...turn, retry: null, end: event.end, items: turn.items.map(ended) };
+      return {
+        ...turn,
+        retry: null,
+        end: event.end,
+        items: turn.items.map(item => ended(item, event.end))
+      };
     default:
       // A newer server tells of more than is known here.
       return turn;
@@ -186,10 +193,32 @@ function withCall(turn: ITurn, id: string, change: (call: ICall) => ICall): ITur
   return { ...turn, items: turn.items.with(place, change(call)) };
 }
 
-/** Nothing goes on after the end of a turn, whatever was said last. */
-function ended(item: Item): Item {
+/** The status of a call with a result. */
+function statusOf(call: ICall, { ok, structured }: { ok: boolean; structured: Json }): CallStatus {
+  if (ok) {
+    return 'complete';
+  }
+  switch (errorCode(structured)) {
+    case 'stopped':
+      return 'stopped';
+    case 'permission_denied':
+      // Without a question it was the server's own rule that refused it.
+      return call.asked ? 'denied' : 'error';
+    default:
+      return 'error';
+  }
+}
+
+/** The code of the error that a tool answered with; null where it did not. */
+export function errorCode({ error }: Json): string | null {
+  const code = (error as { code?: unknown } | undefined)?.code;
+  return typeof code === 'string' ? code : null;
+}
+
+/** After the end of a turn no call of it is under way, whatever was received last. */
+function ended(item: Item, end: End): Item {
   if (item.kind !== 'call' || item.result !== null) {
     return item;
   }
-  return { ...item, status: 'error', question: null };
+  return { ...item, status: end === 'stopped' ? 'stopped' : 'error', question: null };
 }

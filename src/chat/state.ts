@@ -12,8 +12,11 @@ import type {
   Mode
 } from '../api/events';
 
-/** What stands of a call now. */
-export type CallStatus = 'pending' | 'running' | 'complete' | 'error';
+/**
+ * The status of a call: `pending` while it needs an approval, `denied` where a person refused it,
+ * `stopped` where its turn was stopped before it ended.
+ */
+export type CallStatus = 'pending' | 'running' | 'complete' | 'error' | 'denied' | 'stopped';
 
 export interface IText {
   kind: 'text' | 'thinking';
@@ -28,7 +31,7 @@ export interface INotice {
   text: string;
 }
 
-/** A question for the person's leave. */
+/** A request for a person's approval. */
 export interface IQuestion {
   id: string;
   effect: IPermissionEvent['effect'];
@@ -45,7 +48,7 @@ export interface IResult {
   seconds: number;
 }
 
-/** A call of a tool: `pending` while it waits for leave. */
+/** A call of a tool. */
 export interface ICall {
   kind: 'call';
   id: string;
@@ -54,6 +57,8 @@ export interface ICall {
   status: CallStatus;
   progress: string;
   question: IQuestion | null;
+  /** Whether a person was asked for an approval. */
+  asked: boolean;
   changes: readonly IChange[];
   result: IResult | null;
 }

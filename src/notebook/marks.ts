@@ -1,15 +1,12 @@
 /** Which cells agents have changed since the person last kept what they saw. Plain values. */
 
-import { type IKept, isKept } from '../changes/kept';
+import type { IKept } from '../changes/kept';
+import { type IStandingStep, type IUndo, pendingSteps, undoOf } from '../changes/pending';
 import type { IChange } from './routes';
 
 /** One change of one cell. */
-export interface IStep {
-  entry: number;
-  /** Seconds since the epoch. */
-  time: number;
+export interface IStep extends IStandingStep {
   author: string;
-  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
   /** What became of the source, as a unified diff; empty where it stayed. */
   diff: string;
   truncated: boolean;
@@ -30,43 +27,35 @@ export interface IMark {
   steps: readonly IStep[];
 }
 
-/** The marks, by cell, that whoever changed last comes first. */
+/** The marks, by cell, the one that was changed last first. */
 export function marksOf(changes: readonly IChange[], kept: IKept): Map<string, IMark> {
-  const found = new Map<string, { yours: boolean; steps: IStep[] }>();
+  const byCell = new Map<string, (IStep & { yours: boolean })[]>();
   for (const { entry, time, author, yours, cells } of changes) {
-    for (const { cell, ...done } of cells) {
-      if (isKept(kept, { cell, time })) {
-        continue;
-      }
-      const mark = found.get(cell) ?? { yours: true, steps: [] };
-      // Of several changes that one call made to a cell, the last one is told last.
-      const at = mark.steps.findIndex(step => step.entry <= entry);
-      mark.steps.splice(at < 0 ? mark.steps.length : at, 0, { entry, time, author, ...done });
-      mark.yours &&= yours;
-      found.set(cell, mark);
+    for (const done of cells) {
+      const steps = byCell.get(done.cell) ?? [];
+      // Of several changes that one call made to a cell, the last one comes first.
+      const at = steps.findIndex(step => step.entry <= entry);
+      steps.splice(at < 0 ? steps.length : at, 0, { entry, time, author, yours, ...done });
+      byCell.set(done.cell, steps);
     }
   }
   const marks = new Map<string, IMark>();
-  for (const [cell, { yours, steps }] of found) {
-    const [last] = steps;
-    const deleted = last?.action === 'delete';
-    // A cell that came and went leaves nothing to look at.
-    if (last !== undefined && !(deleted && steps.at(-1)?.action === 'insert')) {
-      marks.set(cell, { cell, author: last.author, time: last.time, yours, deleted, steps });
+  for (const [cell, steps] of byCell) {
+    const pending = pendingSteps(steps.toReversed(), kept).toReversed();
+    const [last] = pending;
+    if (last !== undefined) {
+      const { author, time } = last;
+      const yours = pending.every(step => step.yours);
+      const deleted = last.action === 'delete';
+      marks.set(cell, { cell, author, time, yours, deleted, steps: pending });
     }
   }
   return marks;
 }
 
-/** The changes that have to be taken back for these marks to go, and of which cells. */
-export function undoing(marks: Iterable<IMark>): { entries: number[]; cells: string[] } {
-  const entries = new Set<number>();
-  const cells: string[] = [];
-  for (const mark of marks) {
-    mark.steps.forEach(step => entries.add(step.entry));
-    cells.push(mark.cell);
-  }
-  return { entries: [...entries], cells };
+/** What has to be undone for these marks to go. */
+export function undoing(marks: Iterable<IMark>): IUndo {
+  return undoOf([...marks].flatMap(({ steps }) => steps));
 }
 
 /** The place of a cell in a notebook whose cells have these ids; -1 where it is not there. */

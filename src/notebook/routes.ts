@@ -1,6 +1,6 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { type IUndone, listen, requestJson } from '../api/client';
+import { type IUndone, listen, requestJson, undo } from '../api/client';
 
 /** What became of one cell. */
 export interface ICellChange {
@@ -51,9 +51,7 @@ export class ChangesApi {
 
   /** Takes changes back, all of them or those of some cells. */
   async undo(notebook: string, entries: number[], cells: string[]): Promise<IUndone[]> {
-    const body = { notebook, entries, cells };
-    const path = 'changes/undo';
-    return (await requestJson<{ undone: IUndone[] }>(this._settings, 'POST', path, body)).undone;
+    return undo(this._settings, notebook, entries, cells);
   }
 
   /**

@@ -1,4 +1,4 @@
-import { checkIcon, closeIcon, ellipsesIcon } from '@jupyterlab/ui-components';
+import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-components';
 import { memo } from 'react';
 import type { JSX } from 'react';
 
@@ -109,7 +109,7 @@ function Picture({ picture }: { picture: IPicture }): JSX.Element | null {
     <img
       className="tk-Picture"
       src={`data:${picture.mime};base64,${picture.data}`}
-      alt={trans.__('Picture that the cell made')}
+      alt={trans.__('Cell output image')}
     />
   );
 }
@@ -118,14 +118,21 @@ function Picture({ picture }: { picture: IPicture }): JSX.Element | null {
 function Status({ status }: { status: CallStatus }): JSX.Element {
   const { trans } = useDesk();
   const words: Record<CallStatus, string> = {
-    pending: trans.__('Waits for your leave'),
+    pending: trans.__('Waiting for your approval'),
     running: trans.__('Running'),
     complete: trans.__('Done'),
-    error: trans.__('Failed')
+    error: trans.__('Failed'),
+    denied: trans.__('Denied'),
+    stopped: trans.__('Stopped')
   };
-  const icon = { pending: ellipsesIcon, complete: checkIcon, error: closeIcon, running: null }[
-    status
-  ];
+  const icon = {
+    pending: ellipsesIcon,
+    running: null,
+    complete: checkIcon,
+    error: closeIcon,
+    denied: closeIcon,
+    stopped: stopIcon
+  }[status];
   return (
     <span
       className={`tk-Status tk-mod-${status}`}

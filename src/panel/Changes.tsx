@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { IChange } from '../api/events';
+import { undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import type { ChatModel } from '../chat/model';
 import type { ITurn } from '../chat/state';
@@ -10,7 +11,7 @@ import { Lines } from '../parts/Lines';
 import { useDesk, useSignal } from './desk';
 import { Fold } from './Fold';
 
-/** At the end of a turn: which cells it changed, to keep or to take back, all or one by one. */
+/** At the end of a turn: which cells it changed, to keep or to undo, all or one by one. */
 export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.Element | null {
   const { reviews, trans } = useDesk();
   useSignal(chat.journalChanged);
@@ -34,20 +35,25 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
   const kept = cells.filter(each => each.standing === 'kept');
   const undone = cells.filter(each => each.standing === 'undone');
 
-  const undo = async (which?: ICellReview): Promise<void> => {
+  const undo = async (which: readonly ICellReview[]): Promise<void> => {
     stay();
-    const found = await chat.undo(turn.id, which && [which.cell]);
-    if (found === null) {
-      setNote(chat.problem?.hint ?? '');
-      return;
+    const left: string[] = [];
+    for (const path of new Set(which.map(each => each.notebook))) {
+      const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
+      const found = await chat.undo(path, undoOf(pending));
+      if (found === null) {
+        setNote(chat.problem?.hint ?? '');
+        return;
+      }
+      reviews.tookBack(path);
+      left.push(...found.flatMap(each => each.left));
     }
-    const left = found.flatMap(each => each.left);
     setNote(
       left.length === 0
         ? ''
         : trans._n(
-            'One cell stays: somebody has worked on it since.',
-            '%1 cells stay: somebody has worked on them since.',
+            '1 cell was not reverted: it was edited later.',
+            '%1 cells were not reverted: they were edited later.',
             left.length
           )
     );
@@ -60,8 +66,10 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
   };
 
   const decided = [
-    ...(kept.length === 0 ? [] : [trans.__('Kept')]),
-    ...(undone.length === 0 ? [] : [trans.__('%1 taken back', undone.length)])
+    ...(kept.length === 0
+      ? []
+      : [undone.length === 0 ? trans.__('Kept') : trans.__('%1 kept', kept.length)]),
+    ...(undone.length === 0 ? [] : [trans.__('%1 undone', undone.length)])
   ];
   const shown = cells.length - undone.length;
   return (
@@ -75,7 +83,7 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
       <div className="tk-Changes-bar">
         <span className="tk-Changes-title">
           {shown === 0
-            ? trans.__('Taken back')
+            ? trans.__('Undone')
             : trans._n('%1 cell changed', '%1 cells changed', open.length || shown)}
         </span>
         {open.length > 0 && (
@@ -83,7 +91,7 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
             <button type="button" className="tk-Button" onClick={keep}>
               {trans.__('Keep')}
             </button>
-            <button type="button" className="tk-Button" onClick={() => void undo()}>
+            <button type="button" className="tk-Button" onClick={() => void undo(open)}>
               {trans.__('Undo')}
             </button>
           </>
@@ -98,7 +106,7 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
         </div>
       )}
       {open.map(each => (
-        <CellChanges key={each.cell} review={each} onUndo={() => void undo(each)} />
+        <CellChanges key={each.cell} review={each} onUndo={() => void undo([each])} />
       ))}
     </div>
   );

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Begun
@@ -59,6 +61,26 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, desk: Desk) -> None
     saved = await desk.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
     await goes_on(talk, begun.chat)
+
+
+@pytest.mark.proves("ui:stopped-call")
+async def test_what_a_stopped_call_changed_is_told(talk: Talk, desk: Desk) -> None:
+    desk.write("long.ipynb", "1")
+    source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
+    arguments = {"index": 1, "source": source, "wait": 60}
+    talk.model.add(Answer.of(ToolUse("insert_and_execute_cell", arguments)))
+    begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
+    progress = await until(begun, "tool_progress")
+    while "begun" not in progress.data["message"]:
+        progress = await until(begun, "tool_progress")
+    await talk.chats.stop(USER, begun.chat)
+    events = await rest(begun)
+    (answer,) = of_kind(events, "tool_result")
+    assert answer["structured"]["error"]["code"] == "stopped"
+    (change,) = of_kind(events, "cell_change")
+    assert (change["call"], change["action"]) == (answer["call"], "insert")
+    standing = await talk.chats.standing(USER, begun.chat)
+    assert [(each.entry, each.cells) for each in standing] == [(change["entry"], (change["cell"],))]
 
 
 async def test_at_a_permission_prompt_the_question_is_withdrawn(talk: Talk, desk: Desk) -> None:

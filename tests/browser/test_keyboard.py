@@ -193,7 +193,7 @@ async def reviews(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await keys.press("Enter")
     await keys.go(changes.get_by_role("button", name="Undo this cell"))
     await keys.press("Enter")
-    await expect(changes).to_contain_text("Taken back")
+    await expect(changes).to_contain_text("Undone")
     await expect(changes).to_be_focused()
 
     two = [ToolUse("insert_cell", {"source": f"x = {n}", "index": 1}) for n in (2, 3)]

@@ -97,7 +97,8 @@ async def test_what_is_denied_is_not_done_and_what_is_allowed_for_the_chat_is_as
     await question.get_by_role("button", name="Deny").click()
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
     card = lab.panel.locator('[data-tool="insert_cell"]')
-    await expect(card.get_by_role("img", name="Failed")).to_be_visible()
+    await expect(card.get_by_role("img", name="Denied")).to_be_visible()
+    await expect(card).to_contain_text("Denied: add a cell")
 
     await lab.say("Do it, twice.")
     await question.get_by_role("button", name="This chat").click()
@@ -128,7 +129,7 @@ async def test_a_turn_is_taken_back_from_the_panel(lab: Lab, model: ScriptedMode
     changes = lab.panel.get_by_role("group", name="Changes")
     await expect(changes).to_contain_text("1 cell changed")
     await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("Taken back")
+    await expect(changes).to_contain_text("Undone")
     assert [cell.source for cell in lab.notebook("sales.ipynb").cells] == ["1"]
 
 
@@ -301,7 +302,7 @@ async def test_the_tour_leads_to_a_plot_and_is_taken_back(open_lab: OpenLab) -> 
 
     changes = lab.panel.get_by_role("group", name="Changes")
     await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("Taken back")
+    await expect(changes).to_contain_text("Undone")
     assert [cell.source for cell in lab.notebook("tour.ipynb").cells if cell.source] == []
 
 

@@ -218,6 +218,19 @@ async def test_what_is_kept_in_the_panel_is_marked_no_more_and_the_other_way_rou
     await expect(seen.marks).to_have_count(0)
 
 
+@pytest.mark.proves("ui:bulk-undo")
+async def test_undo_in_the_panel_leaves_what_was_kept_at_its_cell(lab: Lab, changed: Seen) -> None:
+    changes, seen = changed
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Keep").click()
+    await expect(changes).to_contain_text("1 cell changed")
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await expect(changes).to_contain_text("1 kept, 1 undone")
+    await expect(seen.marks).to_have_count(0)
+    sources = [cell.source for cell in lab.notebook("plan.ipynb").cells]
+    assert (sources[0] != "a = 1", sources[1]) == (True, "b = 1")
+
+
 @pytest.mark.proves("ext:panel")
 async def test_what_is_taken_back_in_the_notebook_is_so_in_the_panel_also_after_a_reload(
     lab: Lab, changed: Seen
@@ -227,14 +240,14 @@ async def test_what_is_taken_back_in_the_notebook_is_so_in_the_panel_also_after_
     await seen.review(0).get_by_role("button", name="Undo").click()
     await expect(changes).to_contain_text("1 cell changed")
     await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("Taken back")
+    await expect(changes).to_contain_text("Undone")
     await expect(seen.marks).to_have_count(0)
     assert [cell.source for cell in lab.notebook("plan.ipynb").cells] == ["a = 1", "b = 1"]
 
     await lab.page.reload()
     await lab.ready()
     await lab.command("tk-ai:show-panel")
-    await expect(changes).to_contain_text("Taken back")
+    await expect(changes).to_contain_text("Undone")
     await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)
 
 

@@ -252,7 +252,7 @@ class ChatSession:
                 turn.say(Failed(failed.as_dict()))
                 await self._hang_up()
             finally:
-                await turn.settle()
+                await turn.settle(self._office.workspace)
                 self._turn = None
                 self._offer_plan(turn, end)
                 turn.say(Done(end, turn.translator.text))

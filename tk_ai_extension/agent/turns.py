@@ -24,7 +24,7 @@ from tk_ai_extension.agent.translating import Translator
 from tk_ai_extension.mcp.content import error_content, result_content
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import PermissionDenied, ToolError
+from tk_ai_extension.model.errors import CallStopped, ToolError
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
@@ -69,6 +69,7 @@ class Turn:
     over: bool = False
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _journalled: int = 0
+    _cut: str | None = None
 
     def stop(self) -> None:
         """Marks it as stopped."""
@@ -111,11 +112,13 @@ class Turn:
         for task in list(self.calls):
             task.cancel()
 
-    async def settle(self) -> None:
-        """Ends the calls under way, and waits for a moment until each has said so."""
+    async def settle(self, workspace: Workspace) -> None:
+        """End the calls under way, wait briefly for each, and report what they changed before."""
         self.cancel_calls()
         if self.calls:
             await asyncio.wait(self.calls, timeout=SETTLE)
+        if self._cut is not None:
+            await self._tell_changes(workspace, self._cut)
 
     async def _call(
         self,
@@ -140,6 +143,7 @@ class Turn:
         except ToolError as error:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
+            self._cut = call
             self._tell_answer(
                 call, tool, began, _stopped(), structured={"error": _STOPPED.as_dict()}
             )
@@ -225,7 +229,7 @@ class ChatApprover:
         return None
 
 
-_STOPPED = PermissionDenied("The user stopped this.", hint="Wait for what the user says next.")
+_STOPPED = CallStopped("The user stopped this.")
 
 
 def _stopped() -> types.CallToolResult:

@@ -392,6 +392,14 @@ class PermissionNotFound(ToolError):
 # --- the chat
 
 
+class CallStopped(ToolError):
+    """A person stopped the turn that the call belongs to."""
+
+    code = "stopped"
+    status = 409
+    default_hint = "Wait for what the user says next."
+
+
 class ChatNotFound(ToolError):
     """No such chat of this user."""
 
