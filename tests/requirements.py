@@ -147,6 +147,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),
     Requirement("mcp:auth", "project", "a token or a login is needed as for any route of the server; Origin and Host are checked although Jupyter skips the Origin check for tokens"),
     Requirement("mcp:sessions", "project", "in the protocol with sessions (2025-11-25) a session is a caller, and ends when the client says so"),
+    Requirement("mcp:abandoned-sessions", "project", "at the bound of sessions the one that was not used for the longest time ends, of the user who has the most; one with a call or a stream stays"),
+    Requirement("mcp:requests-refused", "project", "what is no request, and one with the id of a request being answered, is refused with -32600; an unknown cursor, prompt, template or resource is an error, and nothing is silently ignored"),
     Requirement("mcp:sessionless", "project", "in the protocol without sessions (2026-07-28) `?caller=` or `X-TK-Caller` names the caller; without either there is no current notebook and no undo: `notebook_required`"),
     Requirement("mcp:cancel", "project", "an explicit cancellation interrupts the cell"),
     Requirement("mcp:disconnect", "project", "a response stream that merely closes ends the wait; the cell goes on, and `wait_execution` picks it up"),

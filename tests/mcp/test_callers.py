@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx2
 import nbformat
 import pytest
-from traitlets.config import Config
 
 from tests.mcp.conftest import LEGACY, MODERN, Connect
 from tests.mcp.probes.tools import Probe
@@ -105,26 +104,6 @@ async def test_a_session_id_that_was_never_given_is_not_found(
             json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
         )
     assert response.status_code == 404
-
-
-class TestBound:
-    """Sessions have a bound, and a session that ends makes room."""
-
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.TkAIExtensionApp.max_sessions = 2
-        return jp_server_config
-
-    @pytest.mark.proves("threat:exhaustion")
-    async def test_sessions_have_a_bound(
-        self, address: str, jp_auth_header: dict[str, str]
-    ) -> None:
-        async with httpx2.AsyncClient(headers={**jp_auth_header, **ACCEPT}) as http:
-            answers = [await http.post(address, json=INITIALIZE) for _ in range(3)]
-            assert [answer.status_code for answer in answers] == [200, 200, 503]
-            ended = answers[0].headers["Mcp-Session-Id"]
-            await http.delete(address, headers={"Mcp-Session-Id": ended})
-            assert (await http.post(address, json=INITIALIZE)).status_code == 200
 
 
 @pytest.mark.proves("mcp:sessions")

@@ -52,7 +52,12 @@ async def test_no_route_answers_without_a_token(ask: Ask, path: str) -> None:
     for method in METHODS:
         for headers in ({}, {"Authorization": "token wrong"}, {"Cookie": "username=nobody"}):
             response = await ask(method, path, **headers)
-            assert response.code in {403, 405}, (method, path)
+            assert response.code == 401, (method, path)
+            assert response.headers["WWW-Authenticate"].startswith("Bearer")
+            if method != "HEAD":
+                error = _error(response)
+                assert error["code"] == "unauthenticated"
+                assert "token" in error["message"]
             assert b'"tools"' not in response.body
 
 

@@ -152,9 +152,10 @@ class Headless:
                 hint="`nb open --no-sandbox` ends that for kernels that are started from then on.",
             )
         server = self._servers.at(address, token)
-        if not await self._servers.has_extension(server):
+        if not await self._servers.is_extended(server):
             raise ServerUnreachable(
-                f"{server.url} does not answer as a Jupyter Server with tk-ai-extension does."
+                f"{server.url} does not answer as a Jupyter Server with tk-ai-extension does.",
+                hint="Install tk-ai-extension where that server runs, and restart the server.",
             )
         self.settings.change(server=(server.url, server.token))
 

@@ -49,6 +49,13 @@ class ServerSilent(ServerUnreachable):
     default_hint = "It hangs, or works hard: see what it does, or stop it."
 
 
+class ServerRefused(ServerUnreachable):
+    """A Jupyter Server does not accept our token."""
+
+    retryable = False
+    default_hint = "Give the server's address with its token: `jupyter server list` shows it."
+
+
 class OpenElsewhere(ToolError):
     """A Jupyter Server without this extension has the notebook open, or may have."""
 
@@ -121,6 +128,8 @@ class Server:
         except HTTPClientError as error:
             if error.code == 404:
                 return None
+            if error.code in (401, 403):
+                raise ServerRefused(f"{self.url} does not accept this token.") from error
             raise ServerUnreachable(f"{self.url} answers {error.code} {error.message}.") from error
         except ConnectionRefusedError as error:
             raise ServerGone(f"{self.url} does not answer: {error}") from error
@@ -170,7 +179,7 @@ class Servers:
         strangers: list[tuple[Server, ServerUnreachable | None]] = []
         for server in found:
             try:
-                if await self._is_extended(server):
+                if await self.is_extended(server):
                     return server
                 strangers.append((server, None))
             except ServerGone:
@@ -243,11 +252,16 @@ class Servers:
     async def has_extension(self, server: Server) -> bool:
         """Whether this extension answers there; False, too, where the server does not answer."""
         try:
-            return await self._is_extended(server)
+            return await self.is_extended(server)
         except ServerUnreachable:
             return False
 
-    async def _is_extended(self, server: Server) -> bool:
+    async def is_extended(self, server: Server) -> bool:
+        """Whether this extension answers there.
+
+        Raises:
+            ServerUnreachable: the server does not answer, or not to this token.
+        """
         extended, since = self._extended.get(server, (False, -NOT_ASKED))
         # What has none may get it; what has it keeps it until it is started anew.
         if not extended and self._clock() - since >= NOT_ASKED:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 
+from tk_ai_extension.mcp.places import (
+    ARTIFACT_TEMPLATE,
+    CELL_TEMPLATE,
+    NOTEBOOK_TEMPLATE,
+    OUTPUT_TEMPLATE,
+)
+from tk_ai_extension.mcp.prompts import JOBS
 from tk_ai_extension.mcp.resources import Resources
 from tk_ai_extension.mcp.sdk import Context
 
 MAX_VALUES = 100
 """How many values the protocol allows in one answer."""
 
+_TEMPLATES = frozenset({NOTEBOOK_TEMPLATE, CELL_TEMPLATE, OUTPUT_TEMPLATE, ARTIFACT_TEMPLATE})
+_PROMPTS = frozenset(job.name for job in JOBS)
 _NOTEBOOK_ARGUMENTS = frozenset({"notebook", "path"})
 _CELL_ARGUMENTS = frozenset({"cell", "id"})
 
@@ -25,7 +35,12 @@ class Completion:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """The values that begin with what was typed, then those that contain it."""
+        """The values that begin with what was typed, then those that contain it.
+
+        Raises:
+            MCPError: there is no such prompt or template.
+        """
+        _check(params.ref)
         name, typed = params.argument.name, params.argument.value
         given = (params.context.arguments if params.context else None) or {}
         artifact = (
@@ -49,3 +64,12 @@ class Completion:
                 has_more=len(matching) > MAX_VALUES,
             )
         )
+
+
+def _check(ref: types.PromptReference | types.ResourceTemplateReference) -> None:
+    if isinstance(ref, types.PromptReference):
+        known, said = ref.name in _PROMPTS, f"There is no prompt `{ref.name}`."
+    else:
+        known, said = ref.uri in _TEMPLATES, f"There is no resource template `{ref.uri}`."
+    if not known:
+        raise MCPError(types.INVALID_PARAMS, said)

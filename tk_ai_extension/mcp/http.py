@@ -7,11 +7,10 @@ import logging
 from collections.abc import Callable
 
 import sse_starlette.sse
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
+from tk_ai_extension.mcp.admission import Admission, user_of
 from tk_ai_extension.mcp.answers import LoneAnswer
 from tk_ai_extension.mcp.callers import http_caller
 from tk_ai_extension.mcp.sdk import Context
@@ -32,7 +31,7 @@ class McpHttp:
         workspace: What the tools work on.
         registry: Gives the tools of the toolsets named in ``?toolsets=``, of the default ones for None.
         session_timeout: Seconds after which a session that nobody uses is forgotten.
-        max_sessions: How many sessions there may be.
+        max_sessions: How many sessions there may be; beyond, one that nobody uses ends.
         max_body: Bytes of a request's body.
     """
 
@@ -59,9 +58,11 @@ class McpHttp:
         self._manager = StreamableHTTPSessionManager(
             self._built.server,
             session_idle_timeout=session_timeout,
-            max_sessions=max_sessions,
+            # The bound is kept before it, where the sessions that nobody uses are known.
+            max_sessions=None,
             max_request_body_size=max_body,
         )
+        self._admission = Admission(self._manager.asgi_app, max_sessions)
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -80,11 +81,15 @@ class McpHttp:
             await self._task
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request; the scope's ``user`` is the name of the user."""
-        user = AuthenticatedUser(AccessToken(token="", client_id=scope["user"], scopes=[]))
+        """Answers a request; the scope's ``user`` is the name of the user.
+
+        Raises:
+            InvalidArguments: it is no message of the protocol.
+            LimitReached: every session is in use.
+        """
         if scope["method"] == "POST":
             send = LoneAnswer(send)
-        await self._manager.asgi_app({**scope, "user": user}, receive, send)
+        await self._admission({**scope, "user": user_of(scope["user"])}, receive, send)
 
     async def _run(self, ready: asyncio.Event) -> None:
         # One task from start to end: a task group has to be left by the task that entered it.

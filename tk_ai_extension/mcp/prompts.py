@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.resources import Resources
+from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
 
 _NOTEBOOK = types.PromptArgument(
@@ -81,9 +81,10 @@ class Prompts:
         self._jobs: Mapping[str, Job] = {job.name: job for job in JOBS}
 
     async def list(
-        self, _context: Context, _params: types.PaginatedRequestParams | None
+        self, _context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         """All prompts."""
+        one_page(params)
         return types.ListPromptsResult(prompts=[job.describe() for job in self._jobs.values()])
 
     async def get(

@@ -81,9 +81,10 @@ class Resources:
         )
 
     async def templates(
-        self, _context: Context, _params: types.PaginatedRequestParams | None
+        self, _context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         """What can be named."""
+        one_page(params)
         described = {
             NOTEBOOK_TEMPLATE: ("notebook", "A notebook: its cells with their outputs, as text"),
             CELL_TEMPLATE: ("cell", "A cell, by id or index: its whole source and its outputs"),
@@ -106,7 +107,7 @@ class Resources:
         """The contents of one resource."""
         place = parse(params.uri)
         if place is None:
-            raise _not_found(context, f"There is no resource `{params.uri}`.", None)
+            raise no_resource(context, params.uri)
         return types.ReadResourceResult(contents=await self.contents(context, place))
 
     def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookPlace:
@@ -219,6 +220,16 @@ def _contents(
     return types.TextResourceContents(uri=uri, mime_type=mime, text=data)
 
 
+def one_page(params: types.PaginatedRequestParams | None) -> None:
+    """Refuses a cursor where a list has one page, so that no cursor was ever given.
+
+    Raises:
+        MCPError.
+    """
+    if params is not None and params.cursor is not None:
+        raise MCPError(types.INVALID_PARAMS, "The cursor is none that this server gave.")
+
+
 def _offset(params: types.PaginatedRequestParams | None) -> int:
     cursor = params.cursor if params is not None else None
     if cursor is None:
@@ -235,6 +246,11 @@ def protocol_error(context: Context, error: ToolError) -> MCPError:
     known = error.status < 500 or isinstance(error, InvalidArguments)
     code = types.INVALID_PARAMS if known else types.INTERNAL_ERROR
     return MCPError(code, error.message, {"error": error.as_dict()})
+
+
+def no_resource(context: Context, uri: str) -> MCPError:
+    """The error for a URI that is none of ours."""
+    return _not_found(context, f"There is no resource `{uri}`.", None)
 
 
 def _not_found(context: Context, message: str, error: Json | None) -> MCPError:

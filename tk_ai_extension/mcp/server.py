@@ -22,7 +22,7 @@ from tk_ai_extension.mcp.descriptions import describe
 from tk_ai_extension.mcp.instructions import INSTRUCTIONS
 from tk_ai_extension.mcp.progress import ProgressReporter
 from tk_ai_extension.mcp.prompts import Prompts
-from tk_ai_extension.mcp.resources import Resources
+from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.sessions import Sessions
 from tk_ai_extension.mcp.subscriptions import Subscriptions
@@ -53,9 +53,10 @@ class Tools:
         self._log = log
 
     async def list(
-        self, context: Context, _params: types.PaginatedRequestParams | None
+        self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """All tools of the connection's toolsets."""
+        one_page(params)
         return types.ListToolsResult(tools=[describe(tool) for tool in self._registry_of(context)])
 
     async def call(self, context: Context, params: types.CallToolRequestParams) -> Outcome:

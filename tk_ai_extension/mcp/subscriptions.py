@@ -12,7 +12,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.places import NotebookPlace, parse
-from tk_ai_extension.mcp.resources import protocol_error
+from tk_ai_extension.mcp.resources import no_resource, protocol_error
 from tk_ai_extension.mcp.sdk import Context, connection_of
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.workspace import Workspace
@@ -118,8 +118,10 @@ class Subscriptions:
     ) -> None:
         """Calls ``notify`` when the notebook changes; ``stack`` ends that."""
         place = parse(uri)
+        if place is None:
+            raise no_resource(context, uri)
         if not isinstance(place, NotebookPlace):
-            return  # an artifact never changes, and what does not exist never will
+            return  # an artifact never changes
         try:
             path = self._workspace.contain(place.path)
         except ToolError as error:

@@ -167,9 +167,11 @@ class TkAIExtensionApp(ExtensionApp):
         64_000_000, help="Bytes that the body of a request to the extension may have."
     ).tag(config=True)
 
-    max_sessions = Integer(1_000, help="How many MCP sessions there may be at once.").tag(
-        config=True
-    )
+    max_sessions = Integer(
+        1_000,
+        help="How many MCP sessions there may be at once; beyond, the one that was not used for the "
+        "longest time ends.",
+    ).tag(config=True)
 
     session_timeout = Float(
         12 * 3_600.0, help="Seconds after which an MCP session that nobody uses is forgotten."

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-Notebook = Annotated[str | None, Field(description="path or name; the current one if left out")]
+Notebook = Annotated[
+    str | None, Field(min_length=1, description="path or name; the current one if left out")
+]
 """A path below the root, a managed name, or None for the caller's current notebook."""
 
 _CELL = "id, its beginning, index, or `id.version`"
@@ -18,6 +20,11 @@ MaybeAddress = Annotated[str | int | None, Field(union_mode="left_to_right")]
 
 Ranges = Annotated[str, Field(description="such as `0-3,7,@318a,-1`")]
 MaybeRanges = Annotated[str | None, Field(description="such as `0-3,7,@318a,-1`")]
+
+MAX_INTEGER = 2**63 - 1
+"""The largest number that the journal's database counts to."""
+Entry = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+"""A history number."""
 
 CellKind = Literal["code", "markdown", "raw"]
 

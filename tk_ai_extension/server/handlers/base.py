@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.utils import origin_matches_pat
-from tornado.web import HTTPError, authenticated, stream_request_body
+from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -27,7 +27,11 @@ SETTINGS_KEY = "tk_ai_extension"
 
 ROUTE_ERRORS: dict[int, tuple[str, str]] = {
     400: ("bad_request", "Check the request."),
-    403: ("forbidden", "Send the server's token, from an origin that the server allows."),
+    401: ("unauthenticated", "Send the server's token: `Authorization: token TOKEN`."),
+    403: (
+        "forbidden",
+        "Send the request from an origin that the server allows, as a user who may.",
+    ),
     404: ("not_found", "See openapi.json for the routes."),
     405: ("method_not_allowed", "See openapi.json for the routes and their methods."),
     406: ("not_acceptable", "Accept what openapi.json says that the route answers with."),
@@ -50,6 +54,8 @@ BROWSER_HEADERS = (
     "x-xsrftoken",
 )
 """What a page that may call the routes may send along."""
+
+METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
 Method = Callable[..., Awaitable[None]]
 
@@ -76,6 +82,16 @@ class TkAIHandler(APIHandler):
     """
 
     auth_resource = RESOURCE
+    _is_prepared = False
+
+    @classmethod
+    def methods(cls) -> tuple[str, ...]:
+        """The HTTP methods of the route, upper case."""
+        return tuple(
+            name.upper()
+            for name in METHODS
+            if getattr(cls, name) is not RequestHandler._unimplemented_method  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        )
 
     @property
     def services(self) -> Services:
@@ -107,10 +123,27 @@ class TkAIHandler(APIHandler):
             )
         self._tell_browser()
         if self.current_user is None and not self._is_preflight():
-            raise HTTPError(403, "A token or a login is needed.")
+            raise self._unauthenticated()
         if self.request.method in ("GET", "HEAD"):
             self.check_xsrf_cookie()
+        self.check_method()
         self._check_body()
+        self._is_prepared = True
+
+    def check_xsrf_cookie(self) -> None:
+        """Refuses a request of nobody for that: only a login has an XSRF token to compare."""
+        if getattr(self, "_jupyter_current_user", True) is None and not self._is_preflight():
+            raise self._unauthenticated()
+        super().check_xsrf_cookie()
+
+    def get_login_url(self) -> str:
+        """Where to log in: programs do not follow a redirect to a form."""
+        raise self._unauthenticated()
+
+    def check_method(self) -> None:
+        """Refuses a method that the route does not have."""
+        if self.request.method not in self.methods():
+            raise HTTPError(405, f"There is no {self.request.method} at {self.request.path}.")
 
     def data_received(self, chunk: bytes) -> None:
         """Keeps the body, up to the bound."""
@@ -157,6 +190,13 @@ class TkAIHandler(APIHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answers with a typed error."""
         error: Any = (kwargs.get("exc_info") or (None, None))[1]
+        if status_code == 401:
+            self.set_header("WWW-Authenticate", 'Bearer realm="Jupyter Server"')
+        elif status_code == 405:
+            self.set_header("Allow", ", ".join(self.methods()))
+        if not self._is_prepared:
+            # Tornado closes the connection where it has not read the body.
+            self.set_header("Connection", "close")
         if isinstance(error, ToolError):
             self.set_status(error.status)
             self.write_json(self.error_body(error.as_dict()))
@@ -207,13 +247,18 @@ class TkAIHandler(APIHandler):
         has_body = self.request.headers.get("Content-Length", "0") != "0" or (
             "Transfer-Encoding" in self.request.headers
         )
-        if self.request.method not in ("POST", "PUT", "PATCH") and not has_body:
-            return
         kind = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if not has_body and (not kind or self.request.method in ("GET", "HEAD", "OPTIONS")):
+            return
         if kind != "application/json":
             raise HTTPError(415, "The body has to be JSON.")
         if int(self.request.headers.get("Content-Length", "0")) > self.services.settings.max_body:
             raise self._too_large()
+
+    def _unauthenticated(self) -> HTTPError:
+        sent = "Authorization" in self.request.headers or "token" in self.request.query_arguments
+        said = "The server does not accept this token." if sent else "A token or a login is needed."
+        return HTTPError(401, said)
 
     def _too_large(self) -> HTTPError:
         bound = self.services.settings.max_body
@@ -249,7 +294,6 @@ def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
 class NotFoundHandler(TkAIHandler):
     """What is no route: a typed error like any other, where Jupyter would answer with a page."""
 
-    async def prepare(self) -> None:
-        """Refuses, first whom every route refuses, then everybody."""
-        await super().prepare()
+    def check_method(self) -> None:
+        """Refuses everybody whom not every route refuses."""
         raise HTTPError(404, f"There is nothing at {self.request.path}.")

@@ -71,6 +71,8 @@ class ChangesUndoHandler(TkAIHandler):
             raise InvalidArguments("The body has fields that are not known.")
         path = await _notebook(self, body.get("notebook"))
         numbers = set(_listed(body.get("entries"), int, "entries"))
+        if not 0 <= min(numbers) <= max(numbers) < 2**63:
+            raise InvalidArguments("`entries` has numbers that no change has.")
         cells = body.get("cells")
         keys = None if cells is None else frozenset(_listed(cells, str, "cells"))
         from tk_ai_extension.workspace.taking_back import take_back

@@ -55,6 +55,9 @@ class McpHandler(TkAIHandler):
         # An unknown toolset is refused at once, not at the first call.
         services.registries.get(self.get_query_argument("toolsets", None))
         self.update_api_activity()
+        if "Content-Type" in self.request.headers:
+            # It has been found to be JSON; the SDK compares it letter by letter.
+            self.request.headers["Content-Type"] = "application/json"
         self._exchange = exchange = AsgiExchange(self, body)
         exchange.extra = {"user": username(self), GONE: exchange.gone}
         services.exchanges.add(exchange)

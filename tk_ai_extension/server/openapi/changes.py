@@ -53,9 +53,9 @@ _WRITTEN = object_of(
 )
 _UNDO = object_of(
     "notebook entries",
-    notebook=TEXT,
-    entries={**list_of(WHOLE), "minItems": 1},
-    cells=told(NAMES, "Only these cells, by their ids"),
+    notebook={**TEXT, "minLength": 1},
+    entries={**list_of({**WHOLE, "minimum": 0, "maximum": 2**63 - 1}), "minItems": 1},
+    cells=told({**NAMES, "minItems": 1}, "Only these cells, by their ids"),
 )
 _UNDONE = object_of(undone=list_of(UNDONE))
 _LOST = object_of(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.tools.changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.parameters import Entry, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
@@ -84,7 +84,7 @@ async def undo(
     context: ToolContext,
     steps: Annotated[int, Field(ge=1, le=1000)] = 1,
     checkpoint: Annotated[
-        int | None, Field(description="instead of steps: all after this history number")
+        Entry | None, Field(description="instead of steps: all after this history number")
     ] = None,
     notebook: Notebook = None,
 ) -> _Undoing:

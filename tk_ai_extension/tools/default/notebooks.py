@@ -16,7 +16,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.parameters import CellKind, Notebook
 from tk_ai_extension.tools.plans import Creation
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
@@ -276,7 +276,7 @@ def _leaving_effect(arguments: BaseModel) -> Effect:
 
 @tool("WRITE", idempotent=True, effect_of=_leaving_effect, command="unuse notebook")
 async def unuse_notebook(
-    context: ToolContext, notebook: str | None = None, shutdown_kernel: bool = False
+    context: ToolContext, notebook: Notebook = None, shutdown_kernel: bool = False
 ) -> NotebookLeft:
     """Lets go of a notebook; its kernel stays unless told."""
     workspace, caller = context.workspace, context.caller
@@ -284,6 +284,11 @@ async def unuse_notebook(
     managed = workspace.notebooks.resolve(caller, notebook)
     kernel: Literal["left running", "shut down", "none"] = "none"
     kernel_id = await workspace.kernel_of(path)
+    # Nothing is remembered of a caller without a key, and a kernel can be shut down by its notebook.
+    if managed is None and (kernel_id is None or (caller.key and not shutdown_kernel)):
+        raise NotebookNotFound(
+            f"You have not connected {path}.", hint="list_managed_notebooks names those that are."
+        )
     if kernel_id is not None:
         kernel = "left running"
         if shutdown_kernel:
