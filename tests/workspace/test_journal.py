@@ -104,12 +104,12 @@ async def test_what_ran_is_one_entry_and_written_when_it_is_over(journal: Journa
     assert (entry.id, entry.kind, entry.state) == (run, "run", "done")
 
 
-async def test_what_a_server_did_not_live_to_say_is_unknown_to_the_next(tmp_path: Path) -> None:
+async def test_what_a_server_did_not_live_to_say_is_said_by_the_next(tmp_path: Path) -> None:
     first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")
     try:
         left = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
         (entry,) = await second.history("n.ipynb", 10, "ada")
-        assert entry.state == "unknown"
+        assert entry.state == "interrupted"
         assert "stopped" in entry.note
         # It was alive after all.
         await first.done(left, [change()])
@@ -242,7 +242,7 @@ asyncio.run(main())
     assert killed.returncode == -signal.SIGKILL
     journal = Journal(database)
     (entry,) = await journal.history("n.ipynb", 10, "ada")
-    assert (entry.state, entry.summary) == ("unknown", "edit @318a")
+    assert (entry.state, entry.summary) == ("interrupted", "edit @318a")
     assert await journal.undoable(A, "n.ipynb") == []
     await journal.close()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.callers import Caller
@@ -41,6 +41,8 @@ from tk_ai_extension.workspace.running import Run, StatusLog, Step
 from tk_ai_extension.workspace.runs import RunRecords
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_KEPT = 500
 """How many ended executions are kept for `wait_execution`."""
@@ -221,7 +223,11 @@ class Executions:
         stop_on_error: bool,
         tool: str,
     ) -> None:
+        journaled = self._begin_entry(run, tool)
         try:
+            if journaled is not None:
+                # On disk before the code runs: a server that is killed in it leaves a row.
+                await asyncio.wait([journaled])
             for step in run.steps:
                 await self._asking.over(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
@@ -245,7 +251,7 @@ class Executions:
             await self._let_go_of_kernel(run)
             self._under_way -= 1
             self._let_go_of_outputs(run)
-            self._note(run, tool)
+            await self._end_entry(run, tool, journaled)
             run.record("done", {"status": run.status})
 
     async def _take_turn(
@@ -389,18 +395,47 @@ class Executions:
         ):
             self._records.ran(run.path, cell.key, cell.hash, run.kernel_id, ok=step.status == "ok")
 
-    def _note(self, run: Run, tool: str) -> None:
-        """Writes the run into the journal, in the background: nobody waits for it."""
+    def _begin_entry(self, run: Run, tool: str) -> asyncio.Task[int] | None:
+        """Writes into the journal that a notebook's run begins; None for one of no notebook."""
         if run.path is None:
-            return
-        cells = ", ".join(f"@{step.cell}" for step in run.steps[:5] if step.cell) or "scratch code"
-        more = f" and {len(run.steps) - 5} more" if len(run.steps) > 5 else ""
-        said = f"ran {cells}{more}: {run.status}"
-        task = asyncio.create_task(
-            self._journal.record(run.caller, run.path, tool, said, kind="run")
+            return None
+        intent = self._journal.intend(
+            run.caller, run.path, tool, f"runs {_cells_of(run)}", kind="run"
         )
+        return self._in_background(intent)
+
+    async def _end_entry(self, run: Run, tool: str, begun: asyncio.Task[int] | None) -> None:
+        """Writes into the journal how a run ended; nobody waits for it where the row is there."""
+        if run.path is None or begun is None:
+            return
+        said = f"ran {_cells_of(run)}: {run.status}"
+        try:
+            entry = await begun
+        except ToolError:
+            try:
+                await self._journal.record(run.caller, run.path, tool, said, kind="run")
+            except ToolError as error:
+                lost = f"This run is not in the notebook's history: {error.message}"
+                run.current.warning = " ".join(filter(None, (run.current.warning, lost)))
+        else:
+            self._in_background(self._journal.done(entry, summary=said))
+
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended_in_background)
+        return task
+
+    def _ended_in_background(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("The journal: %s", error)
+
+
+def _cells_of(run: Run) -> str:
+    cells = ", ".join(f"@{step.cell}" for step in run.steps[:5] if step.cell) or "scratch code"
+    more = f" and {len(run.steps) - 5} more" if len(run.steps) > 5 else ""
+    return f"{cells}{more}"
 
 
 def _check_source(run: Run, step: Step, cell: Cell) -> None:

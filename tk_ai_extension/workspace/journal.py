@@ -21,7 +21,7 @@ from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.records import decode_changes, encode_changes
 
 Kind = Literal["change", "run", "undo", "refused"]
-State = Literal["intended", "done", "failed", "undone", "unknown"]
+State = Literal["intended", "done", "failed", "undone", "interrupted", "unknown"]
 
 MAX_ENTRIES = 1_000
 """The most entries that one question answers with."""
@@ -87,7 +87,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 
 # Another server's that go on say so themselves when they end.
 _LEFT_OVER = """
-UPDATE entries SET state = 'unknown', note = 'The server stopped before it said how this ended.'
+UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
 WHERE state = 'intended';
 """
 
@@ -131,7 +131,7 @@ SELECT id, time, path, turn, cell FROM (
 
 _UNSETTLED = """
 SELECT max(time) FROM entries
-WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'unknown')
+WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'interrupted', 'unknown')
 """
 
 _OVER = """
@@ -180,8 +180,8 @@ class JournalEntry:
         tool: The tool's name.
         turn: The chat's turn, where it belongs to one.
         kind: change, run, undo, or refused (by the permission mode or a person).
-        state: intended (it goes on), done, failed (nothing was changed), undone, unknown (the
-            server stopped in it).
+        state: intended (it goes on), done, failed (nothing was changed), undone, interrupted (the
+            server stopped in it; ``unknown`` in rows of earlier versions).
         summary: What happened, in a few words.
         changes: The changes, where they were asked for.
         note: What a reader should know besides, for example that outputs were too large to keep.
