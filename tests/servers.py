@@ -99,15 +99,20 @@ StartServer = Callable[..., Awaitable[ServerProcess]]
 async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     """Starts ``jupyter server`` in folders of its own; arguments are its command line's.
 
-    ``config`` is the text of its configuration file; other keywords are environment variables.
+    ``config`` is the text of its configuration file; with ``beside``, it has the folders of another
+    server, running or not. Other keywords are environment variables.
     """
     started: list[tuple[ServerProcess, asyncio.Task[None]]] = []
 
-    async def start(*arguments: str, config: str = "", **environment: str) -> ServerProcess:
+    async def start(
+        *arguments: str, config: str = "", beside: ServerProcess | None = None, **environment: str
+    ) -> ServerProcess:
         home, token = tmp_path / f"server{len(started)}", secrets.token_hex()
+        if beside is not None:
+            home, token = beside.home, beside.token
         root = home / "root"
         for folder in (root, home / "config"):
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         (home / "config" / "jupyter_server_config.py").write_text(
             f"{ENABLED}c.IdentityProvider.token = {token!r}\n{config}"
         )

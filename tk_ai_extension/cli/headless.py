@@ -40,6 +40,7 @@ from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.permissions import Effect, PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import names_session
@@ -351,8 +352,10 @@ def _state(root: Path) -> Path:
 
 def _workspace(root: Path, state: Path, kernels: Kernels, bindings: Bindings) -> Workspace:
     contain = partial(notebook_path, root)
+    notices = Notices()
     return Workspace(
-        store=ContentsNotebookStore(root, contain),
+        store=ContentsNotebookStore(root, contain, warn=notices.add_for_anybody),
+        notices=notices,
         kernels=kernels,
         sessions=bindings,
         files=FolderFiles(root),

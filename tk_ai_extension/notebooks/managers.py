@@ -5,7 +5,7 @@ This, and what imports it, is for servers: a program that has just files does wi
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -32,6 +32,12 @@ def is_on_files(contents_manager: Any) -> bool:
         return False
     save = cast("Any", type(contents_manager)).save
     return bool(save.__module__.startswith("jupyter_server.services.contents."))
+
+
+def tracks_inodes(settings: Mapping[str, Any]) -> bool:
+    """Whether a server's file id manager knows files by their inodes, which a replaced file changes."""
+    kind = cast("type[object]", type(settings.get("file_id_manager")))
+    return any(base.__name__ == "LocalFileIdManager" for base in kind.__mro__)
 
 
 def manager_error(error: HTTPError, path: str) -> ToolError:

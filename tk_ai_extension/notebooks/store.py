@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tk_ai_extension.notebooks.tabs.holders import TabHolders
     from tk_ai_extension.notebooks.tabs.reaching import TabChannel
 
+_log = logging.getLogger(__name__)
+
 
 class ContentsNotebookStore:
     """The notebooks of a Jupyter Server.
@@ -33,6 +36,7 @@ class ContentsNotebookStore:
         event_logger: Jupyter's event logger.
         tabs: The way to the tabs in which people have notebooks open; they count where there are no
             rooms.
+        warn: Called with what callers should know of a notebook: that its file was recovered, say.
     """
 
     def __init__(
@@ -44,13 +48,14 @@ class ContentsNotebookStore:
         settings: Mapping[str, Any] | None = None,
         event_logger: Any = None,
         tabs: TabChannel | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._rooms: Rooms | None = None
         self._presence: Presence | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
-        self._kept = _kept(root, contents_manager, self._subscriptions.notify)
+        self._kept = _kept(root, contents_manager, self._subscriptions.notify, warn or _log.warning)
         self._channel = tabs
         self._tabs: TabHolders | None = None
         if tabs is not None:
@@ -162,16 +167,19 @@ class ContentsNotebookStore:
 
 
 def _kept(
-    root: Path, contents_manager: Any, changed: Callable[[str], None]
+    root: Path,
+    contents_manager: Any,
+    changed: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> NotebookFiles | ContentsNotebooks:
     """What keeps notebooks that nobody has open."""
     if contents_manager is None:
-        return NotebookFiles(root, None, changed)
+        return NotebookFiles(root, None, changed, warn)
     # A plain folder does without Jupyter Server, which these come with.
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.files.hooks import SaveHooks
     from tk_ai_extension.notebooks.managers import is_on_files
 
     if is_on_files(contents_manager):
-        return NotebookFiles(root, SaveHooks(contents_manager), changed)
+        return NotebookFiles(root, SaveHooks(contents_manager), changed, warn)
     return ContentsNotebooks(contents_manager, changed)

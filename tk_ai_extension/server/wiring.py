@@ -12,6 +12,8 @@ from tk_ai_extension.kernels.nbmodel import find_execution_stack
 from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.notebooks.files.atomic import replace_on_save
+from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.notebooks.tabs.reaching import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
@@ -19,6 +21,7 @@ from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.presence import show_agents
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state import state_folder
@@ -51,13 +54,18 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     state = state_folder(Path(app.data_dir), root)
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden)
+    settings = managers.server.web_app.settings
+    if is_on_files(managers.contents):
+        replace_on_save(managers.contents, partial(tracks_inodes, settings))
+    notices = Notices()
     store = ContentsNotebookStore(
         root or Path(),
         contain_notebook,
         contents_manager=managers.contents,
-        settings=managers.server.web_app.settings,
+        settings=settings,
         event_logger=managers.server.event_logger,
         tabs=tabs,
+        warn=notices.add_for_anybody,
     )
     kernels = kernels_of(
         managers.kernels,
@@ -70,6 +78,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     )
     workspace = Workspace(
         store=store,
+        notices=notices,
         kernels=kernels,
         sessions=JupyterSessions(managers.sessions),
         files=ContentsFiles(

@@ -15,6 +15,7 @@ class Notices:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, list[str]] = OrderedDict()
+        self._for_anybody: list[str] = []
 
     def add(self, caller: str | Caller, notice: str) -> None:
         """Leaves a sentence for a caller (or the caller with this identity), once."""
@@ -26,6 +27,16 @@ class Notices:
         while len(self._waiting) > MAX_CALLERS:
             self._waiting.popitem(last=False)
 
+    def add_for_anybody(self, notice: str) -> None:
+        """Adds a sentence to the next answer, whoever gets it."""
+        self._for_anybody.append(notice)
+        del self._for_anybody[:-MAX_NOTICES]
+
+    def forget(self, caller: Caller) -> None:
+        """Drops what waits for a caller whose session is over."""
+        self._waiting.pop(caller.identity, None)
+
     def take(self, caller: Caller) -> list[str]:
         """What waits for this caller; it is told once."""
-        return self._waiting.pop(caller.identity, [])
+        for_anybody, self._for_anybody = self._for_anybody, []
+        return self._waiting.pop(caller.identity, []) + for_anybody

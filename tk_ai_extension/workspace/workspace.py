@@ -199,7 +199,7 @@ class Workspace:
         self.notebooks.forget(caller)
         self.seen.forget(caller)
         self.policy.forget(caller)
-        self.notices.take(caller)
+        self.notices.forget(caller)
         self.executions.forget(caller)
 
     def _on_kernel_event(self, event: KernelEvent) -> None:

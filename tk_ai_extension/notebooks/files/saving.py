@@ -131,6 +131,30 @@ def replace_file(
     return version, checksum
 
 
+@contextmanager
+def replacing(target: Path) -> Generator[int]:
+    """Gives a descriptor to write a file's new content to; what is there is replaced at the end.
+
+    Where the body fails, or the process dies, the file stays as it was. Mode, owner and extended
+    attributes of a file that is there stay; a new one gets the mode that the umask leaves.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    is_there = target.exists()
+    if is_there:
+        _check_access(target)
+    with _unnamed_file(target.parent, 0o600 if is_there else 0o666) as temporary:
+        yield temporary.fd
+        if is_there:
+            with suppress(FileNotFoundError):
+                _like(target, temporary.fd)
+        os.fsync(temporary.fd)
+        with _alone(temporary.folder):
+            temporary.overwrite(target.name)
+        os.fsync(temporary.folder)
+
+
 def create_file(target: Path, data: bytes, path: str) -> None:
     """Writes a file that must not be there yet.
 
@@ -200,6 +224,23 @@ class _Temporary:
         Raises:
             FileChanged: it is not, and keeps its name.
         """
+        hidden = self._take_hidden_name(target)
+        if not _exchange(self.folder, hidden, target):
+            self.overwrite(target)
+            return
+        out = FileVersion.of(os.stat(hidden, dir_fd=self.folder))
+        if not out.is_same_content(expected):
+            _exchange(self.folder, hidden, target)
+            raise FileChanged
+
+    def overwrite(self, target: str) -> None:
+        """Takes the target's name, whatever has it."""
+        hidden = self._take_hidden_name(target)
+        os.rename(hidden, target, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        self.name = None
+
+    def _take_hidden_name(self, target: str) -> str:
+        """The name that the file has until it takes the target's."""
         if self.name is None:
             hidden = _hidden_name(target)
             try:
@@ -209,14 +250,7 @@ class _Temporary:
                 os.unlink(hidden, dir_fd=self.folder)
                 self.take_name(hidden)
             self.name = hidden
-        if not _exchange(self.folder, self.name, target):
-            os.rename(self.name, target, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-            self.name = None
-            return
-        out = FileVersion.of(os.stat(self.name, dir_fd=self.folder))
-        if not out.is_same_content(expected):
-            _exchange(self.folder, self.name, target)
-            raise FileChanged
+        return self.name
 
 
 _RENAME_EXCHANGE = 2

@@ -29,6 +29,7 @@ from tk_ai_extension.notebooks.files.indexing import (
     is_racy,
     read_steady,
 )
+from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import (
     FileChanged,
     read_span,
@@ -62,6 +63,7 @@ class NotebookFile:
         hooks: The contents manager's, if there is one.
         moved: Called with this and where the file is now when others have moved it on disk while
             cells run; whether it may be followed there.
+        warn: Called with what a person should know of the file.
 
     Attributes:
         file: Where it is now.
@@ -77,6 +79,7 @@ class NotebookFile:
         indexer: Indexer,
         hooks: SaveHooks | None,
         moved: Callable[[NotebookFile, Path], bool],
+        warn: Callable[[str], None],
     ) -> None:
         self.file = file
         self.lock = asyncio.Lock()
@@ -85,6 +88,7 @@ class NotebookFile:
         self._indexer = indexer
         self._hooks = hooks
         self._moved = moved
+        self._warn = warn
         self._anchor = Anchor()
         self.saver: OutputSaver | None = None
         self._reading = asyncio.Lock()
@@ -161,11 +165,35 @@ class NotebookFile:
         for delay in (*_WRITTEN_NOW, None):
             try:
                 return await self._read_once(path, spans)
-            except InvalidNotebook:
+            except InvalidNotebook as error:
                 if delay is None or not await asyncio.to_thread(self._is_being_written):
-                    raise
+                    return await self._read_recovered(path, spans, error)
             await asyncio.sleep(delay)
         raise AssertionError
+
+    async def _read_recovered(self, path: str, spans: bool, error: InvalidNotebook) -> IndexedFile:
+        """The index after a recovery from the copy beside the file.
+
+        Raises:
+            InvalidNotebook: there is none, or it is for a person to decide; the error names it.
+        """
+        recovered = await asyncio.to_thread(recover, self.file)
+        if recovered is not None:
+            self._warn(
+                f"{path} was empty, as after a save that was cut off. It was recovered from "
+                f"{recovered.name}, the copy that Jupyter had left beside it."
+            )
+            return await self._read_once(path, spans)
+        copy = await asyncio.to_thread(find_copy, self.file)
+        if copy is None:
+            raise error
+        raise InvalidNotebook(
+            error.message,
+            hint=f"{copy.name} beside it is a whole notebook, as Jupyter leaves it when a save is "
+            "cut off: compare it, and rename it if it is what you look for.",
+            **error.details,
+            copy=copy.name,
+        ) from error
 
     async def _read_once(self, path: str, spans: bool) -> IndexedFile:
         now = time.time_ns()

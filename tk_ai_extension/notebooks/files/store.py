@@ -32,12 +32,20 @@ class NotebookFiles:
         root: The folder.
         hooks: The contents manager's, if there is one.
         changed: Called with a notebook's path after each change that we made to it.
+        warn: Called with what a person should know of a file: that it was recovered, say.
     """
 
-    def __init__(self, root: Path, hooks: SaveHooks | None, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        hooks: SaveHooks | None,
+        changed: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
         self._root = root
         self._hooks = hooks
         self._changed = changed
+        self._warn = warn
         self._indexer = Indexer()
         # Two objects for one file would not exclude each other: as long as a document holds one, it
         # is the one. The recent ones are kept for their indexes.
@@ -61,7 +69,7 @@ class NotebookFiles:
             raise NotANotebook(f"{path} is not a file.")
         if known is None:
             known = self._files[file] = NotebookFile(
-                file, self._indexer, self._hooks, self._moved_on_disk
+                file, self._indexer, self._hooks, self._moved_on_disk, self._warn
             )
         self._remember(file, known)
         return FileDocument(path, known, self._changed)

@@ -1,0 +1,176 @@
+"""Jupyter's own saves replace files, and what an earlier save emptied is recovered."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_server.services.contents.filemanager import (
+    AsyncFileContentsManager,
+    FileContentsManager,
+)
+from jupyter_server.utils import ensure_async
+from tornado.web import HTTPError
+
+from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.notebooks.files.atomic import replace_on_save
+from tk_ai_extension.notebooks.files.recovery import copy_beside
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.testing.document_faults import no_file_larger_than
+from tk_ai_extension.workspace.paths import notebook_path
+
+MANAGERS = (AsyncFileContentsManager, FileContentsManager)
+
+
+def notebook(*sources: str) -> dict[str, Any]:
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    return json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=cells)))
+
+
+async def save(manager: Any, path: str, *sources: str) -> None:
+    model = {"type": "notebook", "format": "json", "content": notebook(*sources)}
+    await ensure_async(manager.save(model, path))
+
+
+def sources(file: Path) -> list[str]:
+    return [cell["source"] for cell in nbformat.read(file, 4).cells]
+
+
+def names_in(folder: Path, pattern: str) -> set[str]:
+    return {path.name for path in folder.glob(pattern) if path.is_file()}
+
+
+def managers(root: Path) -> list[Any]:
+    made = [kind(root_dir=str(root)) for kind in MANAGERS]
+    for manager in made:
+        assert replace_on_save(manager, lambda: False)
+    return made
+
+
+@pytest.mark.proves("fault:killed-in-save")
+async def test_a_save_replaces_the_file_and_keeps_what_it_is(tmp_path: Path) -> None:
+    for number, manager in enumerate(managers(tmp_path)):
+        folder = tmp_path / str(number)
+        (folder / "real").mkdir(parents=True)
+        file, link = folder / "real" / "a.ipynb", folder / "link.ipynb"
+        link.symlink_to(Path("real", "a.ipynb"))
+        await save(manager, f"{number}/real/a.ipynb", "first")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~_umask()
+        file.chmod(0o640)
+        copy_beside(file).write_text("of an earlier crash")
+        with file.open("rb") as old:
+            before = old.read()
+            await save(manager, f"{number}/link.ipynb", "second")
+            old.seek(0)
+            # Who had the old one open reads it to its end: it was replaced, not overwritten.
+            assert old.read() == before
+        assert link.is_symlink()
+        assert sources(file) == ["second"]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o640
+        assert not copy_beside(file).exists()
+        assert names_in(file.parent, "*") == {"a.ipynb"}
+
+
+def _umask() -> int:
+    mask = os.umask(0o22)
+    os.umask(mask)
+    return mask
+
+
+async def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
+    for number, manager in enumerate(managers(tmp_path)):
+        file, other = tmp_path / f"{number}.ipynb", tmp_path / f"{number}-other.ipynb"
+        await save(manager, file.name, "first")
+        other.hardlink_to(file)
+        await save(manager, file.name, "second")
+        assert file.samefile(other)
+        assert sources(other) == ["second"]
+
+
+@pytest.mark.proves("fault:disk-full")
+async def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    for number, manager in enumerate(managers(tmp_path)):
+        file = tmp_path / f"{number}.ipynb"
+        await save(manager, file.name, "first")
+        before = file.read_bytes()
+        with no_file_larger_than(2000), pytest.raises(HTTPError):
+            await save(manager, file.name, "x" * 4000)
+        assert file.read_bytes() == before
+        names = names_in(tmp_path, f"{number}*")
+        assert names == {file.name}
+
+
+def test_a_manager_with_writing_of_its_own_is_left_alone(tmp_path: Path) -> None:
+    class Own(FileContentsManager):
+        def atomic_writing(self, *args: Any, **kwargs: Any) -> Any:
+            return super().atomic_writing(*args, **kwargs)
+
+    manager: Any = Own(root_dir=str(tmp_path))
+    assert not replace_on_save(manager, lambda: False)
+    assert "atomic_writing" not in vars(manager)
+
+
+# --- recovery
+
+
+def store(root: Path, warn: Callable[[str], None]) -> ContentsNotebookStore:
+    return ContentsNotebookStore(root, partial(notebook_path, root), warn=warn)
+
+
+@pytest.mark.proves("fault:emptied-notebook")
+async def test_an_emptied_notebook_is_recovered_from_the_copy_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "a.ipynb"
+    data = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
+    copy_beside(file).write_text(data)
+    file.write_bytes(b"")
+    file.chmod(0o640)
+    warnings: list[str] = []
+    notebooks = store(tmp_path, warnings.append)
+    snapshot = await (await notebooks.open("a.ipynb")).read()
+    assert [cell.source for cell in snapshot.cells] == ["kept"]
+    assert file.read_text() == data
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert names_in(tmp_path, "*") == {"a.ipynb"}
+    [warning] = warnings
+    assert ".~a.ipynb" in warning
+
+
+@pytest.mark.proves("fault:emptied-notebook")
+async def test_what_a_person_has_to_decide_is_named_and_left(tmp_path: Path) -> None:
+    good = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("kept")]))
+
+    async def refused(name: str, content: str, copy: str) -> InvalidNotebook:
+        file = tmp_path / name
+        copy_beside(file).write_text(copy)
+        file.write_text(content)
+        with pytest.raises(InvalidNotebook) as caught:
+            await (await store(tmp_path, pytest.fail).open(name)).read()
+        assert file.read_text() == content
+        assert copy_beside(file).read_text() == copy
+        return caught.value
+
+    cut = await refused("cut.ipynb", good[: len(good) // 2], good)
+    assert (cut.details["copy"], ".~cut.ipynb" in cut.hint) == (".~cut.ipynb", True)
+    both = await refused("both.ipynb", "", "")
+    assert "copy" not in both.details
+    # Somebody else, who does not replace files, is about to write this one.
+    with (tmp_path / "busy.ipynb").open("w") as writer:
+        busy = await refused("busy.ipynb", "", good)
+        assert busy.details["copy"] == ".~busy.ipynb"
+        writer.close()
+    # The copy was made long before the file was emptied: it may be of another time.
+    file = tmp_path / "old.ipynb"
+    copy_beside(file).write_text(good)
+    file.write_text("")
+    later = file.stat().st_mtime + 3600
+    os.utime(file, (later, later))
+    with pytest.raises(InvalidNotebook) as caught:
+        await (await store(tmp_path, pytest.fail).open("old.ipynb")).read()
+    assert caught.value.details["copy"] == ".~old.ipynb"
