@@ -31,6 +31,8 @@ BOUNDS = (
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.session", "MAX_TURNS"),
     ("agent.transcripts", "MAX_CHATS"),
+    ("agent.transcripts", "MAX_BYTES"),
+    ("agent.transcripts", "MAX_CHAT"),
     ("model.callers", "MAX_KEY"),
     ("kernels.kernel", "RESTART_LIMIT"),
 )

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent
-from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed
+from tk_ai_extension.model.errors import DiskFull, ReadOnly, StateUnavailable
 from tk_ai_extension.model.operations import Action, Change
 from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
 from tk_ai_extension.workspace.records import MAX_OUTPUTS, decode_changes, encode_changes
@@ -321,7 +321,7 @@ async def test_where_nothing_can_be_written_the_change_is_not_begun(
 async def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "file").write_text, "in the way")
     journal = Journal(tmp_path / "file" / "journal.sqlite")
-    with pytest.raises(SaveFailed, match="could not be opened"):
+    with pytest.raises(StateUnavailable, match="cannot be opened"):
         await journal.intend(A, "n.ipynb", "edit_cell", "edit")
     await journal.close()
 

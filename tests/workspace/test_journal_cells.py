@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.workspace.test_journal import NO_KEY, A, B, change, journal, made
+from tests.workspace.test_migrations import ANA, former
 from tk_ai_extension.workspace.journal import Journal, Touched
 
 __all__ = ["journal"]
@@ -38,13 +39,10 @@ async def test_what_was_taken_back_is_not_among_them(journal: Journal) -> None:
 
 
 async def test_a_journal_of_before_tells_it_too(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
+    path = former("journal", tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript("DROP TABLE touched; DROP TRIGGER touched_first;")
     journal = Journal(path)
-    entry = await made(journal, changes=[change(name="a"), change(name="b")])
-    await journal.close()
-    with closing(sqlite3.connect(path)) as former, former:
-        former.executescript("DROP TABLE touched; DROP TRIGGER touched_first;")
-    journal = Journal(path)
-    assert cells(await journal.touched(A)) == [(entry, ("a", "b"))]
-    assert set((await journal.written("n.ipynb"))[0]) == {"a", "b"}
+    assert cells(await journal.touched(ANA)) == [(1, ("a1",))]
+    assert set((await journal.written("one.ipynb"))[0]) == {"a1"}
     await journal.close()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,16 @@ from tk_ai_extension.workspace.paths import moved
 MAX_CHATS = 500
 """How many chats of one user are kept; the one that was used least recently goes first."""
 
-_SCHEMA = """
+MAX_BYTES = 500_000_000
+"""How many bytes one user's chats may have together; the one that was used least recently goes first."""
+
+MAX_CHAT = 100_000_000
+"""Bytes that a chat may have and still take a message."""
+
+PAGE_BYTES = 2_000_000
+"""Bytes of events that are read at once, about: at least one event."""
+
+_TABLES = """
 CREATE TABLE IF NOT EXISTS chats (
     id TEXT PRIMARY KEY,
     user TEXT NOT NULL,
@@ -49,7 +59,32 @@ CREATE TABLE IF NOT EXISTS answering (
 ) STRICT;
 """
 
+# Bytes of a chat's events. Triggers, since a server of the version before may write the same file;
+# REPLACE deletes without firing any.
+_SIZES = """
+ALTER TABLE chats ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+UPDATE chats SET size = coalesce((SELECT sum(length(data)) FROM events WHERE chat = chats.id), 0);
+CREATE TRIGGER replaced BEFORE INSERT ON events BEGIN
+    UPDATE chats SET size = size - coalesce(
+        (SELECT length(data) FROM events WHERE chat = new.chat AND id = new.id), 0
+    ) WHERE id = new.chat;
+END;
+CREATE TRIGGER sized AFTER INSERT ON events BEGIN
+    UPDATE chats SET size = size + length(new.data) WHERE id = new.chat;
+END;
+"""
+
+MIGRATIONS = (_TABLES, _SIZES)
+"""See `Database`. The first one also takes in files of before there were versions."""
+
 _COLUMNS = "id, user, title, notebook, session, created, updated"
+
+_OVER = f"""
+SELECT {_COLUMNS} FROM (
+    SELECT *, row_number() OVER newest AS number, sum(size) OVER newest AS total
+    FROM chats WHERE user = ? WINDOW newest AS (ORDER BY updated DESC ROWS UNBOUNDED PRECEDING)
+) WHERE number > ? OR (number > 1 AND total > ?)
+"""  # noqa: S608 (names)
 
 _ANSWERED = """
 SELECT turn, json_extract(data, '$.replaces'), turn IN (
@@ -89,7 +124,7 @@ class Transcripts:
     """
 
     def __init__(self, database: Path) -> None:
-        self._database = Database(database, _SCHEMA)
+        self._database = Database(database, MIGRATIONS)
         self._presence = Presence(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
@@ -107,8 +142,22 @@ class Transcripts:
         return chat
 
     async def over(self, user: str) -> list[Chat]:
-        """A user's chats beyond the bound: those that were used least recently."""
-        return (await self.list(user))[MAX_CHATS:]
+        """A user's chats beyond the bounds, in number and bytes: those used least recently."""
+
+        def select(db: sqlite3.Connection) -> list[Chat]:
+            return [Chat(*row) for row in db.execute(_OVER, (user, MAX_CHATS, MAX_BYTES))]
+
+        return await self._database.read(select)
+
+    async def size(self, chat_id: str) -> int:
+        """Bytes of all that happened in a chat; 0 where it is not there."""
+        return await self._database.read(
+            lambda db: int(
+                db.execute(
+                    "SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", (chat_id,)
+                ).fetchone()[0]
+            )
+        )
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """A user's own chat.
@@ -124,7 +173,7 @@ class Transcripts:
             ).fetchone()
             return None if row is None else Chat(*row)
 
-        chat = await self._database.run(select)
+        chat = await self._database.read(select)
         if chat is None:
             raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
         return chat
@@ -141,7 +190,7 @@ class Transcripts:
                 )
             ]
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Gives a chat another title."""
@@ -199,7 +248,7 @@ class Transcripts:
             rows = db.execute("SELECT chat, server FROM answering WHERE server != ?", (server,))
             return frozenset(chat for chat, other in rows if presence.lives(other))
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def delete(self, chat: Chat) -> None:
         """Removes a chat with all that happened in it."""
@@ -224,19 +273,35 @@ class Transcripts:
         )
 
     async def events(self, chat_id: str, after: int = 0) -> list[Event]:
-        """What happened in a chat after this event."""
+        """What happened in a chat after this event; see `pages` for a long one."""
+        return [event async for page in self.pages(chat_id, after) for event in page]
+
+    async def pages(self, chat_id: str, after: int = 0) -> AsyncIterator[list[Event]]:
+        """What happened in a chat after this event, about `PAGE_BYTES` at a time."""
+        while page := await self.page(chat_id, after):
+            yield page
+            after = page[-1].id
+
+    async def page(self, chat_id: str, after: int = 0) -> list[Event]:
+        """The first events of a chat after this one, of about `PAGE_BYTES`."""
 
         def select(db: sqlite3.Connection) -> list[Event]:
-            return [
-                Event(number, turn, at, kind, json.loads(data))
-                for number, turn, at, kind, data in db.execute(
-                    "SELECT id, turn, time, kind, data FROM events WHERE chat = ? AND id > ?"
-                    " ORDER BY id",
-                    (chat_id, after),
-                )
-            ]
+            found: list[Event] = []
+            size = 0
+            rows = db.execute(
+                "SELECT id, turn, time, kind, data FROM events WHERE chat = ? AND id > ?"
+                " ORDER BY id",
+                (chat_id, after),
+            )
+            with closing(rows):
+                for number, turn, at, kind, data in rows:
+                    found.append(Event(number, turn, at, kind, json.loads(data)))
+                    size += len(data)
+                    if size >= PAGE_BYTES:
+                        break
+            return found
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def plan(self, chat_id: str) -> Event | None:
         """The plan that waits in a chat for an answer: nothing was sent since it was made."""
@@ -251,7 +316,7 @@ class Transcripts:
                 return None
             return Event(row[0], row[1], row[2], row[3], json.loads(row[4]))
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def usage(self, chat_id: str) -> dict[str, Any] | None:
         """Return the last usage event of a chat; None if there is none."""
@@ -263,7 +328,7 @@ class Transcripts:
             ).fetchone()
             return None if row is None else json.loads(row[0])
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def turns(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that no later message has taken the place of, the oldest first."""
@@ -280,7 +345,7 @@ class Transcripts:
                 found.append(turn)
             return found
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def forgotten(self, chat_id: str) -> Sequence[str]:
         """The turns whose place later messages have taken, where no answer has begun since."""
@@ -297,11 +362,11 @@ class Transcripts:
                     forgotten.clear()
             return forgotten
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def unended(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that have no end, the oldest first."""
-        return await self._database.run(
+        return await self._database.read(
             lambda db: [
                 row[0]
                 for row in db.execute(
@@ -314,7 +379,7 @@ class Transcripts:
 
     async def last(self, chat_id: str) -> int:
         """The number of the last event of a chat; 0 where there is none."""
-        return await self._database.run(
+        return await self._database.read(
             lambda db: int(
                 db.execute(
                     "SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", (chat_id,)

@@ -181,6 +181,28 @@ class SaveFailed(ToolError):
     default_hint = "Nothing was changed on disk; the message says why."
 
 
+class StateUnavailable(ToolError):
+    """The folder of the journal and the chats cannot be used: not writable, or without file locks."""
+
+    code = "state_unavailable"
+    status = 503
+    default_hint = (
+        "Make that folder writable and put it on a file system with locks, or name another one: "
+        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb. Reading goes on meanwhile."
+    )
+
+
+class StateTooNew(ToolError):
+    """The journal or the chats were written by a newer version, which this one does not read."""
+
+    code = "state_too_new"
+    status = 409
+    default_hint = (
+        "Upgrade tk-ai-extension here too, or name another folder for this version: "
+        "TkAIExtensionApp.data_dir for a server, JUPYTER_DATA_DIR for nb. The file was not changed."
+    )
+
+
 class CellNotFound(ToolError):
     """No cell at that address."""
 

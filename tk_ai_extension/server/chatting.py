@@ -14,9 +14,8 @@ from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.agent.session import ChatSettings, Office
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.parts import Managers
-from tk_ai_extension.server.wiring import root_of
+from tk_ai_extension.server.wiring import root_of, state_of
 from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.workspace.state import state_folder
 from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -56,7 +55,7 @@ def wire_chats(
 ) -> Chatting:
     """Puts the chats together, as the app's traits say."""
     root = root_of(managers.contents)
-    state = state_folder(Path(app.data_dir), root)
+    state = state_of(app.data_dir, root)
     provision = Provision(
         ProviderSettings(
             provider=app.chat_provider,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -24,8 +25,10 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
-from tk_ai_extension.workspace.state import state_folder
+from tk_ai_extension.workspace.state import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace
+
+logger = logging.getLogger(__name__)
 
 
 class Traits(Protocol):
@@ -51,7 +54,7 @@ class Traits(Protocol):
 def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     """Puts the parts together, as the app's traits say."""
     root = root_of(managers.contents)
-    state = state_folder(Path(app.data_dir), root)
+    state = state_of(app.data_dir, root)
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden)
     settings = managers.server.web_app.settings
@@ -103,6 +106,23 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     )
     show_agents(workspace.activity, store)
     return Wired(workspace, {"documents": store.backend, "executor": kernels.backend})
+
+
+def state_of(data_dir: str, root: Path | None) -> Path:
+    """The folder of the journal and the chats, created if possible.
+
+    Where it is not, each change answers with `StateUnavailable`, and reading goes on.
+    """
+    try:
+        return state_folder(Path(data_dir), root)
+    except OSError as error:
+        logger.warning(
+            "%s cannot be used (%s): changes and chats are refused until it can. "
+            "TkAIExtensionApp.data_dir names another folder.",
+            data_dir,
+            error.strerror,
+        )
+        return state_path(Path(data_dir), root)
 
 
 def root_of(contents: Any) -> Path | None:

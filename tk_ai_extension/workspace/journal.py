@@ -33,7 +33,7 @@ MAX_BYTES = 500_000_000
 PRUNE_EVERY = 500
 """Entries between two looks at the bounds; the first one looks too."""
 
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time REAL NOT NULL,
@@ -79,6 +79,23 @@ END;
 INSERT INTO touched SELECT entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
 FROM changes, json_each(data) WHERE entry NOT IN (SELECT entry FROM touched);
 """
+
+# What an entry takes is known without reading its body; a trigger, since a server of the version
+# before may write the same file.
+_SIZES = """
+ALTER TABLE entries ADD COLUMN size INTEGER NOT NULL DEFAULT 200;
+UPDATE entries SET size = 200 + (SELECT length(data) FROM changes WHERE entry = id)
+WHERE id IN (SELECT entry FROM changes);
+CREATE TRIGGER sized_first AFTER INSERT ON changes BEGIN
+    UPDATE entries SET size = 200 + length(new.data) WHERE id = new.entry;
+END;
+CREATE TRIGGER sized_again AFTER UPDATE OF data ON changes BEGIN
+    UPDATE entries SET size = 200 + length(new.data) WHERE id = new.entry;
+END;
+"""
+
+MIGRATIONS = (_TABLES, _SIZES)
+"""See `Database`. The first one also takes in files of before there were versions."""
 
 _INSERT = """
 INSERT INTO entries (time, user, caller_key, author, path, tool, turn, kind, state, summary, note)
@@ -136,9 +153,8 @@ WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'interru
 
 _OVER = """
 DELETE FROM entries WHERE id IN (SELECT id FROM (
-    SELECT id, sum(200 + coalesce(length(data), 0)) OVER (ORDER BY id DESC) AS size
-    FROM entries LEFT JOIN changes ON entry = id
-) WHERE size > ?)
+    SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM entries
+) WHERE total > ?)
 """
 
 
@@ -218,8 +234,9 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, _SCHEMA + _LEFT_OVER)
-        self._keep_days = keep_days
+        self._database = Database(database, MIGRATIONS, on_open=_LEFT_OVER)
+        self.keep_days = keep_days
+        """Days for which entries are kept."""
         self._max_bytes = max_bytes
         self._inserted = 0
 
@@ -334,7 +351,7 @@ class Journal:
             rows = db.execute(_HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def standing(
         self, path: str, limit: int, reader: str, *, since: int = 0
@@ -353,7 +370,7 @@ class Journal:
             rows = db.execute(_STANDING, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def written(self, path: str) -> tuple[dict[str, float], float | None]:
         """The cells in which something stands that was written through tools, and since when.
@@ -369,7 +386,7 @@ class Journal:
             [unsettled] = db.execute(_UNSETTLED, (path,)).fetchone()
             return dict(db.execute(_WRITTEN, (path,)).fetchall()), unsettled
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def undoable(
         self,
@@ -404,7 +421,7 @@ class Journal:
             rows = db.execute(_UNDOABLE, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def touched(self, caller: Caller) -> list[Touched]:
         """Which cells the caller's own changes that stand are about, the newest first.
@@ -422,7 +439,7 @@ class Journal:
                 cells.setdefault(tuple(entry), {})[cell] = None
             return [Touched(*entry, tuple(keys)) for entry, keys in cells.items()]
 
-        return await self._database.run(select)
+        return await self._database.read(select)
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now; entries follow."""
@@ -438,7 +455,7 @@ class Journal:
 
     async def prune(self) -> None:
         """Removes the oldest entries, as the bounds say; new entries do it now and then."""
-        oldest = time.time() - self._keep_days * 86_400
+        oldest = time.time() - self.keep_days * 86_400
 
         def delete(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM entries WHERE time < ?", (oldest,))
@@ -447,6 +464,14 @@ class Journal:
         await self._database.run(delete)
         # As a script, since `execute` would take one step of it, which gives one page back.
         await self._database.run(lambda db: db.executescript("PRAGMA incremental_vacuum"))
+
+    async def check(self) -> None:
+        """Finds out whether entries can be written now.
+
+        Raises:
+            DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable.
+        """
+        await self._database.check()
 
     async def close(self) -> None:
         """Ends what is under way and closes the file."""

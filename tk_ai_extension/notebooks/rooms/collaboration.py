@@ -35,9 +35,14 @@ _ONLINE = "JupyterLab:globalAwareness"
 
 
 def find_collaboration(settings: Mapping[str, Any]) -> Any:
-    """jupyter-collaboration's extension, where it is installed and not switched off, or None."""
+    """jupyter-collaboration's extension, where it is installed, works and is not switched off, or None.
+
+    Without the file ids, whose database needs a file system with locks, nobody can open a room.
+    """
     extension = settings.get("jupyter_server_ydoc")
-    return None if extension is None or extension.disable_rtc else extension
+    if extension is None or extension.disable_rtc or "file_id_manager" not in settings:
+        return None
+    return extension
 
 
 class Rooms:

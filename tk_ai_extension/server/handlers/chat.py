@@ -202,11 +202,11 @@ class ChatChangesHandler(TkAIHandler):
 
         What it changed before ``since`` may stand, too: the journal does not reach back for ever.
         """
-        from tk_ai_extension.workspace.journal import KEEP_DAYS, MAX_ENTRIES
+        from tk_ai_extension.workspace.journal import MAX_ENTRIES
 
         chats = (await self.services.chatting()).chats
         changes = await chats.standing(username(self), chat_id)
-        since = time.time() - KEEP_DAYS * 86_400
+        since = time.time() - self.services.workspace.journal.keep_days * 86_400
         if len(changes) == MAX_ENTRIES:
             since = max(since, changes[-1].time)
         self.write_json({"changes": [_standing(change) for change in changes], "since": since})

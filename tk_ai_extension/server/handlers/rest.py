@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
+from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.following import Position
     from tk_ai_extension.workspace.running import Run
+    from tk_ai_extension.workspace.workspace import Workspace
 
 PIECE = 1 << 20
 """Bytes of an artifact that are sent at once."""
+
+HEALTH = 5.0
+"""Seconds after which a part that does not answer is reported by ``health``."""
 
 
 class HealthHandler(TkAIHandler):
@@ -26,18 +31,36 @@ class HealthHandler(TkAIHandler):
 
     @allowed("read")
     async def get(self) -> None:
-        """Answers with the version, the backends, and what is configured for the chat."""
+        """Answers with the version, the backends, and what is configured for the chat.
+
+        ``status`` is ``degraded`` where something that the tools need does not work; ``problems``
+        are the errors that a call would get.
+        """
         services = self.services
         chatting = await services.chatting()
+        problems = [error.as_dict() for error in await _problems(services.workspace)]
         self.write_json(
             {
-                "status": "ok",
+                "status": "degraded" if problems else "ok",
+                "problems": problems,
                 "version": __version__,
                 "toolsets": list(services.settings.toolsets),
                 "backends": dict(services.backends),
                 "chat": await chatting.provision.health(),
             }
         )
+
+
+async def _problems(workspace: Workspace) -> list[ToolError]:
+    """What does not work just now."""
+    try:
+        async with asyncio.timeout(HEALTH):
+            await workspace.journal.check()
+    except ToolError as error:
+        return [error]
+    except TimeoutError:
+        return [SaveFailed(f"The journal did not answer in {HEALTH:.0f} s.")]
+    return []
 
 
 class ToolsHandler(TkAIHandler):
