@@ -108,8 +108,20 @@ export class ChatApi {
   }
 
   async chat(id: string): Promise<{ chat: IChatInfo; events: ChatEvent[] }> {
-    const found = await this._json<{ chat: IChatInfo; events: unknown[] }>('GET', `chats/${id}`);
-    return { chat: found.chat, events: found.events.map(each => numbered(each)) };
+    const events: ChatEvent[] = [];
+    let after = 0;
+    for (;;) {
+      const page = await this._json<{ chat: IChatInfo; events: unknown[]; next: number | null }>(
+        'GET',
+        `chats/${id}${after === 0 ? '' : `?after=${after}`}`
+      );
+      events.push(...page.events.map(each => numbered(each)));
+      // A server of a former version answers with all of it at once, and without `next`.
+      if (typeof page.next !== 'number') {
+        return { chat: page.chat, events };
+      }
+      after = page.next;
+    }
   }
 
   async rename(id: string, title: string): Promise<IChatInfo> {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_stopping import rest
-from tk_ai_extension.agent import session, transcripts
+from tk_ai_extension.agent import chats, session, transcripts
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.testing.scripted_model import Answer, Held, MessagesRequest
 
@@ -52,6 +52,20 @@ async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
     for title in ("One", "Two", "Three"):
         await talk.say(title)
     assert [chat.title for chat, _ in await talk.chats.list(USER)] == ["Three", "Two"]
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_a_chat_takes_no_message_beyond_its_bytes(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk.model.add(Answer.of("x" * 3_000), Answer.of("Yes."))
+    first = await talk.send("Write.")
+    await rest(first)
+    monkeypatch.setattr(chats, "MAX_CHAT", 1_000)
+    with pytest.raises(LimitReached, match="more than") as refused:
+        await talk.send("And now?", chat=first.chat)
+    assert "another chat" in refused.value.hint
+    assert (await talk.say("A new one."))[-1].data["text"] == "Yes."
 
 
 async def test_several_chats_are_answered_at_once_each_with_its_own(talk: Talk) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.agent import log
+from tk_ai_extension.agent import transcripts as kept_chats
 from tk_ai_extension.agent.events import (
     Began,
     Discarded,
@@ -148,3 +149,49 @@ def test_a_document_of_a_chat_has_no_void_text_and_no_fence_ends_early() -> None
     said.append(Event(4, "t", 0.0, "tool_result", answer))
     document = as_markdown(Chat("id", "ada", "A\ntitle", None, None, 0.0, 0.0), said)
     assert document == "# A title\n\nOne, two.\n\n````\n```\nx\n```\n````\n"
+
+
+@pytest.mark.proves("threat:exhaustion")
+class TestBytes:
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kept_chats, "PAGE_BYTES", 3_000)
+        monkeypatch.setattr(kept_chats, "MAX_BYTES", 50_000)
+        monkeypatch.setattr(log, "MAX_WEIGHT", 5_000)
+
+    async def test_a_page_is_bounded_and_pages_are_all_of_it_whatever_is_added_meanwhile(
+        self, transcripts: Transcripts
+    ) -> None:
+        chat = ChatLog("chat", transcripts, 0)
+        for number in range(200):
+            chat.add("t", text(0, "x" * (number * 37 % 1_000), block=number))
+        await chat.save()
+        seen: list[Event] = []
+        sizes: list[int] = []
+        while page := await transcripts.page("chat", seen[-1].id if seen else 0):
+            sizes.append(sum(len(each.data["text"]) for each in page))
+            seen += page
+            if len(seen) > 100 > chat.last - 199:
+                chat.add("t", text(0, "late", block=300))
+                await chat.save()
+        assert len(sizes) > 10
+        assert max(sizes) <= 4_000
+        assert [each.id for each in seen] == list(range(1, chat.last + 1))
+        # One who follows gets the same, although most are in the transcript alone.
+        await chat.close()
+        assert [each.id for each in await collected(chat.after())] == [each.id for each in seen]
+
+    async def test_the_chats_of_a_user_are_bounded_in_bytes_and_the_newest_stays(
+        self, transcripts: Transcripts
+    ) -> None:
+        await transcripts.create("bob", "bob", "Title", None)
+        for number in range(6):
+            name = f"chat{number}"
+            await transcripts.create("ada", name, "Title", None)
+            await transcripts.used(name, None)
+            await transcripts.add(name, [Event.of(1, "t", 0.0, text(0, "x" * 20_000))])
+        over = [chat.id for chat in await transcripts.over("ada")]
+        assert over == ["chat3", "chat2", "chat1", "chat0", "chat"]
+        await transcripts.add("chat5", [Event.of(2, "t", 0.0, text(0, "x" * 90_000))])
+        assert "chat5" not in [chat.id for chat in await transcripts.over("ada")]
+        assert await transcripts.over("bob") == []

@@ -15,6 +15,7 @@ import pytest
 from traitlets.config import Config
 
 from tests.server.conftest import Ask, with_model
+from tk_ai_extension.agent import transcripts
 from tk_ai_extension.testing.scripted_model import (
     MODEL,
     UNAUTHORIZED,
@@ -301,6 +302,15 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     jsonschema.validate(read, await described(client, "/api/tk-ai/chats/{id}", "get"))
     assert read["chat"]["title"] == "One more"
     assert read["events"][-1]["kind"] == "done"
+    assert read["next"] is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transcripts, "PAGE_BYTES", 1)
+        pages = [(await client.request("GET", path))[1]]
+        while (after := pages[-1]["next"]) is not None:
+            pages.append((await client.request("GET", f"{path}?after={after}"))[1])
+    assert [each for page in pages for each in page["events"]] == read["events"]
+    assert {len(page["events"]) for page in pages} == {1}
+    assert (await client.request("GET", f"{path}?after=x"))[0] == 400
 
     markdown = await ask("GET", f"{path}/export", **jp_auth_header)
     assert markdown.body.decode().startswith("# One more\n\n## You (plan.ipynb)\n\nAdd a cell.")

@@ -15,7 +15,7 @@ from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.session import Office
 from tk_ai_extension.agent.sessions import Sessions
-from tk_ai_extension.agent.transcripts import Chat
+from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
     ChatElsewhere,
@@ -159,6 +159,18 @@ class Chats:
         await self._sessions.saved(chat.id)
         return await self._office.transcripts.events(chat.id, after)
 
+    async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[list[Event], bool]:
+        """The first events after one, of about `PAGE_BYTES`, and whether more are there.
+
+        Raises:
+            ChatNotFound.
+        """
+        chat = await self.get(user, chat_id)
+        await self._sessions.saved(chat.id)
+        transcripts = self._office.transcripts
+        events = await transcripts.page(chat.id, after)
+        return events, bool(events) and events[-1].id < await transcripts.last(chat.id)
+
     async def follow(self, user: str, chat_id: str, after: int = 0) -> AsyncIterator[Event]:
         """What happens in a chat after an event, until it is deleted or the server ends.
 
@@ -277,6 +289,10 @@ class Chats:
             return await self._send(chat, replace(message, replaces=replaced))
 
     async def _send(self, chat: Chat, message: Message, answer: PlanSettled | None = None) -> Begun:
+        if await self._office.transcripts.size(chat.id) > MAX_CHAT:
+            raise LimitReached(
+                f"This chat has more than {MAX_CHAT // 1_000_000} MB.", hint="Begin another chat."
+            )
         session = await self._sessions.open(chat, message.notebook)
         # From here on nothing waits: the session may be let go whenever it is idle.
         before = session.log.last

@@ -71,14 +71,15 @@ class ChatLog:
         """
         while True:
             present = self.last
-            for event in await self._since(last):
+            found, is_all = await self._since(last)
+            for event in found:
                 last = event.id
                 if turn in (None, event.turn):
                     yield event
                     if turn is not None and event.kind == "done":
                         return
             # What could not be kept, and is at hand no more, comes no more.
-            last = max(last, present)
+            last = max(last, present) if is_all else last
             if self.last <= last:
                 if self._over:
                     return
@@ -92,13 +93,18 @@ class ChatLog:
             self.last = last
             self._wake()
 
-    async def _since(self, last: int) -> list[Event]:
-        """The events after this one that there are; the older of them are in the transcript alone."""
+    async def _since(self, last: int) -> tuple[list[Event], bool]:
+        """Events after this one, and whether there are no more now.
+
+        The older of them are in the transcript alone, which gives a page at a time.
+        """
         first = self._kept[0].id if self._kept else self.last + 1
         if last >= first - 1:
-            return list(islice(self._kept, last + 1 - first, None))
+            return list(islice(self._kept, last + 1 - first, None)), True
         await self.save()
-        return await self._transcripts.events(self._chat_id, last)
+        if page := await self._transcripts.page(self._chat_id, last):
+            return page, False
+        return [event for event in self._kept if event.id > last], True
 
     async def save(self) -> None:
         """Writes down what is not written down yet."""

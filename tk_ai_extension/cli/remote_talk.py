@@ -8,12 +8,34 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.iostream import IOStream
+from tornado.tcpclient import TCPClient
 
 from tk_ai_extension.cli.remote import RemoteError
 from tk_ai_extension.cli.servers import PATIENCE, Server, ServerUnreachable
 from tk_ai_extension.cli.talk import Json
 
 API = "api/tk-ai/"
+
+
+class _Connecting(TCPClient):
+    """Connects, and disconnects: tornado's HTTP client cannot end a request."""
+
+    _stream: IOStream | None = None
+    _is_over = False
+
+    async def connect(self, *args: Any, **kwargs: Any) -> IOStream:
+        """See `TCPClient.connect`."""
+        self._stream = await super().connect(*args, **kwargs)
+        if self._is_over:
+            self._stream.close()
+        return self._stream
+
+    def disconnect(self) -> None:
+        """Closes the connection that was made, or is being made."""
+        self._is_over = True
+        if self._stream is not None:
+            self._stream.close()
 
 
 class RemoteTalk:
@@ -48,7 +70,12 @@ class RemoteTalk:
 
     async def read(self, chat: str) -> Json:
         """A chat and its events."""
-        return json.loads(await self._ask("GET", f"chats/{chat}"))
+        found = json.loads(await self._ask("GET", f"chats/{chat}"))
+        # A server of a former version answers with all of it at once.
+        while (after := found.pop("next", None)) is not None:
+            page = json.loads(await self._ask("GET", f"chats/{chat}?after={after}"))
+            found |= {"events": found["events"] + page["events"], "next": page.get("next")}
+        return found
 
     async def export(self, chat: str) -> str:
         """A chat as Markdown."""
@@ -87,10 +114,25 @@ class RemoteTalk:
             streaming_callback=pieces.put_nowait,
             headers={"Accept": "text/event-stream"},
         )
-        fetching: asyncio.Future[HTTPResponse] = asyncio.ensure_future(
-            AsyncHTTPClient().fetch(request)
-        )
+        # Of its own: the shared client has ten connections, and ends none before its answer does.
+        client: Any = AsyncHTTPClient(force_instance=True)
+        client.tcp_client = connecting = _Connecting()
+        fetching: asyncio.Future[HTTPResponse] = asyncio.ensure_future(client.fetch(request))
         fetching.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            async for event in self._events(pieces, fetching):
+                yield event
+        finally:
+            # Where nobody reads on, the server notices it by the end of the connection.
+            connecting.disconnect()
+            await asyncio.wait((fetching,))
+            if not fetching.cancelled():
+                fetching.exception()
+            client.close()
+
+    async def _events(
+        self, pieces: asyncio.Queue[bytes | None], fetching: asyncio.Future[HTTPResponse]
+    ) -> AsyncIterator[Json]:
         received, ended = b"", False
         while (piece := await pieces.get()) is not None:
             received += piece

@@ -129,14 +129,21 @@ class ChatHandler(TkAIHandler):
 
     @allowed("read")
     async def get(self, chat_id: str) -> None:
-        """Reads it: all that happened in it, in order."""
+        """Reads it: what happened in it, in order, from the first or from after ``?after=``.
+
+        Where that is much, ``next`` is the number after which it goes on; else it is null.
+        """
         chats, user = (await self.services.chatting()).chats, username(self)
         chat = await chats.get(user, chat_id)
-        events = await chats.events(user, chat_id)
+        given = self.get_query_argument("after", "0")
+        if _NUMBER.fullmatch(given) is None:
+            raise InvalidArguments("`after` is no event's number.", hint="Leave it out to begin.")
+        events, more = await chats.page(user, chat_id, int(given))
         self.write_json(
             {
                 "chat": _described(chat, busy=await chats.busy(chat)),
                 "events": [event.as_dict() for event in events],
+                "next": events[-1].id if more else None,
             }
         )
 
@@ -264,7 +271,9 @@ class ChatExportHandler(TkAIHandler):
                 f"There is no format `{kind[:50]}`.", hint="Choose markdown or notebook."
             )
         events = await chats.events(user, chat_id)
-        text = (as_markdown if kind == "markdown" else as_notebook)(chat, events)
+        text = await asyncio.to_thread(
+            as_markdown if kind == "markdown" else as_notebook, chat, events
+        )
         mime = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
         self.set_attachment_header(f"chat.{'md' if kind == 'markdown' else 'ipynb'}")
         self.set_header("Content-Type", mime)

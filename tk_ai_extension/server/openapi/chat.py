@@ -100,6 +100,15 @@ _EVENTS = (
 )
 _ID = in_path("A chat's id")
 _LAST_EVENT = last_event_id("Goes on after the event with this number", "^[0-9]{1,15}$")
+_NEXT: dict[str, Any] = told(
+    {"type": ["integer", "null"]}, "Where it goes on: the `after` of the next request"
+)
+_AFTER = {
+    "name": "after",
+    "in": "query",
+    "description": "Goes on after the event with this number",
+    "schema": {"type": "integer", "minimum": 0, "default": 0},
+}
 _FORMAT = {
     "name": "format",
     "in": "query",
@@ -131,7 +140,7 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
         "properties": {"turn": TEXT},
         "additionalProperties": False,
     }
-    read = object_of(chat=_CHAT, events=list_of(_EVENT))
+    read = object_of(chat=_CHAT, events=list_of(_EVENT), next=_NEXT)
     chat = f"{prefix}/chats/{{id}}"
     return {
         f"{prefix}/mcp/chat": {"post": also_as_events(message)},
@@ -139,7 +148,7 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
             "get": operation("list_chats", "Your chats", object_of(chats=list_of(_CHAT)))
         },
         chat: {
-            "get": _of_chat("read_chat", "All that happened in a chat", read),
+            "get": operation("read_chat", "What happened in a chat", read, [_ID, _AFTER]),
             "patch": _of_chat(
                 "rename_chat", "Gives a chat another title", _CHAT, object_of(title=TEXT)
             ),

@@ -45,7 +45,8 @@ _ERROR: dict[str, Any] = {
 }
 
 _HEALTH = object_of(
-    status={"const": "ok"},
+    status={"enum": ["ok", "degraded"]},
+    problems=list_of(cast("dict[str, Any]", _ERROR["properties"]["error"])),
     version=TEXT,
     toolsets=NAMES,
     backends={"type": "object", "additionalProperties": TEXT},
