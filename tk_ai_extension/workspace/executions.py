@@ -252,7 +252,7 @@ class Executions:
             self._under_way -= 1
             self._let_go_of_outputs(run)
             await self._end_entry(run, tool, journaled)
-            run.record("done", {"status": run.status})
+            run.record("done", {"status": run.outcome})
 
     async def _take_turn(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
@@ -408,7 +408,7 @@ class Executions:
         """Writes into the journal how a run ended; nobody waits for it where the row is there."""
         if run.path is None or begun is None:
             return
-        said = f"ran {_cells_of(run)}: {run.status}"
+        said = f"ran {_cells_of(run)}: {run.outcome}"
         try:
             entry = await begun
         except ToolError:

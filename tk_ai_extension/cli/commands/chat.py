@@ -12,7 +12,7 @@ from typing import Any
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
-from tk_ai_extension.cli.parsing import STDIN, WrongCall
+from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.remote_talk import RemoteTalk
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
@@ -32,7 +32,7 @@ HELP = "/mode plan|ask|edit|auto   /new   /quit   Ctrl-C stops Claude\n"
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("message", nargs="*", help="what to say; - reads it (default: a dialogue)")
-    parser.add_argument("-n", "--notebook", help="what it is about (default: the open notebook)")
+    add_notebook(parser, by_place=False, help="what it is about (default: the open notebook)")
     parser.add_argument("--mode", choices=MODES, default="ask", help="what is done without asking")
     parser.add_argument("--model", help="the model that answers")
     which = parser.add_mutually_exclusive_group()
