@@ -132,7 +132,7 @@ class Status(Result):
             said = ", ".join(f"{key} {value}" for key, value in kernel.items() if value is not None)
             lines.append(f"kernel {said}")
         if self.waiting:
-            lines.append(f"calls that wait for your leave: {self.waiting} (nb approve)")
+            lines.append(f"calls that need your approval: {self.waiting} (nb approve)")
         return "\n".join(lines)
 
 
