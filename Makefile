@@ -101,6 +101,7 @@ format: $(VENV)/.all node_modules/.made ## what ruff, eslint and prettier can me
 test: lint $(VENV)/.panel ## every linter and test
 	$(call say,jest)
 	@$(JLPM) jest --silent
+	@$(MAKE) --no-print-directory versions
 	$(call say,pytest)
 	@# What fails is run once more, one test at a time: beside hundreds of kernels on two cores a
 	@# machine may stall for seconds. What fails alone too has failed; the first report stays above.
@@ -109,6 +110,11 @@ test: lint $(VENV)/.panel ## every linter and test
 	  echo "== pytest, once more and alone: what has failed"; \
 	  $(BIN)/python -m pytest $(TESTS) --last-failed --last-failed-no-failures none --maxfail 3 \
 	    --junitxml=reports/again.xml; }
+
+.PHONY: versions
+versions: $(VENV)/.all ## a server with the lowest declared versions of Jupyter, and one with the newest
+	$(call say,The lowest declared versions of Jupyter and the newest)
+	@$(BIN)/python scripts/versions.py
 
 .PHONY: soak
 soak: $(VENV)/.all ## the tests that take minutes: long cells, every fault with every backend
@@ -125,5 +131,5 @@ docs: $(VENV)/.all ## the documentation, into site/
 
 .PHONY: clean
 clean: ## away with everything that make made
-	@rm -rf $(VENV) build dist lib node_modules site reports playground tk_ai_extension/labextension
+	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist lib node_modules site reports playground tk_ai_extension/labextension
 	@rm -rf .hypothesis .import_linter_cache .pytest_cache .ruff_cache test-results

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
-from jupyter_server.utils import origin_matches_pat
 from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
 from tk_ai_extension.model.callers import Caller, checked_key
@@ -288,7 +288,9 @@ def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
         return True
     if handler.allow_origin:
         return handler.allow_origin == "*" or handler.allow_origin.lower() == origin
-    return bool(handler.allow_origin_pat) and origin_matches_pat(handler.allow_origin_pat, origin)
+    # The whole origin: jupyter_server has a function for that from 2.18 on only.
+    pattern = handler.allow_origin_pat
+    return bool(pattern) and re.fullmatch(pattern, origin) is not None
 
 
 class NotFoundHandler(TkAIHandler):

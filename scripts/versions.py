@@ -1,0 +1,205 @@
+"""Try the extension with the lowest versions of Jupyter that it declares, and with the newest.
+
+    python scripts/versions.py lowest newest
+
+Each has an environment of its own (`.venv-lowest`, `.venv-newest`), made when it is missing and
+brought up to date at each run: the newest ones are those that the registry has now, pre-releases
+included. In each a real server is started with jupyter-collaboration and one without; a notebook is
+used, a cell inserted and run in it, and read back. Nothing of the tests' environment is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TRIED = ("jupyter_client", "jupyter_server", "jupyterlab", "jupyter-collaboration")
+START = 120.0
+"""Seconds in which a server has to be up."""
+CONFIG = """\
+c = get_config()
+c.ServerApp.jpserver_extensions = {
+    "tk_ai_extension": True,
+    "jupyterlab": True,
+    "jupyter_server_nbmodel": True,
+    "jupyter_server_fileid": True,
+    "jupyter_server_ydoc": COLLABORATION,
+}
+"""
+
+
+def requirements() -> list[str]:
+    """What the package declares for use, with JupyterLab, a kernel and collaboration."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lab = [line for line in extras["lab"] if not line.startswith("matplotlib")]
+    return [*project["dependencies"], *lab, *extras["collab"]]
+
+
+def lower_bounds() -> list[str]:
+    """The lowest declared versions of what is tried."""
+    found: list[str] = []
+    for line in requirements():
+        match = re.match(r"([\w.-]+)>=([\w.]+)", line)
+        if match and match[1] in TRIED:
+            found.append(f"{match[1]}=={match[2]}")
+    assert len(found) == len(TRIED), found
+    return found
+
+
+def environment(kind: str) -> Path:
+    """The Python of an environment with these versions, up to date."""
+    folder = ROOT / f".venv-{kind}"
+    python = folder / "bin" / "python"
+    uv = [sys.executable, "-m", "uv"]
+    if not python.exists():
+        subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    options = ["--prerelease", "allow", "--upgrade"] if kind == "newest" else lower_bounds()
+    # uv does not read pip's configuration; the index that it names is meant for this as well.
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    index = ["--default-index", asked.stdout.strip()] if asked.stdout.strip() else []
+    subprocess.run(
+        [*uv, "pip", "install", "--quiet", "--python", python, *index, *options, *requirements()],
+        check=True,
+    )
+    return python
+
+
+def installed(python: Path) -> str:
+    """What is tried, with its versions."""
+    code = (
+        "import sys, importlib.metadata as m;"
+        "print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
+    )
+    return subprocess.run(
+        [python, "-c", code, *TRIED], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def smoke(python: Path, collaboration: bool) -> None:
+    """One round of the tools in a real server.
+
+    Raises:
+        RuntimeError: something did not answer as it should; the server's log is in the message.
+    """
+    with (
+        tempfile.TemporaryDirectory() as home,
+        Path(home, "log").open("w", encoding="utf-8") as log,
+    ):
+        token = secrets.token_hex()
+        Path(home, "root").mkdir()
+        Path(home, "jupyter_server_config.py").write_text(
+            CONFIG.replace("COLLABORATION", str(collaboration))
+            + f"c.IdentityProvider.token = {token!r}\n",
+            encoding="utf-8",
+        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            # Older servers do not say which port they took where they were to choose it.
+            port = free.getsockname()[1]
+        folders = {f"JUPYTER_{name}_DIR": str(Path(home, name)) for name in ("DATA", "RUNTIME")}
+        server = subprocess.Popen(
+            [
+                *(python, "-m", "jupyter_server", "--no-browser", "--allow-root"),
+                *(f"--ServerApp.root_dir={home}/root", f"--ServerApp.port={port}"),
+            ],
+            env={
+                **os.environ,
+                **folders,
+                "JUPYTER_CONFIG_DIR": home,
+                "IPYTHONDIR": str(Path(home, "ipython")),
+                "PYTHONPATH": str(ROOT),
+                "JUPYTER_NO_CONFIG": "",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            _round(server, f"http://127.0.0.1:{port}/", token, collaboration)
+        except (OSError, LookupError, AssertionError, TimeoutError) as error:
+            raise RuntimeError(
+                f"{type(error).__name__}: {error}\n{Path(home, 'log').read_text(encoding='utf-8')}"
+            ) from error
+        finally:
+            server.terminate()
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def _round(server: subprocess.Popen[bytes], url: str, token: str, collaboration: bool) -> None:
+    def ask(path: str, body: dict[str, Any] | None = None) -> Any:
+        request = urllib.request.Request(
+            f"{url}api/tk-ai/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {token}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=90) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            raise OSError(f"{path}: {error.code} {error.read().decode()}") from error
+
+    pause, deadline = threading.Event(), time.monotonic() + START
+    while True:
+        try:
+            health = ask("health")
+            break
+        except urllib.error.URLError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise
+            pause.wait(0.2)
+    assert health["status"] == "ok", health
+    assert health["backends"]["documents"] == ("room" if collaboration else "file"), health
+    assert not health.get("missing_parts"), health["missing_parts"]
+    ask("tools/create_notebook?caller=smoke", {"notebook": "plan.ipynb"})
+    ask("tools/use_notebook?caller=smoke", {"notebook": "plan.ipynb"})
+    ran = ask("tools/insert_and_execute_cell?caller=smoke", {"source": "print(6 * 7)", "index": 0})
+    assert ran["runs"][0]["status"] == "ok", ran
+    assert "42" in ran["runs"][0]["output"], ran
+    read = ask("tools/read_notebook?caller=smoke", {})
+    assert "print(6 * 7)" in json.dumps(read), read
+
+
+def main(kinds: list[str]) -> int:
+    """Tries the kinds that are named; the exit code."""
+    failed = 0
+    for kind in kinds or ["lowest", "newest"]:
+        python = environment(kind)
+        print(f"{kind}: {installed(python)}", flush=True)
+        with ThreadPoolExecutor() as pool:
+            rounds = {
+                pool.submit(smoke, python, collaboration): collaboration
+                for collaboration in (True, False)
+            }
+            for running, collaboration in rounds.items():
+                way = "with" if collaboration else "without"
+                if (error := running.exception()) is not None:
+                    failed += 1
+                    print(f"{kind}, {way} collaboration: failed\n{error}", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
