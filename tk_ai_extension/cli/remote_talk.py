@@ -56,10 +56,9 @@ class RemoteTalk:
         """Answers a plan, and gives what happens."""
         return self._stream(f"chats/{chat}/plan", answer)
 
-    async def answer(self, permission: str, answer: str, message: str = "") -> None:
+    async def answer(self, permission: str, answer: str) -> None:
         """Answers a question of a turn."""
-        body = {"answer": answer, **({"message": message} if message else {})}
-        await self._ask("POST", f"permissions/{permission}", body)
+        await self._ask("POST", f"permissions/{permission}", {"answer": answer})
 
     async def stop(self, chat: str) -> None:
         """Stops what goes on in a chat."""

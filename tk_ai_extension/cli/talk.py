@@ -46,7 +46,7 @@ class Talk(Protocol):
         """
         ...
 
-    async def answer(self, permission: str, answer: str, message: str = "") -> None:
+    async def answer(self, permission: str, answer: str) -> None:
         """Answers a question of a turn.
 
         Raises:
@@ -178,10 +178,9 @@ class ProjectTalk:
         async for event in _events(await self._chats.answer_plan(self._user, chat, said)):
             yield event
 
-    async def answer(self, permission: str, answer: str, message: str = "") -> None:
+    async def answer(self, permission: str, answer: str) -> None:
         """Answers a question of a turn."""
-        policy = self._workspace.policy
-        policy.answer(self._user, permission, cast("Answer", answer), message)
+        self._workspace.policy.answer(self._user, permission, cast("Answer", answer))
 
     async def stop(self, chat: str) -> None:
         """Stops what goes on in a chat."""

@@ -31,6 +31,7 @@ from tk_ai_extension.kernels.sandbox.confinement import (
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.stderr import KEPT
 from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.probing import missing_in
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,19 @@ UNUSABLE = (
     *(TraitError, SandboxUnavailable, psutil.Error),
 )
 """What comes of a note or a connection file that is cut off or names what is not here."""
+
+
+def missing_parts() -> list[str]:
+    """What jupyter_client does not have any more of what kernels that are taken over need."""
+    used: dict[type[Any], tuple[str, ...]] = {
+        AsyncIOLoopKernelManager: (
+            *("_attempted_start", "_close_control_socket", "_connection_file_written"),
+            *("_launch_args", "load_connection_file", "start_restarter", "stop_restarter"),
+        ),
+        AsyncMultiKernelManager: ("_kernels", "_pending_kernels", "pre_start_kernel"),
+        LocalProvisioner: ("connection_info", "pgid", "pid", "ports_cached", "process"),
+    }
+    return [part for kind, names in used.items() for part in missing_in(kind, names)]
 
 
 class LastingProvisioner(LocalProvisioner):
@@ -122,7 +136,8 @@ class LastingKernelManager(AsyncIOLoopKernelManager):
     def leave(self) -> None:
         """Lets go of the kernel, which lives on."""
         self.stop_restarter()
-        self._close_control_socket()
+        if (close := getattr(self, "_close_control_socket", None)) is not None:
+            close()
 
     def adopt(
         self, kernel_id: str, process: AdoptedProcess, cwd: str, environment: Mapping[str, str]

@@ -38,6 +38,18 @@ def find_execution_stack(extension_manager: Any) -> Any:
     return next((getattr(app, "_Extension__execution_stack", None) for app in apps), None)
 
 
+def missing_parts(stack: Any) -> list[str]:
+    """What an ExecutionStack does not have any more of what this module uses; empty if nothing."""
+    missing = [
+        name
+        for name in (_RESULTS, _CLIENTS, _WORKERS)
+        if not isinstance(getattr(stack, name, None), dict)
+    ]
+    if not callable(getattr(stack, _NEW_CLIENT, None)):
+        missing.append(_NEW_CLIENT)
+    return missing
+
+
 class StackUnavailable(Exception):
     """The ExecutionStack is not one that this module knows."""
 
@@ -54,14 +66,12 @@ class GuardedStack:
     """
 
     def __init__(self, stack: Any, new_client: Callable[[str], Any]) -> None:
-        found = [getattr(stack, name, None) for name in (_RESULTS, _CLIENTS, _WORKERS)]
-        if not all(isinstance(part, dict) for part in found) or not callable(
-            getattr(stack, _NEW_CLIENT, None)
-        ):
-            raise StackUnavailable("this version of jupyter_server_nbmodel is not known")
+        if missing := missing_parts(stack):
+            raise StackUnavailable(f"jupyter_server_nbmodel lacks {', '.join(missing)}")
+        found: list[Any] = [getattr(stack, name) for name in (_RESULTS, _CLIENTS, _WORKERS)]
         self._stack: Any = stack
         self._watched: dict[str, Callable[[Result], None]] = {}
-        self._results = _Results(found[0] or {}, self._told)
+        self._results = _Results(found[0], self._told)
         self._clients = cast("dict[str, Any]", found[1])
         self._workers = cast("dict[str, Any]", found[2])
         self._left_behind = [

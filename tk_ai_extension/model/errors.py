@@ -125,6 +125,23 @@ class InvalidNotebook(ToolError):
     default_hint = "Mend the file at the place named, or restore it from a checkpoint."
 
 
+class CollaborationUnsupported(ToolError):
+    """The notebook may have a room of a jupyter-collaboration that cannot be worked with."""
+
+    code = "collaboration_unsupported"
+    status = 409
+    default_hint = "Close the notebook in every browser, or install a version that is supported."
+
+
+class OpenElsewhere(ToolError):
+    """Another Jupyter Server has the notebook's collaboration room: two would overwrite each other."""
+
+    code = "notebook_open_elsewhere"
+    status = 409
+    retryable = True
+    default_hint = "Work on it through that server, or close it there first."
+
+
 class UnsupportedFormat(ToolError):
     """The notebook's format can be read but not written (nbformat 1 to 3)."""
 
@@ -401,15 +418,6 @@ class PermissionRequired(ToolError):
     code = "permission_required"
     status = 403
     default_hint = "Ask the user to answer the request in the panel, then call again unchanged."
-
-
-class ApprovalOutdated(ToolError):
-    """What an approval was given for changed again and again before it could be done."""
-
-    code = "approval_outdated"
-    status = 409
-    retryable = True
-    default_hint = "Nothing was done. Call again, which asks the user again."
 
 
 class PermissionNotFound(ToolError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +80,34 @@ class ContentsNotebookStore:
             self._presence = Presence(rooms)
         return self._presence
 
+    @cached_property
+    def _missing_of_collaboration(self) -> list[str]:
+        from tk_ai_extension.notebooks.rooms.collaboration import missing_parts
+
+        missing = missing_parts()
+        if missing:
+            _log.warning(
+                "This jupyter-collaboration lacks %s: notebooks in rooms are read, not changed",
+                ", ".join(missing),
+            )
+        return missing
+
+    @property
+    def missing_parts(self) -> list[str]:
+        """What of an enabled jupyter-collaboration is not as expected; looked up once."""
+        extension = self._settings.get("jupyter_server_ydoc")
+        if extension is None or getattr(extension, "disable_rtc", False):
+            return []
+        return self._missing_of_collaboration
+
     async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
         document = await self._kept.open(path)
+        if self.missing_parts:
+            from tk_ai_extension.notebooks.rooms.unknown import BesideUnknownRooms
+
+            return BesideUnknownRooms(document, self._settings, self.missing_parts)
         rooms = self._live_rooms()
         if rooms is None and self._tabs is not None:
             return self._in_tab(document, self._tabs)
@@ -104,7 +128,7 @@ class ContentsNotebookStore:
 
     def _live_rooms(self) -> Rooms | None:
         """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
-        if self._settings.get("jupyter_server_ydoc") is None:
+        if self._settings.get("jupyter_server_ydoc") is None or self.missing_parts:
             return None
         from tk_ai_extension.notebooks.rooms.collaboration import Rooms, find_collaboration
 

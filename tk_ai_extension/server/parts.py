@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ class Wired:
 
     Attributes:
         backends: What holds notebooks and what runs code where nothing else is known of them.
+        missing_parts: By library, what it does not have any more of what the extension uses.
     """
 
     workspace: Workspace
     backends: Mapping[str, str]
+    missing_parts: Callable[[], Mapping[str, list[str]]]

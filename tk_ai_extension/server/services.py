@@ -92,6 +92,11 @@ class Services:
         """What holds notebooks and what runs code here, as ``health`` says it."""
         return self._wired.backends
 
+    @property
+    def missing_parts(self) -> Mapping[str, list[str]]:
+        """By library, what it lacks of what the extension uses, as ``health`` says it."""
+        return self._wired.missing_parts()
+
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
         if "_wired" not in vars(self):

@@ -7,13 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from tk_ai_extension.kernels import lasting
 from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
+from tk_ai_extension.kernels.nbmodel import missing_parts as stack_parts
 from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.notebooks.files.atomic import missing_parts as atomic_parts
 from tk_ai_extension.notebooks.files.atomic import replace_on_save
+from tk_ai_extension.notebooks.files.hooks import missing_parts as hook_parts
 from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.notebooks.tabs.reaching import TabChannel
@@ -29,6 +33,8 @@ from tk_ai_extension.workspace.state import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 logger = logging.getLogger(__name__)
+
+_log = logging.getLogger(__name__)
 
 
 class Traits(Protocol):
@@ -58,7 +64,9 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden)
     settings = managers.server.web_app.settings
-    if is_on_files(managers.contents):
+    on_files = is_on_files(managers.contents)
+    stack = find_execution_stack(managers.server.extension_manager)
+    if on_files:
         replace_on_save(managers.contents, partial(tracks_inodes, settings))
     notices = Notices()
     store = ContentsNotebookStore(
@@ -76,7 +84,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         environment=InheritedEnvironment(app.kernel_env_exclude),
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
-        stack=find_execution_stack(managers.server.extension_manager),
+        stack=stack,
         backend=cast("Backend", app.executor),
     )
     workspace = Workspace(
@@ -105,7 +113,24 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
     show_agents(workspace.activity, store)
-    return Wired(workspace, {"documents": store.backend, "executor": kernels.backend})
+    found = {
+        "jupyter_client": lasting.missing_parts(),
+        "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]
+        if on_files
+        else [],
+        "jupyter_server_nbmodel": [] if stack is None else stack_parts(stack),
+    }
+    for library, parts in found.items():
+        if parts:
+            _log.warning("This %s lacks %s: see missing_parts in health", library, parts)
+
+    def missing() -> dict[str, list[str]]:
+        # jupyter-collaboration may be loaded after this extension.
+        now = found | {"jupyter-collaboration": store.missing_parts}
+        return {library: parts for library, parts in now.items() if parts}
+
+    backends = {"documents": store.backend, "executor": kernels.backend}
+    return Wired(workspace, backends, missing)
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

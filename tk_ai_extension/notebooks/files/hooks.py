@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
@@ -20,6 +20,18 @@ from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, sca
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
 _log = logging.getLogger(__name__)
+
+
+_HOOKS = ("_pre_save_hooks", "_post_save_hooks")
+
+
+def missing_parts(contents_manager: Any) -> list[str]:
+    """What a contents manager does not have any more of what this module looks at.
+
+    Where something is missing the hooks are run at each save, whether there are any or not.
+    """
+    kind = type(contents_manager).__name__
+    return [f"{kind}.{name}" for name in _HOOKS if not hasattr(contents_manager, name)]
 
 
 class SaveHooks:
@@ -35,7 +47,7 @@ class SaveHooks:
     @property
     def before(self) -> bool:
         """Whether there are hooks that see, and may change, what is saved."""
-        return self._manager.pre_save_hook is not None or bool(self._manager._pre_save_hooks)  # noqa: SLF001
+        return self._has("pre")
 
     def pre_save(self, path: str, data: bytes) -> bytes:
         """Runs the hooks on a file's new content; returns it as they leave it.
@@ -62,7 +74,7 @@ class SaveHooks:
     async def saved(self, path: str, file: Path) -> None:
         """Tells the hooks and listeners that the file was saved."""
         manager = self._manager
-        if manager.post_save_hook is not None or manager._post_save_hooks:  # noqa: SLF001
+        if self._has("post"):
             model = await ensure_async(manager.get(path, content=False))
             try:
                 manager.run_post_save_hooks(model=model, os_path=str(file))
@@ -70,6 +82,10 @@ class SaveHooks:
                 # The file is saved: the hook's failure is no failure of the change.
                 _log.error("A post-save hook failed on %s: %s", path, error)
         manager.emit(data={"action": "save", "path": path})
+
+    def _has(self, when: Literal["pre", "post"]) -> bool:
+        registered = getattr(self._manager, f"_{when}_save_hooks", True)
+        return getattr(self._manager, f"{when}_save_hook") is not None or bool(registered)
 
     def moved(self, old: str, new: str) -> None:
         """Tells the listeners of a move that the manager did not make: all that goes by paths follows."""

@@ -20,6 +20,7 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
+from tk_ai_extension.model.probing import missing_in
 from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.managers import manager_error
@@ -43,6 +44,23 @@ def find_collaboration(settings: Mapping[str, Any]) -> Any:
     if extension is None or extension.disable_rtc or "file_id_manager" not in settings:
         return None
     return extension
+
+
+def missing_parts() -> list[str]:
+    """What jupyter-collaboration does not have any more of what this module uses; empty if nothing."""
+    from jupyter_server_ydoc.app import YDocExtension  # pyright: ignore[reportMissingTypeStubs]
+    from jupyter_server_ydoc.loaders import FileLoader  # pyright: ignore[reportMissingTypeStubs]
+    from jupyter_server_ydoc.rooms import DocumentRoom  # pyright: ignore[reportMissingTypeStubs]
+
+    used = {
+        YDocExtension: ("get_document", "document_cleanup_delay", "_room_locks"),
+        FileLoader: ("maybe_notify", "maybe_save_content", "number_of_subscriptions"),
+        DocumentRoom: (
+            *("cleaner", "clients", "file_format", "file_type", "initialize", "ready"),
+            *("_document", "_file", "_on_outofband_change", "_saving_document", "_update_lock"),
+        ),
+    }
+    return [part for kind, names in used.items() for part in missing_in(kind, names)]
 
 
 class Rooms:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
-from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.tools.changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Entry, Notebook
@@ -51,15 +50,10 @@ class _Undoing(Edit):
     entries: tuple[JournalEntry, ...] = ()
     left: tuple[str, ...] = ()
 
-    def proposal(self) -> Proposal:
+    def preview(self) -> str:
         """What comes back."""
-        entries = tuple(
-            ProposalStep("undo", f"Take back {entry.id}: {entry.summary}") for entry in self.entries
-        )
-        edit = super().proposal()
-        count = len(entries)
-        title = f"Take back {count} change{'' if count == 1 else 's'}"
-        return replace(edit, title=title, steps=(*entries, *edit.steps))
+        lines = [f"Take back {entry.id}: {entry.summary}." for entry in self.entries]
+        return "\n".join([*lines, super().preview()])
 
 
 async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:

@@ -281,8 +281,7 @@ async def unuse_notebook(
     """Lets go of a notebook; its kernel stays unless told."""
     workspace, caller = context.workspace, context.caller
     path = workspace.path(caller, notebook, tool="unuse_notebook")
-    # By its path: what was given may be absolute.
-    managed = workspace.notebooks.resolve(caller, path)
+    managed = workspace.notebooks.resolve(caller, notebook)
     kernel: Literal["left running", "shut down", "none"] = "none"
     kernel_id = await workspace.kernel_of(path)
     # Nothing is remembered of a caller without a key, and a kernel can be shut down by its notebook.

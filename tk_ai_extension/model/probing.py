@@ -1,0 +1,22 @@
+"""Whether another library still has the parts of it that it does not offer in public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def missing_in(kind: type[Any], names: Iterable[str]) -> list[str]:
+    """Those names that a class does not have, as ``Class.name``.
+
+    Attributes that only exist in instances are looked for in the code of ``__init__``: no instance
+    is needed, and nothing is run.
+    """
+    return [f"{kind.__name__}.{name}" for name in names if not _has(kind, name)]
+
+
+def _has(kind: type[Any], name: str) -> bool:
+    if hasattr(kind, name):
+        return True
+    codes = (getattr(vars(base).get("__init__"), "__code__", None) for base in kind.__mro__)
+    return any(code is not None and name in code.co_names for code in codes)
