@@ -214,6 +214,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:path", "project", "no path leads out of the root: `../`, sibling prefix, symlink, hidden file, NUL"),
     Requirement("threat:other-user", "project", "executions, artifacts and chats of another user of the server are not found"),
     Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment or model context"),
+    Requirement("threat:slow-reader", "project", "a client that reads an event stream slowly or not at all holds back no more than one message of bounded size, is disconnected after a minute and resumes by `Last-Event-ID`; each user's streams are bounded in number"),
+    Requirement("threat:lost-pages", "project", "pages that were lost with unsaved work take no connected page's place, are bounded for each user, and expire"),
     Requirement("threat:exhaustion", "project", "an agent cannot exhaust the server: bounds on queue, artifacts, sessions and chats, with clear errors at the bound"),
     Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and fetch nothing"),
     Requirement("threat:remote-pictures", "project", "in an open notebook what agents wrote and ran loads nothing from elsewhere until the person keeps it or presses a button that names the host; what no agent wrote loads as ever"),

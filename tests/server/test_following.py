@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput
-from tk_ai_extension.server.following import Position
+from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput, StreamEdit
+from tk_ai_extension.server.following import PIECE, Position
+from tk_ai_extension.server.handlers import streaming
 from tk_ai_extension.workspace.running import MAX_EVENTS, Run, Step
 
 WRITTEN = ["zero\n", "one\n", "two\n"]
@@ -128,3 +130,73 @@ async def test_an_event_id_out_of_range_is_refused_before_the_stream_begins(
     error = json.loads(response.body)["error"]
     assert error["code"] == "invalid_arguments"
     assert "Last-Event-ID" in error["hint"]
+
+
+@pytest.mark.proves("threat:slow-reader")
+async def test_a_message_is_bounded_however_late_it_is_read_and_resumes_anywhere() -> None:
+    run = a_run(ended=False)
+    lines = "".join(f"line {number}\n" for number in range(200_000))
+    run.steps[-1].outputs.apply(Append(stream("")))
+    for start in range(0, len(lines), 50_000):
+        run.steps[-1].outputs.apply(StreamEdit(2, start, lines[start : start + 50_000]))
+        run.record("outputs", {"cell": "cell2", "count": 3})
+    run.record("done", {"status": "ok"})
+    everything = await told(run, Position())
+    assert max(len(data.get("text", "")) for _, data in everything) == PIECE
+    whole = outputs(everything, [])
+    assert whole[-1] == lines
+
+    # Cut off after each message in turn, and resumed by the id that came with it.
+    seen: list[tuple[str, Any]] = []
+    last = "0"
+    while not seen or seen[-1][0] != "done":
+        position = Position.parse(last, run)
+        async for event in run.events_after(position.event):
+            if (message := next(position.follow(run, event), None)) is not None:
+                seen.append(message)
+                last = str(position)
+                break
+    assert outputs(seen, []) == whole
+
+
+@pytest.fixture
+async def stalled(
+    jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int
+) -> AsyncIterator[Any]:
+    """Asks for a stream, and reads no more of it than that it begins; the headers of a request."""
+    opened: list[asyncio.StreamWriter] = []
+
+    async def open_(path: str) -> dict[str, str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", jp_http_port, limit=1_000)
+        opened.append(writer)
+        lines = [f"GET {jp_base_url}{path} HTTP/1.1", "Host: localhost"]
+        lines += [f"{name}: {value}" for name, value in jp_auth_header.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        await reader.readuntil(b"\r\n")
+        return jp_auth_header
+
+    yield open_
+    for writer in opened:
+        writer.close()
+
+
+@pytest.mark.proves("threat:slow-reader")
+async def test_streams_are_bounded_in_number_and_close_on_who_does_not_read(
+    call: Call, ask: Ask, stalled: Any, extension: Any, notebook: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "STALLED", 2.0)
+        patch.setattr(streaming, "MAX_STREAMS", 1)
+        code = "print('x' * 30_000_000)"
+        _, ran = await call("execute_ipython", notebook=notebook, code=code)
+        path = f"api/tk-ai/executions/{ran['execution_id']}"
+        async with asyncio.timeout(30):
+            headers = await stalled(path)
+            refused = await ask("GET", path, **headers)
+            assert refused.code == 429
+            assert json.loads(refused.body)["error"]["code"] == "limit_reached"
+            # Nothing is read, so the server closes it, and the next one is let in.
+            services = extension.services
+            await asyncio.wait(services.streams)
+            assert (await ask("GET", path, **headers)).code == 200
+            assert (services.streams, dict(services.streaming_users)) == (set(), {})

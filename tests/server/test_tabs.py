@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -242,3 +243,55 @@ async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
     assert list(channel.lost(page.user)) == ["n.ipynb"]
     assert channel.give_up(page.user, "n.ipynb")
     assert await channel.find("n.ipynb") is None
+
+
+@pytest.mark.proves("threat:lost-pages")
+async def test_lost_pages_take_no_place_are_bounded_and_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tabs, "GRACE", 0.01)
+    monkeypatch.setattr(tabs, "KEEP_LOST", 1.0)
+    monkeypatch.setattr(tabs, "MAX_PAGES", 3)
+    monkeypatch.setattr(tabs, "MAX_LOST", 5)
+    channel = Tabs()
+    freed: list[str] = []
+    moved = asyncio.Event()
+
+    def opened(path: str) -> None:
+        freed.append(path)
+        moved.set()
+
+    async def until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await moved.wait()
+            moved.clear()
+
+    channel.subscribe(opened, opened)
+    async with asyncio.timeout(DEADLINE):
+        for number in range(40):
+            wire = Wire()
+            page = channel.connect("ann", f"page{number:012}", wire)
+            channel.hear(page, {"tabs": [told(path=f"{number}.ipynb", dirty=True)], "heard": 0})
+            channel.disconnect(page, wire, left=False)
+            await until(lambda: not channel._grace)
+            assert len(channel.lost("ann")) <= 5
+        assert sorted(channel.lost("ann")) == [f"{number}.ipynb" for number in range(35, 40)]
+        # Others connect, and another user's lost page is not given up for this one's.
+        wires = [Wire() for _ in range(3)]
+        pages = [channel.connect("bob", f"bob{n:013}", wire) for n, wire in enumerate(wires)]
+        with pytest.raises(LimitReached):
+            channel.connect("bob", "b" * 16, Wire())
+        channel.hear(pages[0], {"tabs": [told(path="bob.ipynb", dirty=True)], "heard": 0})
+        channel.disconnect(pages[0], wires[0], left=False)
+        # One that comes back in time keeps what it has.
+        back = channel.connect("ann", f"page{39:012}", Wire())
+        freed.clear()
+        await until(lambda: not channel.lost("ann") and not channel._grace and bool(freed))
+        await until(lambda: not channel.lost("bob"))
+    assert {f"{number}.ipynb" for number in range(35, 39)} | {"bob.ipynb"} <= set(freed)
+    assert [tab.path for tab in back.tabs.values()] == ["39.ipynb"]
+    assert set(channel._pages) == {
+        ("ann", f"page{39:012}"),
+        *(("bob", p.client) for p in pages[1:]),
+    }
+    channel.close()

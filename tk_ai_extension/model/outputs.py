@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
@@ -115,6 +115,26 @@ class StreamBuffer:
             parts.append(part if begin >= start else part[start - begin :])
             end = begin
         return "".join(reversed(parts))
+
+    def pieces(self, start: int, size: int) -> Iterator[str]:
+        """The text from character ``start`` on as it is now, in pieces of at most ``size``."""
+        parts: list[str] = []
+        end = self._length
+        for part in reversed(self._parts):
+            if end <= start:
+                break
+            end -= len(part)
+            parts.append(part if end >= start else part[start - end :])
+        piece = ""
+        while parts:
+            piece += parts.pop()
+            at = 0
+            while len(piece) - at >= size:
+                yield piece[at : at + size]
+                at += size
+            piece = piece[at:]
+        if piece:
+            yield piece
 
 
 class OutputBuffer(Sequence[Json]):

@@ -14,6 +14,10 @@ from tk_ai_extension.workspace.running import Run, RunEvent, Step
 _ID = re.compile(r"(\d{1,15})(?:-(\d{1,9})-(\d{1,9})-(\d{1,12}))?", re.ASCII)
 
 
+PIECE = 256_000
+"""Characters of a stream output in one message: a client that reads slowly holds back no more."""
+
+
 @dataclass
 class Position:
     """How far somebody has followed a run; as text it is the id of a server-sent event.
@@ -64,7 +68,6 @@ class Position:
         on is gone (an update, a carriage return, ``clear_output``); what stands there now follows.
         Each names its ``cell``.
         """
-        self.event = event.id
         if "rewritten" in event.data and run.steps[self.step].cell == event.data["cell"]:
             place: tuple[int, int] = event.data["rewritten"]
             if place < (self.output, self.characters):
@@ -77,6 +80,8 @@ class Position:
         if event.kind in ("outputs", "ended", "reset", "done"):
             for delta in self._deltas(run):
                 yield "output", delta
+        # Not before: who is cut off between two messages of an event gets the rest of it.
+        self.event = event.id
         if event.kind not in ("outputs", "reset"):
             yield event.kind, event.data
 
@@ -104,13 +109,16 @@ class Position:
                 self.output, self.characters = index + 1, 0
                 yield {"index": index, "output": outputs[index]}
                 continue
-            start = min(self.characters, len(stream))
-            grows = index == len(outputs) - 1
-            self.output, self.characters = (index, len(stream)) if grows else (index + 1, 0)
-            if text := stream.since(start):
-                yield {"index": index, "name": outputs.name(index), "start": start, "text": text}
-            if grows:
-                return
+            start, name = min(self.characters, len(stream)), outputs.name(index)
+            for text in stream.pieces(start, PIECE):
+                self.characters = start + len(text)
+                yield {"index": index, "name": name, "start": start, "text": text}
+                start = self.characters
+            # It may have grown while the pieces were sent.
+            if start >= len(stream):
+                if index == len(outputs) - 1:
+                    return
+                self.output, self.characters = index + 1, 0
 
 
 def _has_begun(step: Step) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,7 +71,9 @@ class Services:
         self.exchanges: set[AsgiExchange] = set()
         """Requests that MCP answers just now."""
         self.streams: set[asyncio.Task[None]] = set()
-        """Streams of executions that are open."""
+        """Streams of events that are open."""
+        self.streaming_users: Counter[str] = Counter()
+        """How many of them each user has."""
         self._loading: asyncio.Task[None] | None = None
         self._mcp: McpHttp | None = None
         self._chatting: asyncio.Task[Chatting] | None = None

@@ -24,6 +24,12 @@ ANSWER = 20.0
 SAVE = 60.0
 """Seconds in which a tab has to save, which a slow disk or a large notebook may need."""
 
+KEEP_LOST = 24 * 3600.0
+"""Seconds for which a notebook waits for a tab that was lost with unsaved work."""
+
+MAX_LOST = 20
+"""How many of one user's lost pages are waited for; the one lost first is given up."""
+
 MAX_PAGES = 200
 MAX_TABS = 500
 """How many pages may be connected, and how many notebooks one of them may have open."""
@@ -187,6 +193,7 @@ class Tabs:
         self._opened: list[Callable[[str], None]] = []
         self._changed: list[Callable[[str], None]] = []
         self._grace: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     # --- pages come and go
 
@@ -199,11 +206,13 @@ class Tabs:
         key = (user, client)
         page = self._pages.get(key)
         if page is None:
-            if len(self._pages) >= MAX_PAGES:
+            connected = sum(each.line is not None for each in self._pages.values())
+            if connected >= MAX_PAGES:
                 raise LimitReached(f"{MAX_PAGES} pages are connected.")
             page = self._pages[key] = Page(user, client)
-        if (grace := self._grace.pop(key, None)) is not None:
-            grace.cancel()
+        for timers in (self._grace, self._expiry):
+            if (timer := timers.pop(key, None)) is not None:
+                timer.cancel()
         if page.line is not None:
             # The page knows better than we do that its former line is dead.
             former = page.line
@@ -239,16 +248,28 @@ class Tabs:
         page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.dirty}
         if not page.tabs:
             del self._pages[key]
+        else:
+            # What waits for a page that never comes back would block the notebook for everybody.
+            loop = asyncio.get_running_loop()
+            self._expiry[key] = loop.call_later(KEEP_LOST, self._forget, key)
+            own = [lost for lost in self._lost_pages() if lost[1].user == page.user]
+            for former, _ in sorted(own, key=lambda each: each[1].away_since)[:-MAX_LOST]:
+                self._forget(former)
         self._tell(self._opened, paths)
 
     def _forget(self, key: tuple[str, str]) -> None:
-        page = self._pages.pop(key)
+        page = self._remove(key)
         self._tell(self._opened, {tab.path for tab in page.tabs.values()})
+
+    def _remove(self, key: tuple[str, str]) -> Page:
+        if (expiry := self._expiry.pop(key, None)) is not None:
+            expiry.cancel()
+        return self._pages.pop(key)
 
     def close(self) -> None:
         """The server stops."""
-        for grace in self._grace.values():
-            grace.cancel()
+        for timer in (*self._grace.values(), *self._expiry.values()):
+            timer.cancel()
         for page in list(self._pages.values()):
             if page.line is not None:
                 page.line.cut()
@@ -320,7 +341,7 @@ class Tabs:
                 continue
             page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
             if not page.tabs:
-                del self._pages[key]
+                self._remove(key)
 
     def _lost_pages(self) -> list[tuple[tuple[str, str], Page]]:
         """The pages that have not come back in time."""

@@ -215,18 +215,15 @@ class Run:
     async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
         """The events after number ``last``, then those to come, until the run is done.
 
-        Where events between were forgotten, a ``reset`` with all outputs so far comes first.
+        Where events between were forgotten, a ``reset`` comes first: whatever was shown of the
+        outputs may have been written over.
         """
         with self.followed():
             while True:
                 kept = list(self._events)
                 if kept and kept[0].id > last + 1:
-                    state = [
-                        {"cell": step.cell, "status": step.status, "outputs": list(step.outputs)}
-                        for step in self.steps
-                    ]
                     last = kept[-1].id
-                    yield RunEvent(last, "reset", {"steps": state})
+                    yield RunEvent(last, "reset", {})
                 for event in kept:
                     if event.id > last:
                         last = event.id

@@ -42,6 +42,9 @@ class TurnHandler(StreamingHandler):
         """
         self.update_api_activity()
         self._gone = asyncio.Event()
+        if "text/event-stream" in self.request.headers.get("Accept", ""):
+            # Before the turn begins: nobody could follow it.
+            self.check_streams()
         begun = await begin()
         if "text/event-stream" in self.request.headers.get("Accept", ""):
             ended = await self.stream(_frames(begun.events))

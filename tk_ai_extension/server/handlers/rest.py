@@ -148,10 +148,8 @@ class ExecutionHandler(StreamingHandler):
 async def _frames(run: Run, position: Position) -> AsyncIterator[str]:
     """A run's events after a position, as a stream sends them."""
     async for event in run.events_after(position.event):
-        yield "".join(
-            f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
-            for kind, data in position.follow(run, event)
-        )
+        for kind, data in position.follow(run, event):
+            yield f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
 
 
 class ArtifactHandler(TkAIHandler):
