@@ -17,6 +17,8 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     PathRefused,
 )
+from tk_ai_extension.tools import presenting
+from tk_ai_extension.tools.default import reading
 
 FIFTY_CELLS = Path(__file__).parents[1] / "data" / "fifty_cells.ipynb"
 
@@ -257,3 +259,46 @@ async def test_the_fifty_cell_notebook_reads_below_12_500_characters(desk):
         for output in cell.get("outputs", ()):
             if output.output_type == "error":
                 assert output.ename in read.text
+
+
+@pytest.mark.proves("text:reading-once")
+@pytest.mark.parametrize("documents", ["file", "room"])
+async def test_outputs_are_digested_once_until_they_change(desk, monkeypatch):
+    cells = [
+        nbformat.v4.new_code_cell(
+            f"print({number})",
+            id=f"cell{number:04}",
+            outputs=[nbformat.v4.new_output("stream", text=f"{number}\n")],
+        )
+        for number in range(20)
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), desk.root / "n.ipynb")
+    digests = []
+
+    async def counted(outputs):
+        digests.append(outputs)
+        return await presenting.digested(outputs)
+
+    monkeypatch.setattr(reading, "digested", counted)
+
+    async def read():
+        digests.clear()
+        return (await desk.call("read_notebook", notebook="n.ipynb", view="reading")).text
+
+    # The first edit reads a file once more, to know where each cell stands.
+    await desk.call("insert_cell", notebook="n.ipynb", source="y = 1")
+    first = await read()
+    assert len(digests) == 20
+    assert await read() == first
+    assert not digests
+    await desk.call("read_notebook", notebook="n.ipynb")
+    # What changes nothing in a cell leaves what is known of it.
+    await desk.call("insert_cell", notebook="n.ipynb", source="x = 1", index=0)
+    assert len(set((await read()).splitlines()) - set(first.splitlines())) <= 3
+    assert not digests
+    await desk.call("execute_cell", notebook="n.ipynb", cell="cell0003")
+    assert "#> 3" in await read()
+    assert len(digests) == 1
+    await desk.call("clear_outputs", notebook="n.ipynb", cells="cell0003")
+    assert "#> 3\n" not in await read()
+    assert not digests

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from tk_ai_extension.kernels.terminal import StreamText
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.executions import StatusEvent
 from tk_ai_extension.model.outputs import (
     Append,
@@ -256,33 +257,12 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _string(value: Any) -> str:
-    """A string that can be written as UTF-8, from whatever a kernel sent."""
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else str(value)
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Lone surrogates are what invalid UTF-8 and broken JSON escapes become; pairs are one sign.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def _clean(value: Any) -> Any:
-    """JSON with each string in it as `_string` has it."""
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, dict):
-        return {_string(key): _clean(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list):
-        return [_clean(item) for item in cast("list[Any]", value)]
-    return value
+    """A string that can be encoded, from whatever a kernel sent."""
+    return "" if value is None else encodable_text(value if isinstance(value, str) else str(value))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", _clean(value)) if isinstance(value, dict) else {}
+    return cast("dict[str, Any]", encodable(value)) if isinstance(value, dict) else {}
 
 
 def _display_id(content: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mcp_types as types
 
+from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.results import Result
 
@@ -23,7 +24,7 @@ def result_content(result: Result) -> types.CallToolResult:
 def error_content(error: ToolError) -> types.CallToolResult:
     """A tool's failure, which the model is to read and act on."""
     return types.CallToolResult(
-        content=[types.TextContent(text=error.as_text())],
-        structured_content={"error": error.as_dict()},
+        content=[types.TextContent(text=encodable_text(error.as_text()))],
+        structured_content={"error": encodable(error.as_dict())},
         is_error=True,
     )

@@ -13,6 +13,7 @@ from json.decoder import JSONDecodeError
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import CELL_TYPES, Cell, Json, OutputsSummary, Snapshot, cell_keys
+from tk_ai_extension.model.encoding import encodable, may_escape
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks import cellforms
@@ -123,6 +124,8 @@ def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookInde
     if start == len(text):
         raise place.invalid("the file is empty", start)
     members = _scanned(text, start, place, spans)
+    if may_escape(text):
+        members = [replace(member, value=encodable(member.value)) for member in members]
     notebook = {member.key: member for member in members}
     major = _number(notebook.get("nbformat"))
     if "worksheets" in notebook or (major is not None and 0 < major < 4):

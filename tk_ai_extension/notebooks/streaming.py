@@ -1,23 +1,10 @@
-"""What goes to a live notebook: texts that can be encoded, and changes of outputs in few pieces."""
+"""What goes to a live notebook: changes of outputs in few pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.outputs import OutputChange, StreamEdit
-
-
-def encodable(value: Any) -> Any:
-    """The value with half surrogate pairs replaced: a shared document is UTF-8."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {key: encodable(item) for key, item in cast("Json", value).items()}
-    if isinstance(value, list | tuple):
-        return [encodable(item) for item in cast("Sequence[Any]", value)]
-    return value
 
 
 def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:

@@ -167,6 +167,12 @@ class TkAIExtensionApp(ExtensionApp):
         64_000_000, help="Bytes that the body of a request to the extension may have."
     ).tag(config=True)
 
+    linked_folders = List(
+        Unicode(),
+        help="Absolute paths of folders outside the root that links in it may lead to, for example "
+        "folders that several users share. Links to anywhere else are refused, and in no listing.",
+    ).tag(config=True)
+
     max_sessions = Integer(
         1_000,
         help="How many MCP sessions there may be at once; beyond, the one that was not used for the "

@@ -45,8 +45,18 @@ class ContentsFiles:
         folder = self._contain_folder(path)
         model = await self._get(folder, content=True, type="directory")
         # The contents manager hides hidden files only where it was told to.
-        shown = [_entry(item) for item in model["content"] if not item["name"].startswith(".")]
+        shown = [_entry(item) for item in model["content"] if self._is_shown(item)]
         return sorted(shown, key=lambda entry: entry.path)
+
+    def _is_shown(self, item: dict[str, Any]) -> bool:
+        """Whether an entry has a path that may be named: not hidden, Unicode, no way out."""
+        if item["name"].startswith("."):
+            return False
+        try:
+            self._contain(str(item["path"]))
+        except PathRefused:
+            return False
+        return True
 
     async def read_text(self, path: str) -> str:
         """A text file, whole."""

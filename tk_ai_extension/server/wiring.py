@@ -54,6 +54,7 @@ class Traits(Protocol):
     permission_keep: Any
     answer_budget: Any
     max_source: Any
+    linked_folders: Any
     max_wait: Any
 
 
@@ -62,7 +63,8 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
-    contain_notebook = partial(notebook_path, root, allow_hidden=hidden)
+    linked = [Path(folder) for folder in app.linked_folders]
+    contain_notebook = partial(notebook_path, root, allow_hidden=hidden, linked=linked)
     settings = managers.server.web_app.settings
     on_files = is_on_files(managers.contents)
     stack = find_execution_stack(managers.server.extension_manager)
@@ -94,8 +96,8 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         sessions=JupyterSessions(managers.sessions),
         files=ContentsFiles(
             managers.contents,
-            partial(contain, root, allow_hidden=hidden),
-            partial(folder_path, root, allow_hidden=hidden),
+            partial(contain, root, allow_hidden=hidden, linked=linked),
+            partial(folder_path, root, allow_hidden=hidden, linked=linked),
         ),
         journal=Journal(
             state / "journal.sqlite",

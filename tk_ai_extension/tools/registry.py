@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import (
     InternalError,
     InvalidArguments,
@@ -208,7 +209,7 @@ class Registry:
             InvalidArguments: names each argument that is wrong, and why.
         """
         try:
-            return tool.arguments.model_validate(dict(arguments))
+            return tool.arguments.model_validate(encodable(dict(arguments)))
         except ValidationError as error:
             problems = [
                 f"`{'.'.join(str(part) for part in item['loc']) or 'arguments'}`: {item['msg']}"

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from tk_ai_extension.model.encoding import encodable, encodable_text
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -51,11 +53,12 @@ class Result(BaseModel):
 
     def full_text(self) -> str:
         """The compact reading, notices first."""
-        return "\n".join([*(f"Note: {notice}" for notice in self.notices), self.as_text()])
+        notes = (f"Note: {notice}" for notice in self.notices)
+        return encodable_text("\n".join([*notes, self.as_text()]))
 
     def structured(self) -> dict[str, Any]:
         """The structured reading as JSON values; what is None and empty notices are left out."""
-        data = self.model_dump(mode="json", exclude_none=True)
+        data: dict[str, Any] = encodable(self.model_dump(mode="json", exclude_none=True))
         if not self.notices:
             del data["notices"]
         return data

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tk_ai_extension.model.errors import ToolError
+
 MAX_DEPTH = 12
 """How many folders deep `walk` goes."""
 MAX_ENTRIES = 20_000
@@ -54,7 +56,12 @@ async def walk(files: Files, path: str, *, recursive: bool) -> AsyncIterator[Fil
     count = 0
     while waiting:
         folder, depth = waiting.pop()
-        entries = await files.list(folder)
+        try:
+            entries = await files.list(folder)
+        except ToolError:
+            if depth == 0:
+                raise
+            continue  # one folder that cannot be listed does not hide the others
         for entry in entries:
             count += 1
             if count > MAX_ENTRIES:

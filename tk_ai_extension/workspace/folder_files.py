@@ -9,7 +9,7 @@ from typing import Literal
 
 from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused
 from tk_ai_extension.workspace.files import FileEntry
-from tk_ai_extension.workspace.paths import contain, folder_path
+from tk_ai_extension.workspace.paths import contain, folder_path, is_contained
 
 MAX_BYTES = 20_000_000
 """Bytes of a text file; a larger one is read by code in a kernel."""
@@ -38,9 +38,10 @@ class FolderFiles:
     def _list(self, folder: str) -> list[FileEntry]:
         try:
             with os.scandir(self._root / folder) as entries:
-                shown = [_entry(folder, entry) for entry in entries if entry.name[0] != "."]
+                found = [_entry(folder, entry) for entry in entries if entry.name[0] != "."]
         except OSError as error:
             raise _refusal(folder or "the root", error) from None
+        shown = [entry for entry in found if is_contained(self._root, entry.path)]
         return sorted(shown, key=lambda entry: entry.path)
 
     def _read(self, path: str) -> str:

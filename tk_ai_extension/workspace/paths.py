@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from tk_ai_extension.model.errors import NotANotebook, PathRefused
@@ -24,7 +25,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
-def contain(root: Path | None, path: str, *, allow_hidden: bool = False) -> str:
+def contain(
+    root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
+) -> str:
     r"""The API path of ``path``: relative to ``root``, with forward slashes between its parts.
 
     What would leave the root is refused, by name or through a link. Containment is decided
@@ -61,36 +64,50 @@ def contain(root: Path | None, path: str, *, allow_hidden: bool = False) -> str:
             rules on names alone hold, and a slash in front means nothing.
         path: Relative to the root, or absolute inside it.
         allow_hidden: Whether components may begin with a dot, here and behind links.
+        linked: Folders outside the root that links in it may lead to.
 
     Raises:
         PathRefused: it is none, or not below the root. Nothing outside the root is revealed.
     """
-    contained = _contain(root, path, allow_hidden)
+    contained = _contain(root, path, allow_hidden, linked)
     if not contained:
         raise PathRefused(f"{_shown(path)} names the root folder itself, not something in it.")
     return contained
 
 
-def notebook_path(root: Path | None, path: str, *, allow_hidden: bool = False) -> str:
+def is_contained(root: Path | None, path: str) -> bool:
+    """Whether `contain` takes a path: what it refuses is in no listing."""
+    try:
+        contain(root, path)
+    except PathRefused:
+        return False
+    return True
+
+
+def notebook_path(
+    root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
+) -> str:
     """`contain`, for a path that must end in ``.ipynb``.
 
     Raises:
         PathRefused: as `contain` says.
         NotANotebook: it ends in something else.
     """
-    contained = contain(root, path, allow_hidden=allow_hidden)
+    contained = contain(root, path, allow_hidden=allow_hidden, linked=linked)
     if not contained.endswith(".ipynb") or PurePosixPath(contained).name == ".ipynb":
         raise NotANotebook(f"{_shown(path)} does not end in .ipynb.")
     return contained
 
 
-def folder_path(root: Path | None, path: str, *, allow_hidden: bool = False) -> str:
+def folder_path(
+    root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
+) -> str:
     """`contain`, for a folder: an empty path, ``.``, ``/`` and the root itself are ``""``.
 
     Raises:
         PathRefused: as `contain` says.
     """
-    return "" if path in ("", ".", "/") else _contain(root, path, allow_hidden)
+    return "" if path in ("", ".", "/") else _contain(root, path, allow_hidden, linked)
 
 
 def moved(path: str, old: str, new: str) -> str | None:
@@ -106,7 +123,7 @@ def moved(path: str, old: str, new: str) -> str | None:
     return f"{new}/{path.removeprefix(old + '/')}" if path.startswith(f"{old}/") else None
 
 
-def _contain(root: Path | None, path: str, allow_hidden: bool) -> str:
+def _contain(root: Path | None, path: str, allow_hidden: bool, linked: Sequence[Path]) -> str:
     _check_form(path)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if root is not None and path.startswith("/"):
@@ -117,7 +134,8 @@ def _contain(root: Path | None, path: str, allow_hidden: bool) -> str:
     if not allow_hidden and any(part.startswith(".") for part in parts):
         raise PathRefused(f"{_shown(path)} is hidden.")
     if root is not None and _has_link(root, parts):
-        _check_links(Path(os.path.realpath(root)), path, parts, allow_hidden)
+        resolved = _resolved(Path(os.path.realpath(root)), path, parts)
+        _check_target(Path(os.path.realpath(root)), path, resolved, allow_hidden, linked)
     return "/".join(parts)
 
 
@@ -166,21 +184,30 @@ def _has_link(root: Path, parts: list[str]) -> bool:
     return False
 
 
-def _check_links(real_root: Path, path: str, parts: list[str], allow_hidden: bool) -> None:
-    """Refuses what links lead out of the root, into a hidden place, or in a circle."""
+def _resolved(real_root: Path, path: str, parts: list[str]) -> Path:
+    """Where a path leads through links; refuses a circle of them."""
     lexical = real_root.joinpath(*parts)
     try:
-        resolved = Path(os.path.realpath(lexical, strict=True))
+        return Path(os.path.realpath(lexical, strict=True))
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise PathRefused(f"{_shown(path)} is a circle of links.") from error
         # What does not exist yet, or may not be looked at, is resolved as far as it goes.
-        resolved = Path(os.path.realpath(lexical))
-    if not resolved.is_relative_to(real_root):
-        raise PathRefused(f"{_shown(path)} leads outside the root through a link.")
-    if not allow_hidden and any(
-        part.startswith(".") for part in resolved.relative_to(real_root).parts
-    ):
+        return Path(os.path.realpath(lexical))
+
+
+def _check_target(
+    real_root: Path, path: str, resolved: Path, allow_hidden: bool, linked: Sequence[Path]
+) -> None:
+    """Refuses what links lead out of the root and the folders they may lead to, or to what is hidden."""
+    places = (real_root, *(Path(os.path.realpath(folder)) for folder in linked))
+    place = next((place for place in places if resolved.is_relative_to(place)), None)
+    if place is None:
+        raise PathRefused(
+            f"{_shown(path)} leads outside the root through a link.",
+            hint="An administrator can allow its target: TkAIExtensionApp.linked_folders.",
+        )
+    if not allow_hidden and any(part.startswith(".") for part in resolved.relative_to(place).parts):
         raise PathRefused(f"{_shown(path)} leads to something hidden through a link.")
 
 

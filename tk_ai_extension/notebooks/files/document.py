@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
@@ -90,9 +90,9 @@ class FileDocument:
 
     def _raw(self, index: NotebookIndex, read: Read) -> Json:
         if index.spans is None:
-            return json.loads(read((0, END)))
+            return loads(read((0, END)))
         around = read((0, index.array[0])) + b"[]" + read((index.array[1], END))
-        notebook: Json = json.loads(around)
+        notebook: Json = loads(around)
         # Cell by cell, so that other threads have their turns.
         cells = [stored_cell(index, number, read) for number in range(len(index.cells))]
         snapshot = self._file.snapshot(index, self.path)

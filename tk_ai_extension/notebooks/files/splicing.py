@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tk_ai_extension.model.cells import Cell, CellContent, Json, cell_keys
+from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, Span, edit_object, scan_object
@@ -45,8 +45,8 @@ def stored_cell(index: NotebookIndex, number: int, read: Read) -> Json:
     if index.converted is not None:
         return index.converted[number]
     if index.spans is None:
-        return json.loads(read((0, END)))["cells"][number]
-    return json.loads(read(index.spans[number]))
+        return loads(read((0, END)))["cells"][number]
+    return loads(read(index.spans[number]))
 
 
 def load_cell(index: NotebookIndex, number: int, read: Read) -> CellContent:
@@ -79,7 +79,7 @@ def _new_body(index: NotebookIndex, content: CellContent) -> Body:
 def _edited_body(index: NotebookIndex, slot: int, after: CellContent, read: Read) -> Body | None:
     assert index.spans is not None
     text = read(index.spans[slot]).decode("utf-8")
-    stored: Json = json.loads(text)
+    stored: Json = loads(text)
     before = cellforms.content_of(stored, index.nbformat)
     values = _changed_fields(stored, before, after, as_lines=index.as_lines)
     if not values:
@@ -153,7 +153,7 @@ def frame_of(index: NotebookIndex, body: bytes) -> Frame:
         texts=(text[: first.start], text[first.end : second.start], text[second.end :]),
         fields=(first.key, second.key),
         line=line,
-        stored=json.loads(text),
+        stored=loads(text),
     )
 
 

@@ -63,6 +63,28 @@ def missing_parts() -> list[str]:
     return [part for kind, names in used.items() for part in missing_in(kind, names)]
 
 
+@contextmanager
+def _jupyter_reads(path: str) -> Generator[None]:
+    """Makes what Jupyter cannot read of a notebook an error with a type.
+
+    A room that Jupyter could not fill stays, and is filled again by whoever comes next.
+
+    Raises:
+        InvalidNotebook.
+    """
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidNotebook(
+            f"{path} has half a surrogate pair in it, which Jupyter cannot open live.",
+            hint="Replace the JSON escape (from \\ud800 to \\udfff, alone) in the file.",
+            path=path,
+        ) from error
+    except (TypeError, ValueError) as error:
+        # Valid JSON that Jupyter stumbles over.
+        raise InvalidNotebook(f"{path} cannot be opened live: {error}", path=path) from error
+
+
 class Rooms:
     """The rooms of one server.
 
@@ -115,7 +137,8 @@ class Rooms:
             live = self._known(room, file_id, path)
             live.pin()
             try:
-                await live.settled()
+                with _jupyter_reads(path):
+                    await live.settled()
                 yield live
             finally:
                 live.unpin()
@@ -123,7 +146,7 @@ class Rooms:
             raise manager_error(error, path) from error
 
     async def _opened(self, path: str) -> Any:
-        try:
+        with _jupyter_reads(path):
             return await self.extension.get_document(
                 path=path,
                 content_type="notebook",
@@ -131,9 +154,6 @@ class Rooms:
                 copy=False,
                 create=True,
             )
-        except (TypeError, ValueError) as error:
-            # Valid JSON that Jupyter stumbles over: half surrogate pairs, say.
-            raise InvalidNotebook(f"{path} cannot be opened live: {error}", path=path) from error
 
     async def close(self) -> None:
         """Saves what is unsaved, and leaves the rooms to jupyter-collaboration."""

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pycrdt import UndoManager
 
 from tk_ai_extension.model.cells import CellContent, Json, Snapshot
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
@@ -19,7 +20,6 @@ from tk_ai_extension.notebooks.live import LiveNotebook, whole
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms, representable
 from tk_ai_extension.notebooks.rooms.outputs import RoomOutputWriter, distrust, shared_output
 from tk_ai_extension.notebooks.saved import cell_of, code_cell_of, unbroken
-from tk_ai_extension.notebooks.streaming import encodable
 from tk_ai_extension.notebooks.textdiff import text_edits
 
 ORIGIN = "tk_ai_extension"

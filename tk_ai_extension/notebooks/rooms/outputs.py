@@ -10,6 +10,7 @@ from typing import Any, cast
 from pycrdt import Array, Map, Text
 
 from tk_ai_extension.model.cells import Cell, Json
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -20,7 +21,7 @@ from tk_ai_extension.model.outputs import (
     stream_text,
 )
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
-from tk_ai_extension.notebooks.streaming import encodable, merged
+from tk_ai_extension.notebooks.streaming import merged
 
 FLUSH_INTERVAL = 0.05
 """Seconds between two transactions while outputs come."""

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import CellNotFound, ToolError
 from tk_ai_extension.model.outputs import (
     Append,
@@ -24,7 +25,7 @@ from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.notebooks.running import RunningOutputs
 from tk_ai_extension.notebooks.saved import SavingOutputWriter
-from tk_ai_extension.notebooks.streaming import encodable, merged
+from tk_ai_extension.notebooks.streaming import merged
 from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
 from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.steps import utf16

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.new import new_cell_id
-from tk_ai_extension.notebooks.streaming import encodable
 from tk_ai_extension.notebooks.textdiff import text_edits
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,6 +12,7 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
 from tk_ai_extension.model.callers import Caller, checked_key
+from tk_ai_extension.model.encoding import dumps, loads
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.server.users import username
 
@@ -171,7 +171,7 @@ class TkAIHandler(APIHandler):
         if not body.strip():
             return {}
         try:
-            found = json.loads(body)
+            found = loads(body)
         except (ValueError, RecursionError) as error:
             raise InvalidArguments(f"The body is not JSON: {error}.") from None
         if not isinstance(found, dict):
@@ -185,7 +185,7 @@ class TkAIHandler(APIHandler):
     def write_json(self, value: Any) -> None:
         """Answers with JSON."""
         self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps(value, ensure_ascii=False))
+        self.finish(dumps(value))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answers with a typed error."""

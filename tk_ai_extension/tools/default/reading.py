@@ -246,9 +246,9 @@ async def read_notebook(
     texts = (
         {cell.index: cell.source for cell in chosen}
         if view == "editable"
-        else {cell.index: await _reading(document, cell) for cell in chosen}
+        else await _readings(document, chosen, budget)
     )
-    shown = _within(chosen, lambda cell: texts[cell.index], budget)
+    shown = _within(chosen[: len(texts)], lambda cell: texts[cell.index], budget)
     partial = len(shown) < len(snapshot.cells)
     if view == "editable":
         content = celltext.render(snapshot, [cell.index for cell in shown] if partial else None)
@@ -292,14 +292,38 @@ def _next_range(snapshot: Snapshot, chosen: list[Cell], shown: list[Cell]) -> st
 OUTPUT_MARK = "#> "
 
 
-async def _reading(document: NotebookDocument, cell: Cell) -> str:
-    if not cell.outputs.count:
-        return cell.source
-    short = few_lines((await digested(await document.outputs(cell.key))).text)
-    outputs = "\n".join(
-        f"{OUTPUT_MARK}{line}".rstrip() for line in shorten(short, 1_200).text.split("\n")
-    )
-    return f"{cell.source}\n{outputs}" if cell.source else outputs
+_SHORT = "_short_outputs"
+"""Where a cell keeps what its outputs read as."""
+
+
+async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) -> dict[int, str]:
+    """What the reading view shows of cells, by index, until a budget is spent."""
+    texts: dict[int, str] = {}
+    spent = 0
+    for cell in cells:
+        outputs = await _short_outputs(document, cell) if cell.outputs.count else ""
+        text = "\n".join(part for part in (cell.source, outputs) if part)
+        texts[cell.index] = text
+        spent += len(text)
+        if spent > budget:
+            break
+    return texts
+
+
+async def _short_outputs(document: NotebookDocument, cell: Cell) -> str:
+    """A cell's outputs in a few lines.
+
+    Every document makes a new `Cell` when anything of the stored cell changes, outputs among it, so
+    that the text is kept with the cell and never digested twice.
+    """
+    known: str | None = vars(cell).get(_SHORT)
+    if known is None:
+        short = few_lines((await digested(await document.outputs(cell.key))).text)
+        known = "\n".join(
+            f"{OUTPUT_MARK}{line}".rstrip() for line in shorten(short, 1_200).text.split("\n")
+        )
+        vars(cell)[_SHORT] = known
+    return known
 
 
 def _reading_text(
@@ -310,7 +334,7 @@ def _reading_text(
     *,
     partial: bool,
 ) -> str:
-    state = cell_states(context, snapshot)
+    state = cell_states(context, snapshot, shown)
     span = f" cells:{format_ranges([cell.index for cell in shown])}" if partial else ""
     parts = [
         f"# notebook {snapshot.path} rev:{snapshot.revision}{span}; outputs after {OUTPUT_MARK.strip()}"

@@ -1,0 +1,179 @@
+"""Half surrogate pairs, file names that are no UTF-8, and links that lead away: nothing fails for them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traitlets.config import Config
+
+from tests.desk import KERNELSPEC, Desk
+from tk_ai_extension.model.encoding import dumps, encodable, loads
+from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, PathRefused
+
+HALF = "\ud83d"
+
+_TEXTS = st.text(st.characters(codec=None) | st.sampled_from("\ud83d\ude00a\0"), max_size=8)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.proves("text:encodable")
+@given(_JSON)
+def test_every_json_value_can_be_encoded(value: Any) -> None:
+    encodable(value)
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        json.dumps(loads(text), ensure_ascii=False).encode()
+    dumps(value).encode()
+    assert encodable(encodable(value)) == encodable(value)
+
+
+def _notebook(texts: list[str]) -> dict[str, Any]:
+    """A notebook that has these texts wherever it has text."""
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"cell{number:04}",
+            "metadata": {"tags": [text], text: {text: text}},
+            "source": text if number % 2 else [f"{text}\n", f"x = '{text}'"],
+            "execution_count": 1,
+            "outputs": [
+                {"output_type": "stream", "name": "stdout", "text": [text]},
+                {"output_type": "stream", "name": "stderr", "text": text},
+                {
+                    "output_type": "execute_result",
+                    "execution_count": 1,
+                    "metadata": {text: text},
+                    "data": {"text/plain": text, "application/json": {text: [text]}},
+                },
+                {"output_type": "error", "ename": text, "evalue": text, "traceback": [text]},
+            ],
+        }
+        for number, text in enumerate(texts)
+    ]
+    metadata = {"kernelspec": {**KERNELSPEC, "display_name": texts[0]}, texts[0]: texts}
+    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+READS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("list_cells", {}),
+    ("read_cell", {"cell": 0}),
+    ("read_cell", {"cell": -1}),
+    ("read_notebook", {}),
+    ("read_notebook", {"view": "reading"}),
+    ("read_notebook", {"view": "raw"}),
+    ("search_cells", {"pattern": "x"}),
+    ("search_cells", {"pattern": "\ufffd"}),
+    ("notebook_history", {}),
+)
+
+
+@pytest.mark.proves("text:encodable")
+@pytest.mark.parametrize("documents", ["file", "room"])
+async def test_a_notebook_with_halves_of_pairs_is_read_edited_and_taken_back(
+    desk: Desk, documents: str
+) -> None:
+    path = desk.root / "n.ipynb"
+    path.write_text(json.dumps(_notebook([HALF, f"a{HALF}b", "\ude00", "\U0001f600"])))
+    before = path.read_bytes()
+    if documents == "room":
+        # Jupyter's own reading refuses it, in JupyterLab too.
+        for tool, arguments in READS[:6]:
+            with pytest.raises(InvalidNotebook, match="surrogate"):
+                await desk.call(tool, notebook="n.ipynb", **arguments)
+        assert path.read_bytes() == before
+        return
+    for tool, arguments in READS:
+        result = await desk.call(tool, notebook="n.ipynb", **arguments)
+        json.dumps(result.structured(), ensure_ascii=False).encode()
+        result.full_text().encode()
+    assert path.read_bytes() == before
+    await desk.call("edit_cell", notebook="n.ipynb", cell=1, old="a", new=f"b{HALF}")
+    await desk.call("insert_cell", notebook="n.ipynb", source=f"'{HALF}'", index=0)
+    read = await desk.call("read_cell", notebook="n.ipynb", cell=2)
+    assert read.source == "b\ufffd\ufffdb"
+    await desk.call("undo", notebook="n.ipynb", steps=2)
+    cells = json.loads(path.read_bytes())["cells"]
+    assert cells[0] == json.loads(before)["cells"][0]
+    assert cells[2] == json.loads(before)["cells"][2]
+
+
+@pytest.mark.proves("text:encodable")
+async def test_generated_texts_are_read_by_every_tool(desk: Desk) -> None:
+    examples: list[list[str]] = []
+
+    @settings(max_examples=25, database=None, deadline=None, derandomize=True)
+    @given(st.lists(_TEXTS, min_size=1, max_size=3))
+    def collect(texts: list[str]) -> None:
+        examples.append(texts)
+
+    collect()
+    for number, texts in enumerate(examples):
+        name = f"generated{number}.ipynb"
+        (desk.root / name).write_text(json.dumps(_notebook(texts)))
+        for tool, arguments in READS:
+            result = await desk.call(tool, notebook=name, **arguments)
+            json.dumps(result.structured(), ensure_ascii=False).encode()
+            result.full_text().encode()
+
+
+class TestLinks:
+    """Links out of the root, with one target that an administrator allows."""
+
+    @pytest.fixture
+    def shared(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "shared"
+        folder.mkdir()
+        return folder
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config, shared: Path) -> Config:
+        jp_server_config.TkAIExtensionApp.linked_folders = [str(shared)]
+        return jp_server_config
+
+    @pytest.mark.proves("ext:listing", "threat:path")
+    async def test_what_may_not_be_named_is_left_out_and_the_rest_is_listed(
+        self, desk: Desk, shared: Path, tmp_path: Path
+    ) -> None:
+        desk.write("here.ipynb", "x = 1")
+        desk.write("below/there.ipynb", "x = 1")
+        (desk.root / "data.csv").write_text("a\n")
+        no_utf8 = desk.root / os.fsdecode(b"caf\xe9.ipynb")
+        no_utf8.write_text("{}")
+        secret = tmp_path / "secret"
+        hidden = desk.root / ".hidden"
+        for folder in (secret, hidden, shared):
+            folder.mkdir(exist_ok=True)
+            (folder / "other.ipynb").write_text((desk.root / "here.ipynb").read_text())
+        (shared / ".private").mkdir()
+        for name, target in (
+            ("out", secret),
+            ("up", tmp_path),
+            ("veiled", hidden),
+            ("loop", desk.root / "loop"),
+            ("nowhere", tmp_path / "gone"),
+            ("out.ipynb", secret / "other.ipynb"),
+            ("private", shared / ".private"),
+            ("team", shared),
+        ):
+            (desk.root / name).symlink_to(target)
+
+        listed = await desk.call("list_notebooks")
+        paths = {entry.notebook for entry in listed.notebooks}
+        assert paths == {"here.ipynb", "below/there.ipynb", "team/other.ipynb"}
+        files = await desk.call("list_files", pattern="*")
+        names = {item.path for item in files.files}
+        assert {"data.csv", "below", "team", *paths} == names
+        for refused in ("out/other.ipynb", "veiled/other.ipynb", "private/x.ipynb", "out.ipynb"):
+            with pytest.raises((PathRefused, NotebookNotFound)):
+                await desk.call("list_cells", notebook=refused)
+        await desk.call("insert_cell", notebook="team/other.ipynb", source="y = 2")
+        assert "y = 2" in (shared / "other.ipynb").read_text()
