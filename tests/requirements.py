@@ -257,6 +257,9 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ui:error-block", "S0", "errors stand out and name the notebook"),
     Requirement("ui:stopped-call", "project", "a call that was denied, withdrawn or stopped says so, and the cells that it had changed by then are listed with those of its turn"),
     Requirement("ui:bulk-undo", "project", "the panel's Undo and the notebook's take back the same cells: those that wait for a decision, and none that was kept"),
+    Requirement("ui:question-seen", "project", "a question takes an answer once it was on the screen, in its place, for half a second; a click or key meant for the one before it answers nothing, Enter approves once, and no key gives a standing approval"),
+    Requirement("ui:whole-change", "project", "a question shows all lines of a change at the panel's default width, with what changed within a line marked, and what runs verbatim"),
+    Requirement("ui:deny-words", "project", "a denial may carry a note for whoever asked"),
     Requirement("ui:turn-cost", "project", "the cost of a turn is that turn's alone, also after Claude's process was started again, resumed the session, or failed to answer"),
 )
 # fmt: on

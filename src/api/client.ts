@@ -141,8 +141,8 @@ export class ChatApi {
     await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
 
-  async answer(permission: string, answer: Leave): Promise<void> {
-    await this._json('POST', `permissions/${permission}`, { answer });
+  async answer(permission: string, answer: Leave, message?: string): Promise<void> {
+    await this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
   /** Undoes entries of the journal in these cells of a notebook. */
@@ -356,4 +356,9 @@ async function problemOf(response: Response): Promise<IProblem> {
   } catch {
     return { ...unknown, message: said };
   }
+}
+
+/** The body of an answer. */
+export function answerOf(answer: Leave, message = ''): object {
+  return answer === 'deny' && message !== '' ? { answer, message } : { answer };
 }

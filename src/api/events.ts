@@ -51,6 +51,34 @@ export interface IUsage {
   requests: number;
 }
 
+/** A line of a proposal: it stays, is added or removed; `@` stands between two parts of a diff. */
+export interface IProposalLine {
+  mark: ' ' | '+' | '-' | '@';
+  text: string;
+}
+
+/** One thing that a call would do. */
+export interface IProposalStep {
+  kind: string;
+  title: string;
+  cell: { id: string; index: number; type: string; address: string } | null;
+  /** From 0: where a cell is inserted or moved to. */
+  to: number | null;
+  /** Whether the lines that stay or are added are run. */
+  runs: boolean;
+  lines: readonly IProposalLine[];
+}
+
+/** All that a call would do, as a person is shown it. */
+export interface IProposal {
+  notebook: string | null;
+  kernel: { id: string | null; name: string | null } | null;
+  title: string;
+  steps: readonly IProposalStep[];
+  /** Characters left out at the end. */
+  omitted: number;
+}
+
 interface IBase<Kind extends string> {
   id: number;
   turn: string;
@@ -88,7 +116,10 @@ export interface IPermissionEvent extends IBase<'permission'> {
   permission: string;
   effect: 'READ' | 'WRITE' | 'EXECUTE';
   notebook: string | null;
+  /** As plain text. */
   preview: string;
+  /** Not there in chats that were recorded before there were proposals. */
+  proposal?: IProposal | null;
   answers: Leave[];
 }
 

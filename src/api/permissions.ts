@@ -1,9 +1,9 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { listen, request } from './client';
-import type { Leave } from './events';
+import { answerOf, listen, request } from './client';
+import type { IProposal, Leave } from './events';
 
-/** A call that waits for the person's leave. */
+/** A call that needs the person's approval. */
 export interface IRequest {
   id: string;
   /** Who wants to act: what a client calls itself, else the user. */
@@ -15,8 +15,10 @@ export interface IRequest {
   tool: string;
   effect: 'READ' | 'WRITE' | 'EXECUTE';
   notebook: string | null;
-  /** What will happen: the diff, or the code. */
+  /** What would happen, as plain text. */
   preview: string;
+  /** The same as data. */
+  proposal?: IProposal | null;
   answers: Leave[];
   /** Seconds since the epoch. */
   created: number;
@@ -37,9 +39,10 @@ export type RequestEvent =
 export class PermissionsApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
-  /** Answers a request. */
-  async answer(id: string, answer: Leave): Promise<void> {
-    await request(this._settings, 'POST', `permissions/${encodeURIComponent(id)}`, { answer });
+  /** Answers a request; a denial may have a message for whoever asked. */
+  async answer(id: string, answer: Leave, message?: string): Promise<void> {
+    const path = `permissions/${encodeURIComponent(id)}`;
+    await request(this._settings, 'POST', path, answerOf(answer, message));
   }
 
   /**

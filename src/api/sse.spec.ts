@@ -1,4 +1,6 @@
-import { FrameParser } from './sse';
+/** @jest-environment node */
+
+import { FrameParser, frames, SilentStream } from './sse';
 
 const STREAM =
   'id: 1\nevent: text\ndata: {"a": 1}\n\n: still here\n\nid: 2\r\ndata: one\r\ndata: two\r\n\r\n';
@@ -42,5 +44,28 @@ describe('events of a stream', () => {
     expect(frame?.data.length).toBe(20 * MB);
     // Once for the ends of lines, once for the name before the colon.
     expect(looked).toBeLessThan(41 * MB);
+  });
+});
+
+describe('a stream that says nothing', () => {
+  it('is taken for dead when heartbeats are missed, and not while they come', async () => {
+    const encoder = new TextEncoder();
+    let beats = 0;
+    const read = async (): Promise<object> => {
+      if (beats++ < 4) {
+        await new Promise(resolve => setTimeout(resolve, 20));
+        return { done: false, value: encoder.encode(': still here\n\n') };
+      }
+      return new Promise(() => undefined);
+    };
+    const cancel = (): Promise<void> => new Promise(() => undefined);
+    const response = { body: { getReader: () => ({ read, cancel }) } } as unknown as Response;
+    const all = async (): Promise<void> => {
+      for await (const frame of frames(response, 60)) {
+        expect(frame).toBeUndefined();
+      }
+    };
+    await expect(all()).rejects.toBeInstanceOf(SilentStream);
+    expect(beats).toBe(5);
   });
 });

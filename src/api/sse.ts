@@ -58,8 +58,24 @@ export class FrameParser {
   private _data: string[] = [];
 }
 
-/** The events of a response, until it ends or is cut. */
-export async function* frames(response: Response): AsyncGenerator<IFrame, void, undefined> {
+/** Milliseconds between two heartbeats of the server, which sends a comment where nothing happens. */
+const HEARTBEAT = 15_000;
+
+/** Milliseconds without a byte after which a stream is taken for dead: two heartbeats were missed. */
+export const SILENCE = 2.5 * HEARTBEAT;
+
+/** Nothing came for so long: a proxy may keep a connection open whose server is gone. */
+export class SilentStream extends Error {}
+
+/**
+ * The events of a response, until it ends or is cut.
+ *
+ * @throws SilentStream - no byte came for `silence` milliseconds.
+ */
+export async function* frames(
+  response: Response,
+  silence = SILENCE
+): AsyncGenerator<IFrame, void, undefined> {
   const reader = response.body?.getReader();
   if (reader === undefined) {
     return;
@@ -68,13 +84,26 @@ export async function* frames(response: Response): AsyncGenerator<IFrame, void, 
   const parser = new FrameParser();
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await within(reader.read(), silence);
       if (done) {
         return;
       }
       yield* parser.feed(decoder.decode(value, { stream: true }));
     }
   } finally {
-    await reader.cancel().catch(() => undefined);
+    // A connection that is dead may not say that it was closed.
+    void reader.cancel().catch(() => undefined);
+  }
+}
+
+async function within<T>(promise: Promise<T>, milliseconds: number): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const silent = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new SilentStream()), milliseconds);
+  });
+  try {
+    return await Promise.race([promise, silent]);
+  } finally {
+    clearTimeout(timer);
   }
 }

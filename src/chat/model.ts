@@ -165,8 +165,8 @@ export class ChatModel {
   }
 
   /** Answers a request for permission. */
-  async answer(permission: string, answer: Leave): Promise<void> {
-    await this._try(() => this._api.answer(permission, answer));
+  async answer(permission: string, answer: Leave, message?: string): Promise<void> {
+    await this._try(() => this._api.answer(permission, answer, message));
   }
 
   /** Undoes changes in a notebook; null where that was not possible, and `problem` says why. */

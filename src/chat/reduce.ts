@@ -97,6 +97,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
           effect: event.effect,
           notebook: event.notebook,
           preview: event.preview,
+          proposal: event.proposal ?? null,
           answers: event.answers
         }
       }));

@@ -7,6 +7,7 @@ import type {
   IPermissionEvent,
   IPicture,
   IProblem,
+  IProposal,
   IUsage,
   Json,
   Mode
@@ -37,6 +38,7 @@ export interface IQuestion {
   effect: IPermissionEvent['effect'];
   notebook: string | null;
   preview: string;
+  proposal?: IProposal | null;
   answers: IPermissionEvent['answers'];
 }
 

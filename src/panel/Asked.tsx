@@ -33,9 +33,7 @@ export function Asked({ chat }: { chat: ChatModel }): JSX.Element {
       {waiting.length > 0 && (
         <section className="tk-Asked" aria-label={trans.__('Questions of other agents')}>
           {waiting.length > 1 && (
-            <div className="tk-Asked-count">
-              {trans.__('%1 questions wait for you', waiting.length)}
-            </div>
+            <div className="tk-Asked-count">{trans.__('%1 approvals pending', waiting.length)}</div>
           )}
           {waiting.slice(0, SHOWN).map(request => (
             <AgentQuestion key={request.id} request={request} />
@@ -52,21 +50,21 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
   const runs = request.effect === 'EXECUTE';
   const labels: Labels = {
     once: [
-      trans.__('Allow'),
+      trans.__('Approve'),
       request.within_call
-        ? trans.__('Allow this once (Enter)')
-        : trans.__('Allow this once, when the agent comes again for it (Enter)')
+        ? trans.__('Approve this call (Enter)')
+        : trans.__('Approve this call, for when the agent repeats it (Enter)')
     ],
     chat: [
-      trans.__('This agent'),
+      trans.__('Approve this agent'),
       runs
-        ? trans.__('Let this agent run code in any notebook without asking (Shift+Enter)')
-        : trans.__('Let this agent change any notebook without asking (Shift+Enter)')
+        ? trans.__('Let this agent run code in any notebook without asking')
+        : trans.__('Let this agent edit any notebook without asking')
     ],
     ...useCommonLabels(request)
   };
-  const answer = async (leave: Leave): Promise<void> => {
-    setProblem(await questions.answer(request, leave));
+  const answer = async (leave: Leave, message?: string): Promise<void> => {
+    setProblem(await questions.answer(request, leave, message));
   };
   return (
     <QuestionCard
@@ -105,21 +103,21 @@ function useAnnounced(chat: ChatModel): { text: string; count: number } {
   useEffect(() => {
     const say = (text: string): void => setSaid(({ count }) => ({ text, count: count + 1 }));
     const asked = (_: unknown, { author, caller }: IRequest): void => {
-      say(trans.__('%1 waits for your leave.', shortName(caller ?? author)));
+      say(trans.__('%1 needs your approval.', shortName(caller ?? author)));
     };
     const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
       const name = shortName(request.caller ?? request.author);
       if (outcome === 'expired') {
-        say(trans.__('The question of %1 has expired.', name));
+        say(trans.__('The request of %1 has expired.', name));
       } else if (!here) {
-        say(trans.__('The question of %1 waits no more.', name));
+        say(trans.__('The request of %1 is no longer pending.', name));
       }
     };
     let last: string | null = null;
     const changed = (): void => {
       const id = waitingQuestion(chat.state)?.question.id ?? null;
       if (id !== null && id !== last) {
-        say(trans.__('Claude waits for your leave.'));
+        say(trans.__('Claude needs your approval.'));
       }
       last = id;
     };

@@ -1,16 +1,19 @@
-import { useLayoutEffect, useMemo, useRef, useState } from 'react';
-import type { JSX, KeyboardEvent, MouseEvent } from 'react';
+import { useId, useLayoutEffect, useRef, useState } from 'react';
+import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
 
 import type { Leave } from '../api/events';
 import type { ChatModel } from '../chat/model';
 import type { ICall, IQuestion } from '../chat/state';
-import { previewLines } from '../parts/diff';
-import { Lines } from '../parts/Lines';
 import { visible } from '../parts/visible';
+import { useArming } from './arming';
 import { useDesk } from './desk';
+import { Proposal } from './Proposal';
 
 /** What an answer is called, and what it means in full. */
 export type Labels = Record<Leave, readonly [string, string]>;
+
+/** Characters that a denial may be explained with. */
+const MAX_NOTE = 2000;
 
 interface IProps {
   question: IQuestion;
@@ -19,8 +22,8 @@ interface IProps {
   who?: string;
   title: string;
   labels: Labels;
-  /** Gives the answer; the buttons are back afterwards, where the question still waits. */
-  onAnswer: (leave: Leave) => Promise<unknown>;
+  /** Gives the answer; it can be given again where the question still waits. */
+  onAnswer: (leave: Leave, message?: string) => Promise<unknown>;
   children?: JSX.Element | null;
 }
 
@@ -34,37 +37,46 @@ export function Question(props: {
   const { trans } = useDesk();
   const runs = question.effect === 'EXECUTE';
   const labels: Labels = {
-    once: [trans.__('Allow'), trans.__('Allow this once (Enter)')],
+    ...useCommonLabels(question),
+    once: [trans.__('Approve'), trans.__('Approve this call (Enter)')],
     chat: [
-      trans.__('This chat'),
+      trans.__('Approve in this chat'),
       runs
-        ? trans.__('Let this chat run code without asking (Shift+Enter)')
-        : trans.__('Let this chat change notebooks without asking (Shift+Enter)')
-    ],
-    ...useCommonLabels(question)
+        ? trans.__('Let this chat run code without asking')
+        : trans.__('Let this chat edit notebooks without asking')
+    ]
   };
   return (
     <QuestionCard
+      key={question.id}
       question={question}
       tool={call.tool}
       title={useTitle(question)}
       labels={labels}
-      onAnswer={leave => chat.answer(question.id, leave)}
+      onAnswer={(leave, message) => chat.answer(question.id, leave, message)}
     />
   );
 }
 
 /**
- * A question for leave: exactly what would happen, and the answers.
+ * A request for an approval: exactly what would happen, and the answers.
  *
- * It never takes the focus: what somebody is typing must not become an answer.
+ * It never takes the focus: what somebody is typing must not become an answer. It takes no answer
+ * before it was on the screen long enough to be seen (`arming`), and a click counts where the
+ * pointer went down on the same button when it was armed already.
  */
 export function QuestionCard(props: IProps): JSX.Element {
   const { question, tool, who, title, labels, onAnswer, children } = props;
   const { trans } = useDesk();
   const card = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const answers = useRef<HTMLDivElement>(null);
+  const [armed, isArmed] = useArming(content, answers);
   const [answered, setAnswered] = useState(false);
-  const lines = useMemo(() => previewLines(question.preview), [question.preview]);
+  const [note, setNote] = useState<string | null>(null);
+  const pressed = useRef<Element | null>(null);
+  const waiting = useId();
+  const isReady = armed && !answered;
 
   useLayoutEffect(() => {
     const node = card.current;
@@ -77,14 +89,18 @@ export function QuestionCard(props: IProps): JSX.Element {
   }, []);
 
   const answer = (leave: Leave): void => {
+    if (answered || !isArmed() || !question.answers.includes(leave)) {
+      return;
+    }
     setAnswered(true);
     // The card goes away under the person's hands: they go on writing.
     toBox(card.current);
-    void onAnswer(leave).finally(() => setAnswered(false));
+    const message = leave === 'deny' && note !== null ? note.trim() : '';
+    void onAnswer(leave, message === '' ? undefined : message).finally(() => setAnswered(false));
   };
-  const pressed = (event: KeyboardEvent<HTMLDivElement>): void => {
+  const onKey = (event: KeyboardEvent<HTMLDivElement>): void => {
     const leave = keyed(event);
-    if (leave !== null && question.answers.includes(leave) && !answered) {
+    if (leave !== null) {
       answer(leave);
     } else if (!walked(event)) {
       return;
@@ -92,12 +108,38 @@ export function QuestionCard(props: IProps): JSX.Element {
     event.preventDefault();
     event.stopPropagation();
   };
-  const clicked = (event: MouseEvent, leave: Leave): void => {
-    // The second click of a double one would answer the next question, which nobody has read.
-    if (event.detail < 2) {
+  const onPointerDown = (event: PointerEvent): void => {
+    pressed.current = isArmed() ? event.currentTarget : null;
+  };
+  const onClick = (event: MouseEvent, leave: Leave): void => {
+    // A click without a pointer (detail 0) is a key's or a screen reader's on this very button.
+    const isMeant =
+      event.detail === 0 || (event.detail === 1 && pressed.current === event.currentTarget);
+    pressed.current = null;
+    if (isMeant) {
       answer(leave);
     }
   };
+  const button = (leave: Leave, [label, meaning]: readonly [string, string]): JSX.Element => (
+    <button
+      key={leave}
+      type="button"
+      className={leave === 'once' ? 'tk-Button tk-mod-accept' : 'tk-Button'}
+      title={meaning}
+      // One that is disabled would lose the focus.
+      aria-disabled={!isReady}
+      aria-describedby={isReady ? undefined : waiting}
+      onPointerDown={onPointerDown}
+      onKeyDown={event => {
+        if (event.repeat && (event.key === 'Enter' || event.key === ' ')) {
+          event.preventDefault();
+        }
+      }}
+      onClick={event => onClick(event, leave)}
+    >
+      {label}
+    </button>
+  );
   return (
     <div
       ref={card}
@@ -105,26 +147,58 @@ export function QuestionCard(props: IProps): JSX.Element {
       role="group"
       aria-label={who === undefined ? title : `${who}: ${title}`}
       tabIndex={0}
-      onKeyDown={pressed}
+      onKeyDown={onKey}
     >
-      {who !== undefined && <div className="tk-Question-who">{who}</div>}
-      <div className="tk-Question-title">{title}</div>
-      <div className="tk-Question-tool">{tool}</div>
-      <Lines lines={lines} trans={trans} />
+      <div ref={content}>
+        {who !== undefined && <div className="tk-Question-who">{who}</div>}
+        <div className="tk-Question-title">{title}</div>
+        <div className="tk-Question-tool">{tool}</div>
+        <Proposal question={question} />
+      </div>
       {children}
-      <div className="tk-Question-answers">
-        {question.answers.map(leave => (
-          <button
-            key={leave}
-            type="button"
-            className={leave === 'once' ? 'tk-Button tk-mod-accept' : 'tk-Button'}
-            title={labels[leave][1]}
-            disabled={answered}
-            onClick={event => clicked(event, leave)}
-          >
-            {labels[leave][0]}
+      {note !== null && (
+        <textarea
+          className="tk-Question-note"
+          aria-label={trans.__('Why not, or what to do instead')}
+          placeholder={trans.__('Why not, or what to do instead')}
+          maxLength={MAX_NOTE}
+          rows={2}
+          autoFocus
+          value={note}
+          onChange={event => setNote(event.target.value)}
+          onKeyDown={event => {
+            event.stopPropagation();
+            if (event.key === 'Escape') {
+              setNote(null);
+              card.current?.focus();
+            } else if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
+              event.preventDefault();
+              if (!event.repeat) {
+                answer('deny');
+              }
+            }
+          }}
+        />
+      )}
+      <div ref={answers} className="tk-Question-answers">
+        {note === null ? (
+          question.answers.map(leave => button(leave, labels[leave]))
+        ) : (
+          <>
+            {button('deny', [trans.__('Deny'), trans.__('Deny with this note (Enter)')])}
+            <button type="button" className="tk-Button" onClick={() => setNote(null)}>
+              {trans.__('Cancel')}
+            </button>
+          </>
+        )}
+        {note === null && question.answers.includes('deny') && (
+          <button type="button" className="tk-Button" onClick={() => setNote('')}>
+            {trans.__('Deny with a note…')}
           </button>
-        ))}
+        )}
+        <span id={waiting} hidden>
+          {trans.__('Available in a moment, once you have seen it')}
+        </span>
       </div>
     </div>
   );
@@ -145,24 +219,30 @@ export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' 
   const { trans } = useDesk();
   return {
     notebook: [
-      trans.__('Notebook'),
+      trans.__('Always in this notebook'),
       effect === 'EXECUTE'
-        ? trans.__('Let every chat and agent of yours run code in this notebook')
-        : trans.__('Let every chat and agent of yours change this notebook')
+        ? trans.__('Let all my chats and agents run code in this notebook')
+        : trans.__('Let all my chats and agents edit this notebook')
     ],
     deny: [trans.__('Deny'), trans.__('Deny (Escape)')]
   };
 }
 
-/** The answer that a key gives on the card itself; on its buttons, Enter presses the button. */
+/**
+ * The answer that a key gives on the card itself; on its buttons, Enter presses the button.
+ *
+ * No key gives a standing approval: Shift+Enter is what people run cells with.
+ */
 function keyed(event: KeyboardEvent): Leave | null {
-  if (event.key === 'Escape') {
+  const { key, repeat, target, currentTarget } = event;
+  const isPlain = !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey;
+  if (repeat || !isPlain || event.nativeEvent.isComposing) {
+    return null;
+  }
+  if (key === 'Escape') {
     return 'deny';
   }
-  if (event.key === 'Enter' && event.target === event.currentTarget && !event.repeat) {
-    return event.shiftKey ? 'chat' : 'once';
-  }
-  return null;
+  return key === 'Enter' && target === currentTarget ? 'once' : null;
 }
 
 /** Goes from card to card by the arrows, and on into the box; whether it did. */

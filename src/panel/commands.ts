@@ -128,7 +128,7 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): 
   });
   add(CommandIDs.question, {
     label: trans.__("Go to Claude's Question"),
-    caption: trans.__('Move to what waits for your leave'),
+    caption: trans.__('Go to what needs your approval'),
     icon: infoIcon,
     execute: () => places.withQuestion()?.focusQuestion()
   });

@@ -21,13 +21,13 @@ export function notify(desk: IDesk, places: Pick<Places, 'isSeen' | 'beside' | '
   };
   chats.isTold = () => preferences.now.notify;
   questions.asked.connect((_, { author, caller }) => {
-    tell(trans.__('%1 waits for your leave.', shortName(caller ?? author)), null);
+    tell(trans.__('%1 needs your approval.', shortName(caller ?? author)), null);
   });
   chats.happened.connect((_, { chat, event }: IHappened) => {
     if (event.kind === 'began') {
       began.set(event.turn, event.time);
     } else if (event.kind === 'permission') {
-      tell(trans.__('Claude waits for your leave.'), chat);
+      tell(trans.__('Claude needs your approval.'), chat);
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;
       began.delete(event.turn);

@@ -150,7 +150,7 @@ export class Places {
     return waits && this._desk.chats.list.some(each => each.id === chat.id);
   }
 
-  /** Chats that asked for leave while this page was there, whether they still wait or not. */
+  /** Chats that asked for an approval while this page was there, whether they still wait or not. */
   private readonly _asking = new Set<ChatModel>();
   private _used: ChatPanel;
 }

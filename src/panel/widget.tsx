@@ -35,12 +35,12 @@ export class ChatPanel extends ReactWidget {
     requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
   }
 
-  /** Whether a question for leave is shown. */
+  /** Whether a question is shown. */
   get hasQuestion(): boolean {
     return this.node.querySelector('.tk-Question') !== null;
   }
 
-  /** Moves to the question that waits for leave, once it is shown. */
+  /** Moves to the question that waits for an approval, once it is shown. */
   focusQuestion(): void {
     this._seeking.disconnect();
     if (!this._toQuestion()) {

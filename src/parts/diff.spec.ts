@@ -1,18 +1,42 @@
-import { diffLines, previewLines, tally } from './diff';
+import type { IProposalStep } from '../api/events';
+import { diffLines, type ILine, stepLines, tally, wordDiff } from './diff';
 
-describe('what a call would do', () => {
-  it('is shown line by line, whole', () => {
-    const preview =
-      'Insert and run a code cell at 2:\n+y = 1\nChange code cell 0 @12ab:\n+x = 1\nThen run:\n-1\nx = 1';
-    expect(previewLines(preview)).toEqual([
-      { kind: 'title', text: 'Insert and run a code cell at 2:' },
-      { kind: 'added', text: 'y = 1' },
-      { kind: 'title', text: 'Change code cell 0 @12ab:' },
-      { kind: 'added', text: 'x = 1' },
-      { kind: 'title', text: 'Then run:' },
-      { kind: 'same', text: '-1' },
-      { kind: 'same', text: 'x = 1' }
+type Lines = IProposalStep['lines'];
+
+describe('the lines of a step', () => {
+  it('are verbatim, whatever they look like', () => {
+    const texts = [
+      'Delete old rows.',
+      'Then run:',
+      '-f()',
+      '@decorator',
+      ' indented by one',
+      '+1',
+      '',
+      '@@ -1,2 +1,2 @@'
+    ];
+    const lines = texts.map(text => ({ mark: ' ', text })) as Lines;
+    expect(stepLines({ lines })).toEqual(texts.map(text => ({ kind: 'same', text })));
+  });
+
+  it('are told apart by their marks alone', () => {
+    const lines: Lines = [
+      { mark: '@', text: '@@ -1 +1 @@' },
+      { mark: '-', text: '-a' },
+      { mark: '+', text: '+b' },
+      { mark: ' ', text: 'c' }
+    ];
+    expect(stepLines({ lines }).map(line => [line.kind, line.text])).toEqual([
+      ['place', '@@ -1 +1 @@'],
+      ['removed', '-a'],
+      ['added', '+b'],
+      ['same', 'c']
     ]);
+  });
+
+  it('show what would hide in them', () => {
+    const lines: Lines = [{ mark: '+', text: 'admin\u202e = 1\u200b\u00a0\u3164' }];
+    expect(stepLines({ lines })[0]?.text).toBe('admin⟨U+202E⟩ = 1⟨U+200B⟩⟨U+00A0⟩⟨U+3164⟩');
   });
 });
 
@@ -25,10 +49,35 @@ describe('a diff', () => {
     expect(diffLines('--- a')).toEqual([{ kind: 'removed', text: '-- a' }]);
   });
 
-  it('shows what would hide in it, as a question does', () => {
-    const hidden = 'admin\u202e = 1\u200b';
-    const shown = 'admin⟨U+202E⟩ = 1⟨U+200B⟩';
-    expect(diffLines(`-${hidden}`)).toEqual([{ kind: 'removed', text: shown }]);
-    expect(previewLines(`+${hidden}`)).toEqual([{ kind: 'added', text: shown }]);
+  it('marks what changed within a line', () => {
+    const found = diffLines('-plt.title("celcius")\n+plt.title("celsius")\n other');
+    const changed = (line: ILine): string[] =>
+      (line.parts ?? []).filter(part => part.changed).map(part => part.text);
+    expect(found.map(changed)).toEqual([['celcius'], ['celsius'], []]);
+  });
+});
+
+describe('the word diff', () => {
+  it('gives back both lines, and marks nothing that is in both in its order', () => {
+    let seed = 3;
+    const random = (below: number): number => (seed = (seed * 16807) % 2147483647) % below;
+    const words = ['a', 'b', ' ', '(', 'é', '1', '"', '\t'];
+    const line = (): string =>
+      Array.from({ length: random(12) }, () => words[random(words.length)]).join('');
+    for (let round = 0; round < 500; round++) {
+      const [one, other] = [line(), line()];
+      const found = wordDiff(one, other);
+      if (found !== null) {
+        expect(found.old.map(part => part.text).join('')).toBe(one);
+        expect(found.now.map(part => part.text).join('')).toBe(other);
+        const same = (parts: typeof found.old): string =>
+          parts.map(part => (part.changed ? '' : part.text)).join('');
+        expect(same(found.old)).toBe(same(found.now));
+      }
+    }
+  });
+
+  it('leaves lines alone that have little in common', () => {
+    expect(wordDiff('import os', 'x = 1')).toBeNull();
   });
 });

@@ -1,5 +1,5 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import type { IRenderMime } from '@jupyterlab/rendermime';
+import { type IRenderMime, type IRenderMimeRegistry, RenderedText } from '@jupyterlab/rendermime';
 import { UUID } from '@lumino/coreutils';
 import { DisposableDelegate } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
@@ -72,7 +72,7 @@ export class Pictures implements IMarkers, ISurroundings {
     // Two views of a notebook share it.
     const known = rendermime.sanitizer instanceof HoldingSanitizer ? rendermime.sanitizer : null;
     const holding = known ?? new HoldingSanitizer(this._passing(), this._base, UUID.uuid4());
-    Object.assign(rendermime, { sanitizer: holding });
+    setSanitizer(rendermime, holding);
     const held = new HeldPictures(panel, this);
     const view = { panel, held, name: holding.of };
     this._views.add(view);
@@ -122,4 +122,28 @@ export class Pictures implements IMarkers, ISurroundings {
   private readonly _within: Pick<IRenderMime.ISanitizer, 'sanitize'>;
   private readonly _views = new Set<IView>();
   private _rule: Rule = 'agents';
+}
+
+/** What may load something, and is shown as text where it cannot be held. */
+const MAY_LOAD = ['text/html', 'text/markdown', 'text/latex', 'image/svg+xml'];
+
+/** Give a notebook's renderers a sanitizer; without it they show as text what may load something. */
+export function setSanitizer(
+  rendermime: IRenderMimeRegistry,
+  sanitizer: IRenderMime.ISanitizer
+): void {
+  try {
+    Object.assign(rendermime, { sanitizer });
+  } catch {
+    // It cannot be assigned in this JupyterLab.
+  }
+  if (rendermime.sanitizer !== sanitizer) {
+    // eslint-disable-next-line no-console
+    console.warn('tk-ai-extension: HTML is shown as text, since it cannot be sanitized here.');
+    MAY_LOAD.forEach(mime => rendermime.removeMimeType(mime));
+    rendermime.addFactory(
+      { safe: true, mimeTypes: MAY_LOAD, createRenderer: options => new RenderedText(options) },
+      0
+    );
+  }
 }

@@ -28,12 +28,12 @@ export interface IQuestions {
   /** Emitted for each that waits no more. */
   readonly ended: ISignal<IQuestions, IEnded>;
   /** Answers one; what went wrong, where it still waits afterwards. */
-  answer(request: IRequest, answer: Leave): Promise<IProblem | null>;
+  answer(request: IRequest, answer: Leave, message?: string): Promise<IProblem | null>;
 }
 
 export const IQuestions = new Token<IQuestions>(
   'tk-ai-extension:IQuestions',
-  'What agents over MCP or REST wait for leave to do, and the way to answer.'
+  'What agents over MCP or REST need an approval for, and the way to answer.'
 );
 
 /** The requests that wait, kept up with the server for as long as somebody looks. */
@@ -83,10 +83,10 @@ export class Questions implements IQuestions, IDisposable {
     }
   }
 
-  async answer(request: IRequest, answer: Leave): Promise<IProblem | null> {
+  async answer(request: IRequest, answer: Leave, message?: string): Promise<IProblem | null> {
     this._answering.add(request.id);
     try {
-      await this._routes.answer(request.id, answer);
+      await this._routes.answer(request.id, answer, message);
       this._take({ kind: 'settled', id: request.id, outcome: answer });
       return null;
     } catch (error) {

@@ -8,7 +8,7 @@ import { IQuestions, Questions } from './model';
 /** What other agents ask. */
 const questions: JupyterFrontEndPlugin<IQuestions> = {
   id: 'tk-ai-extension:questions',
-  description: 'What agents over MCP or REST wait for leave to do.',
+  description: 'What agents over MCP or REST need an approval for.',
   autoStart: true,
   provides: IQuestions,
   requires: [ILines],

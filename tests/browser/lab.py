@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.async_api import Locator, Page
+from playwright.async_api import Locator, Page, expect
 
 from tests.servers import ServerProcess
 
@@ -27,6 +27,12 @@ async () => {
   return app.commands.hasCommand('tk-ai:show-panel');
 }
 """
+
+
+async def armed(question: Locator) -> None:
+    """Wait until a question was on the screen for long enough to be answered."""
+    await expect(question.get_by_role("button", name="Approve", exact=True)).to_be_enabled()
+
 
 LAUNCHED = "() => window.jupyterapp.shell.currentWidget?.id.startsWith('launcher')"
 

@@ -85,7 +85,7 @@ async def test_a_question_is_asked_and_the_answer_is_in_the_notebook(
     await expect(question).to_contain_text("plt.bar(months")
     await picture(lab.page, "question")
 
-    await question.get_by_role("button", name="Allow", exact=True).click()
+    await question.get_by_role("button", name="Approve", exact=True).click()
     await expect(lab.log.get_by_text("March is no worse")).to_be_visible()
     await expect(lab.page.locator(".jp-OutputArea-output img")).to_be_visible()
     await lab.page.mouse.move(1, 1)

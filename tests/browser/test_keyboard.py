@@ -9,7 +9,7 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.browser.agents import Open
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 OTHER_MODEL = "claude-scripted-2"
@@ -151,6 +151,7 @@ async def answers(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await expect(question).to_be_visible()
     await keys.press("ArrowUp")
     await expect(question).to_be_focused()
+    await armed(question)
     await keys.press("Escape")
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
     await expect(lab.message_box).to_be_focused()
@@ -161,7 +162,8 @@ async def answers(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await expect(question).to_be_visible()
     await keys.press("Control+Alt+Q")
     await expect(question).to_be_focused()
-    await keys.go(question.get_by_role("button", name="This chat"))
+    await armed(question)
+    await keys.go(question.get_by_role("button", name="Approve in this chat"))
     await keys.press("Enter")
     await expect(lab.log.get_by_text("Added.")).to_be_visible()
     await expect(lab.message_box).to_be_focused()

@@ -17,7 +17,7 @@ from playwright.async_api import Locator, Page, Request, expect
 
 from tests.browser.axe import panel_violations
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, armed, write_notebook
 from tests.browser.pictures import picture
 from tests.browser.test_hostile import CORPUS, NAME, Watch
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
@@ -113,12 +113,13 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
         question = asked(lab.page)
         await expect(question).to_contain_text("Run this in sales.ipynb?")
         await expect(question).to_contain_text("min(by_month, key=by_month.get)")
-        await expect(said).to_have_text("claude-code 2.1 waits for your leave.")
+        await expect(said).to_have_text("claude-code 2.1 needs your approval.")
         # What somebody writes goes on, and is no answer.
         await expect(lab.message_box).to_be_focused()
         await lab.message_box.press_sequentially("tence")
         await expect(lab.message_box).to_have_value("Half a sentence")
         await expect(question).to_be_visible()
+        await armed(question)
         await picture(lab.page, "outside-question")
 
         await lab.message_box.fill("")
@@ -147,6 +148,7 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         assert await agent("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_contain_text("Change sales.ipynb?")
         await question.focus()
+        await armed(question)
         await lab.page.keyboard.press("Escape")
         await expect(question).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "permission_denied"
@@ -155,10 +157,10 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         assert await agent("insert_cell", **INSERT) == "permission_required"
         # An answer that does not reach the server is none, and can be given again.
         await lab.page.route("**/api/tk-ai/permissions/*", lambda route: route.abort())
-        await question.get_by_role("button", name="This agent").click()
+        await question.get_by_role("button", name="Approve this agent").click()
         await expect(question.get_by_role("alert")).to_have_text("The server cannot be reached.")
         await lab.page.unroute("**/api/tk-ai/permissions/*")
-        await question.get_by_role("button", name="This agent").click()
+        await question.get_by_role("button", name="Approve this agent").click()
         await expect(question).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
         assert await agent("insert_cell", **INSERT) == "ok"
@@ -167,7 +169,7 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_have_count(2)
-        await question.nth(1).get_by_role("button", name="Notebook").click()
+        await question.nth(1).get_by_role("button", name="Always in this notebook").click()
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
     # Who goes takes the questions along.
@@ -205,7 +207,7 @@ async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin:
         assert await agent("insert_cell", **INSERT) == "permission_required"
         for page in pages:
             await expect(asked(page)).to_be_visible()
-        await asked(pages[1]).get_by_role("button", name="Allow").click()
+        await asked(pages[1]).get_by_role("button", name="Approve", exact=True).click()
         for page in pages:
             await expect(asked(page)).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
@@ -219,7 +221,7 @@ async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin:
         # A browser allows few lines to a server: the pages share one, which another page has now.
         assert [page for page in lines.pages if page != lab.page] == [pages[1]]
         await pages[1].close()
-        await asked(pages[2]).get_by_role("button", name="Deny").click()
+        await asked(pages[2]).get_by_role("button", name="Deny", exact=True).click()
         await expect(asked(pages[0])).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "permission_denied"
     assert [page for page in lines.pages if page != lab.page] == pages[1:]
@@ -232,7 +234,7 @@ async def test_a_script_over_rest_is_known_by_its_key(begin: Begin) -> None:
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         address = f"{lab.server.url}api/tk-ai/tools/insert_cell?caller=nightly%20report"
         assert (await http.post(address, json=INSERT)).status_code == 403
-        await question.get_by_role("button", name="Allow").click()
+        await question.get_by_role("button", name="Approve", exact=True).click()
         await expect(question).to_have_count(0)
         assert (await http.post(address, json=INSERT)).status_code == 200
 
@@ -250,7 +252,7 @@ async def test_where_the_client_asks_as_well_the_first_answer_counts(begin: Begi
     async with connected(lab, elicitation_callback=form) as agent:
         call = asyncio.create_task(agent("insert_cell", **INSERT))
         await asyncio.wait_for(shown.wait(), 30)
-        await asked(lab.page).get_by_role("button", name="Allow").click()
+        await asked(lab.page).get_by_role("button", name="Approve", exact=True).click()
         assert await asyncio.wait_for(call, 30) == "ok"
         await expect(asked(lab.page)).to_have_count(0)
 
@@ -273,6 +275,7 @@ async def test_what_the_panels_own_chat_asks_stands_there_alone(
         await lab.page.keyboard.press("ArrowDown")
         await expect(asked(lab.page)).to_be_focused()
         await lab.page.keyboard.press("ArrowUp")
+        await armed(question)
         await lab.page.keyboard.press("Escape")
         await expect(lab.log.get_by_text("Not then.")).to_be_visible()
         await expect(asked(lab.page)).to_be_visible()
@@ -280,7 +283,7 @@ async def test_what_the_panels_own_chat_asks_stands_there_alone(
 
 async def test_a_notification_tells_of_it_where_no_panel_shows(begin: Begin) -> None:
     lab = await begin()
-    told = lab.page.get_by_role("alert").filter(has_text="waits for your leave")
+    told = lab.page.get_by_role("alert").filter(has_text="needs your approval")
     async with connected(lab) as agent:
         await agent("insert_cell", **INSERT)
         await expect(asked(lab.page)).to_be_visible()
@@ -288,7 +291,7 @@ async def test_a_notification_tells_of_it_where_no_panel_shows(begin: Begin) -> 
         await lab.page.get_by_role("tab", name="Claude").click()
         await expect(lab.message_box).to_be_hidden()
         await agent("execute_cell", notebook=NOTEBOOK, cell=0)
-        await expect(told).to_have_text("claude-code 2.1 waits for your leave.Show")
+        await expect(told).to_have_text("claude-code 2.1 needs your approval.Show")
         await told.get_by_role("button", name="Show").click()
         await expect(asked(lab.page)).to_have_count(2)
 
@@ -299,7 +302,7 @@ async def test_axe_finds_no_fault_in_it(begin: Begin) -> None:
         for number in range(5):
             agent = await stack.enter_async_context(connected(lab))
             await agent("insert_cell", **{**INSERT, "source": f"number = {number}"})
-        await expect(lab.panel.get_by_text("5 questions wait for you")).to_be_visible()
+        await expect(lab.panel.get_by_text("5 approvals pending")).to_be_visible()
         assert await panel_violations(lab) == []
 
 
@@ -323,6 +326,6 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
         assert await question.locator("img, script, iframe, a, svg, style").count() == 0
         await lab.page.get_by_role("tab", name="Claude").click()
         await agent("insert_cell", notebook=NAME, source=whole)
-        told = lab.page.get_by_role("alert").filter(has_text="waits for your leave")
+        told = lab.page.get_by_role("alert").filter(has_text="needs your approval")
         await expect(told).to_contain_text(who[:40])
         await watch.nothing()

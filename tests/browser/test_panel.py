@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from tests.browser.axe import panel_violations
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import (
     OVERLOADED,
     UNAUTHORIZED,
@@ -67,10 +67,15 @@ async def test_a_question_shows_the_code_and_allows_it_by_keyboard(
 
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     said = lab.panel.get_by_role("status").first
-    await expect(said).to_have_text("Claude waits for your leave.")
+    await expect(said).to_have_text("Claude needs your approval.")
     await expect(question).to_contain_text("total = sum(numbers)")
     await expect(lab.message_box).to_be_focused()
     await lab.message_box.press("ArrowUp")
+    await expect(question).to_be_focused()
+    # Running a cell's keys approve nothing.
+    await armed(question)
+    await lab.page.keyboard.press("Shift+Enter")
+    await lab.page.keyboard.press("Control+Enter")
     await expect(question).to_be_focused()
     await lab.page.keyboard.press("Enter")
     await expect(lab.message_box).to_be_focused()
@@ -94,14 +99,14 @@ async def test_what_is_denied_is_not_done_and_what_is_allowed_for_the_chat_is_as
     await lab.show_panel()
     await lab.say("Add a cell.")
     question = lab.panel.get_by_role("group", name="Change sales.ipynb?")
-    await question.get_by_role("button", name="Deny").click()
+    await question.get_by_role("button", name="Deny", exact=True).click()
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
     card = lab.panel.locator('[data-tool="insert_cell"]')
     await expect(card.get_by_role("img", name="Denied")).to_be_visible()
     await expect(card).to_contain_text("Denied: add a cell")
 
     await lab.say("Do it, twice.")
-    await question.get_by_role("button", name="This chat").click()
+    await question.get_by_role("button", name="Approve in this chat").click()
     await expect(lab.log.get_by_text("Both.")).to_be_visible()
     assert len(lab.notebook("sales.ipynb").cells) == 3
 
@@ -332,7 +337,7 @@ async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel) -> None:
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
     assert await panel_violations(lab) == []
-    await question.get_by_role("button", name="Allow").click()
+    await question.get_by_role("button", name="Approve", exact=True).click()
     await expect(lab.panel.get_by_role("group", name="Changes")).to_be_visible()
     for summary in await lab.panel.locator("summary").all():
         await summary.click()
@@ -340,3 +345,36 @@ async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel) -> None:
     await lab.panel.get_by_role("button", name="History").click()
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
     assert await panel_violations(lab) == []
+
+
+@pytest.mark.proves("ui:question-seen", "ui:deny-words")
+async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", "1")
+    model.add(Answer.of(RUN), Answer.of(RUN), Answer.of("I see."))
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.say("Add them up, twice.")
+    question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
+    approve = question.get_by_role("button", name="Approve", exact=True)
+    await expect(approve).to_be_visible()
+    # As soon as it is there it takes no answer.
+    await approve.dispatch_event("click", {"detail": 1})
+    await armed(question)
+    await approve.click()
+    card = lab.panel.locator('[data-tool="insert_and_execute_cell"]')
+    await expect(card).to_have_count(2)
+    await expect(approve).to_be_visible()
+    await approve.click(force=True, no_wait_after=True)
+    await armed(question)
+    assert len(lab.notebook("sales.ipynb").cells) == 2
+
+    await question.get_by_role("button", name="Deny with a note…").click()
+    note = question.get_by_role("textbox")
+    await expect(note).to_be_focused()
+    await note.press_sequentially("Use the mean.")
+    await note.press("Enter")
+    await expect(lab.log.get_by_text("I see.")).to_be_visible()
+    await expect(card.nth(1)).to_contain_text("Denied: add and run a cell")
+    assert len(lab.notebook("sales.ipynb").cells) == 2

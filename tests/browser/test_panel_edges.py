@@ -98,7 +98,7 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
     await lab.message_box.fill("Meanwhile")
     asking.go_on.set()
 
-    told = lab.page.get_by_role("alert").filter(has_text="Claude waits for your leave.")
+    told = lab.page.get_by_role("alert").filter(has_text="Claude needs your approval.")
     await expect(told).to_have_count(1)
     question = lab.log.get_by_role("group", name="Change sales.ipynb?")
     await told.get_by_role("button", name="Show").click()
