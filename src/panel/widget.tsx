@@ -8,6 +8,11 @@ import { chatIcon } from '../parts/icon';
 import { PanelModel } from './model';
 import { Panel } from './Panel';
 
+/** Pixels up to which the sidebar is as narrow as JupyterLab lets it be. */
+const NARROW = 280;
+/** Pixels of a window in which there is room for a wider sidebar. */
+const ROOMY = 1100;
+
 /** The panel as a widget, for the sidebar or the main area. */
 export class ChatPanel extends ReactWidget {
   constructor(
@@ -79,6 +84,33 @@ export class ChatPanel extends ReactWidget {
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this.model.look(true);
+    this._widen();
+  }
+
+  /**
+   * Give the panel the width that a question needs, once: JupyterLab shows a sidebar first as narrow
+   * as it can be. From then on the width is the person's.
+   */
+  private _widen(): void {
+    const { parent } = this;
+    const sidebar = this.node.closest('#jp-right-stack');
+    if (this._isWidened || parent === null || sidebar === null) {
+      return;
+    }
+    this._isWidened = true;
+    requestAnimationFrame(() => {
+      const width = this.node.offsetWidth;
+      if (this.isDisposed || width === 0 || width > NARROW || window.innerWidth < ROOMY) {
+        return;
+      }
+      this.addClass('tk-mod-widening');
+      parent.fit();
+      // Lumino keeps the sizes that it has once the minimum is gone.
+      window.setTimeout(() => {
+        this.removeClass('tk-mod-widening');
+        parent.fit();
+      }, 100);
+    });
   }
 
   protected override onAfterHide(message: Message): void {
@@ -96,6 +128,7 @@ export class ChatPanel extends ReactWidget {
     });
   }
 
+  private _isWidened = false;
   private readonly _seeking = new MutationObserver((_, observer) => {
     if (this._toQuestion()) {
       observer.disconnect();

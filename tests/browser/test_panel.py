@@ -347,7 +347,7 @@ async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel) -> None:
     assert await panel_violations(lab) == []
 
 
-@pytest.mark.proves("ui:question-seen", "ui:deny-words")
+@pytest.mark.proves("ui:question-seen", "ui:deny-words", "ui:whole-change")
 async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
     lab: Lab, model: ScriptedModel
 ) -> None:
@@ -359,6 +359,8 @@ async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     approve = question.get_by_role("button", name="Approve", exact=True)
     await expect(approve).to_be_visible()
+    lines = question.locator(".tk-Lines")
+    assert await lines.evaluate("box => box.scrollWidth <= box.clientWidth")
     # As soon as it is there it takes no answer.
     await approve.dispatch_event("click", {"detail": 1})
     await armed(question)
