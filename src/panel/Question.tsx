@@ -76,7 +76,9 @@ export function QuestionCard(props: IProps): JSX.Element {
   const [note, setNote] = useState<string | null>(null);
   const pressed = useRef<Element | null>(null);
   const waiting = useId();
-  const isReady = armed && !answered;
+  // Who writes a note to this question has seen it, and the note moves its buttons.
+  const isReady = (armed || note !== null) && !answered;
+  const mayAnswer = (): boolean => !answered && (note !== null || isArmed());
 
   useLayoutEffect(() => {
     const node = card.current;
@@ -89,7 +91,7 @@ export function QuestionCard(props: IProps): JSX.Element {
   }, []);
 
   const answer = (leave: Leave): void => {
-    if (answered || !isArmed() || !question.answers.includes(leave)) {
+    if (!mayAnswer() || !question.answers.includes(leave)) {
       return;
     }
     setAnswered(true);
@@ -109,7 +111,7 @@ export function QuestionCard(props: IProps): JSX.Element {
     event.stopPropagation();
   };
   const onPointerDown = (event: PointerEvent): void => {
-    pressed.current = isArmed() ? event.currentTarget : null;
+    pressed.current = mayAnswer() ? event.currentTarget : null;
   };
   const onClick = (event: MouseEvent, leave: Leave): void => {
     // A click without a pointer (detail 0) is a key's or a screen reader's on this very button.
