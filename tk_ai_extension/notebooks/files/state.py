@@ -234,9 +234,11 @@ class NotebookFile:
 
     def snapshot(self, index: NotebookIndex, path: str) -> Snapshot:
         """The notebook with the outputs that running cells have so far."""
-        if self._shown is None or self._shown[0] is not index or self._shown[1].path != path:
-            self._shown = (index, index.snapshot(path))
-        snapshot = self._shown[1]
+        # Worker threads and the loop call this at once: what is kept may be another index's by now.
+        shown = self._shown
+        if shown is None or shown[0] is not index or shown[1].path != path:
+            shown = self._shown = (index, index.snapshot(path))
+        snapshot = shown[1]
         found = {cell.index: running for running, cell in self.running_cells(snapshot)}
         if not found:
             return snapshot
