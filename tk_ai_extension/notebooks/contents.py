@@ -49,6 +49,7 @@ class _Kept:
     def __init__(self, path: str) -> None:
         self.path = path
         self.renamed = asyncio.Event()
+        # Held by those who read or save it.
         self.lock = asyncio.Lock()
         self.running: list[RunningOutputs] = []
         self.saver: OutputSaver | None = None
@@ -87,25 +88,28 @@ class ContentsDocument:
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
-        return self._shown(await self._load())
+        async with self._kept.lock:
+            return self._shown(await self._load())
 
     async def outputs(self, cell: str) -> tuple[Json, ...]:
         """See `NotebookDocument.outputs`."""
-        snapshot = await self._load()
-        return self._content(snapshot, cell_of(snapshot, cell).index).outputs
+        async with self._kept.lock:
+            snapshot = await self._load()
+            return self._content(snapshot, cell_of(snapshot, cell).index).outputs
 
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`."""
-        snapshot = await self._load()
-        cells = [dict(cell) for cell in self._stored()]
-        for cell in cells:
-            cell["metadata"] = dict(cellforms.metadata_of(cell))
-        for running, cell in self._running(snapshot):
-            cells[cell.index] |= {
-                "outputs": list(running.outputs()),
-                "execution_count": running.execution_count,
-            }
-        return {**self._kept.notebook, "cells": cells}
+        async with self._kept.lock:
+            snapshot = await self._load()
+            cells = [dict(cell) for cell in self._stored()]
+            for cell in cells:
+                cell["metadata"] = dict(cellforms.metadata_of(cell))
+            for running, cell in self._running(snapshot):
+                cells[cell.index] |= {
+                    "outputs": list(running.outputs()),
+                    "execution_count": running.execution_count,
+                }
+            return {**self._kept.notebook, "cells": cells}
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
         """See `NotebookDocument.apply`."""
@@ -182,7 +186,11 @@ class ContentsDocument:
     # --- the manager
 
     async def _load(self) -> Snapshot:
-        """The notebook as the manager has it; got anew where it was modified."""
+        """The notebook as the manager has it; read again where it was modified.
+
+        The lock has to be held: Jupyter's own managers write a file in place, and whoever reads it
+        meanwhile finds a part of it.
+        """
         kept = self._kept
         with manager_errors(self.path):
             # Asked before the content: a save in between is then seen the next time.
