@@ -50,10 +50,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Moves a cell so that ``to`` is the index that it has afterwards."""
+    """Moves a cell so that ``to`` is the index that it has afterwards.
+
+    With ``after`` it goes below the cell named, wherever that is by then.
+    """
 
     cell: str
     to: int
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,16 +200,18 @@ class Draft:
 
     def _move(self, operation: Move) -> None:
         slot = self._slot(operation.cell)
-        if not 0 <= operation.to < len(self.order):
+        below = None if operation.after is None else self._slot(operation.after)
+        if below is None and not 0 <= operation.to < len(self.order):
             raise InvalidArguments(
                 f"The index {operation.to} is not in 0 to {len(self.order) - 1}."
             )
         index = self.order.index(slot)
         previous = self._previous(index)
         del self.order[index]
-        self.order.insert(operation.to, slot)
+        to = operation.to if below is None else self.order.index(below) + 1
+        self.order.insert(to, slot)
         content = self._content(slot)
-        step = Step("move", slot, index, operation.to, before=content, after=content)
+        step = Step("move", slot, index, to, before=content, after=content)
         self._record("move", step, previous)
 
     def _set_outputs(self, operation: SetOutputs) -> None:

@@ -61,7 +61,8 @@ def insertion(
             raise InvalidArguments(
                 f"`index` {index} is out of range: {snapshot.path} takes 0 to {count}."
             )
-        return Insert(content, index=at)
+        # The end is where it is when the cell is inserted.
+        return Insert(content) if index == -1 else Insert(content, index=at)
     if after is not None:
         return Insert(content, after=snapshot.find(after)[0].key)
     if before is not None:

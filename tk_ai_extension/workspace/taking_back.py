@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo
 from tk_ai_extension.model.operations import Change
+from tk_ai_extension.notebooks.anchoring import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import plan
@@ -77,13 +78,15 @@ async def _take_back(
     of: str,
 ) -> TakenBack:
     document = await workspace.store.open(path)
-    undo = plan(entries, await document.read())
+    snapshot = await document.read()
+    undo = plan(entries, snapshot)
     if not undo.operations:
         return TakenBack(path, (), undo.left)
     count = len(undo.entries)
     said = f"took back {count} change{'' if count == 1 else 's'} {of}".rstrip()
+    operations = anchored(snapshot, undo.operations)
     applied = await editing.apply(
-        workspace, caller, document, undo.operations, tool="undo", summary=said, kind="undo"
+        workspace, caller, document, operations, tool="undo", summary=said, kind="undo"
     )
     # An entry of which only some cells came back stands: the others can still be taken back.
     whole = [one for one in undo.entries if one not in others]

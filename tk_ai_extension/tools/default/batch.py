@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
+from tk_ai_extension.notebooks.anchoring import anchored
 from tk_ai_extension.tools.addressing import insertion, position
 from tk_ai_extension.tools.changes import CellsChanged, cells_changed, plan_edit, replaced
 from tk_ai_extension.tools.context import ToolContext
@@ -125,12 +126,13 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
     """Takes the changes back; returns what stays, since somebody has worked on it, and why."""
     workspace = context.workspace
     document = await workspace.store.open(path)
-    operations, left = inverse(applied.changes, await document.read())
+    snapshot = await document.read()
+    operations, left = inverse(applied.changes, snapshot)
     back = await editing.apply(
         workspace,
         context.caller,
         document,
-        operations,
+        anchored(snapshot, operations),
         tool="edit_cells",
         summary="rolled back after an error",
         kind="undo",

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
+from tk_ai_extension.notebooks.anchoring import anchored
 from tk_ai_extension.tools.changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Entry, Notebook
@@ -110,7 +111,7 @@ async def undo(
     return _Undoing(
         document,
         snapshot,
-        plan.operations,
+        tuple(anchored(snapshot, plan.operations)),
         entries=tuple(entry for entry in entries if entry.id in plan.entries),
         left=plan.left,
     )

@@ -10,6 +10,7 @@ from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import InvalidArguments, UnsupportedFormat
 from tk_ai_extension.model.merging import merge
+from tk_ai_extension.notebooks.anchoring import anchored
 from tk_ai_extension.tools.changes import CellsChanged, apply_edit, cells_changed, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
@@ -61,7 +62,7 @@ async def write_notebook(
     operations = merge(
         _base(context, current, base or parsed.revision, new=not current.cells), current, parsed
     )
-    return plan_edit(context, document, current, *operations)
+    return plan_edit(context, document, current, *anchored(current, operations))
 
 
 def _base(context: ToolContext, current: Snapshot, revision: str | None, *, new: bool) -> Snapshot:
