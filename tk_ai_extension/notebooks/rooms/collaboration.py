@@ -24,13 +24,12 @@ from tk_ai_extension.model.probing import missing_in
 from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.managers import manager_error
+from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment
 
 _log = logging.getLogger(__name__)
 
 SAVE_DELAY = 0.8
 """Seconds from a change to its save; a further change does not put it off."""
-
-_TRIES = 3
 
 _ONLINE = "JupyterLab:globalAwareness"
 
@@ -211,6 +210,9 @@ class LiveRoom:
         self.path = ""
         self.old_format: bool | None = None
         self.notebook = LiveNotebook(room._document, self._on_change)
+        self._collect_as_before = collect_at_one_moment(
+            room._document, lambda: self.notebook.changes
+        )
         self.before_read: list[Callable[[], None]] = []
         self.reloads = 0
         self._reloading = 0
@@ -281,6 +283,7 @@ class LiveRoom:
 
     def leave(self) -> None:
         """Stops following the notebook; the room, if it is still there, goes on without us."""
+        self._collect_as_before()
         self.notebook.close()
         if self._cleaning is not None and self._cleaning is not asyncio.current_task():
             self._cleaning.cancel()
@@ -363,7 +366,8 @@ class LiveRoom:
             room._saving_document.cancel()
         model = {"format": room.file_format, "type": room.file_type, "content": None}
         with representable(self.path):
-            model["content"], reloads = await self._content(room._document)
+            model["content"] = await room._document.aget()
+            reloads = self.reloads
         try:
             saved = await room._file.maybe_save_content(model)
         except HTTPError as error:
@@ -386,18 +390,6 @@ class LiveRoom:
                 self.reloads += 1
         finally:
             self._reloading -= 1
-
-    async def _content(self, document: Any) -> tuple[Any, int]:
-        """The notebook as it is at one moment, and `reloads` then; a change meanwhile starts again."""
-        for _ in range(_TRIES):
-            changes, reloads = self.notebook.changes, self.reloads
-            try:
-                content = await document.aget()
-            except IndexError:  # A cell went while the cells were counted.
-                continue
-            if self.notebook.changes == changes:
-                return content, reloads
-        return document.get(), self.reloads
 
     def _on_change(self) -> None:
         self._tell(self.path)
