@@ -1,0 +1,160 @@
+"""The suite's benches: each document backend, in this process, with kernels that only say tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from traitlets.config import Config
+
+from tests.notebooks.conftest import running_server
+from tests.notebooks.tabs import listening_server
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.testing.concurrency.agents import RegistrySession
+from tk_ai_extension.testing.concurrency.kernels import SayingKernels
+from tk_ai_extension.testing.concurrency.people import (
+    Person,
+    Program,
+    RoomTypist,
+    TabTypist,
+)
+from tk_ai_extension.testing.concurrency.rounds import ConcurrencyBench
+from tk_ai_extension.testing.tab_page import TabPage
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.folder_files import FolderFiles
+from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.paths import notebook_path
+from tk_ai_extension.workspace.workspace import Workspace
+
+
+async def nothing(path: str) -> None:
+    """It is settled when a call returns."""
+
+
+@asynccontextmanager
+async def light_bench(
+    name: str,
+    root: Path,
+    state: Path,
+    store: Any,
+    *,
+    opened: Callable[[str], Awaitable[Any]] = nothing,
+    settle: Callable[[str], Awaitable[Any]] = nothing,
+    person: Person | None = None,
+    program: Person | None = None,
+) -> AsyncIterator[ConcurrencyBench]:
+    """A workspace over a store, without a kernel's process."""
+    kernels = SayingKernels()
+    workspace = Workspace(
+        store=store,
+        kernels=kernels,
+        sessions=kernels,
+        files=FolderFiles(root),
+        journal=Journal(state / "journal.sqlite"),
+        artifacts=Artifacts(state / "artifacts"),
+        contain=partial(notebook_path, root),
+    )
+    await workspace.journal.prune()  # From then on there is a file.
+    registry = Registry.load()
+    sessions = [
+        RegistrySession(workspace, registry, Caller("ada", key, "mcp", name=key))
+        for key in ("one", "two", "three")
+    ]
+    yield ConcurrencyBench(
+        name,
+        root,
+        store,
+        state / "journal.sqlite",
+        kernels,
+        sessions,
+        opened,
+        settle,
+        person,
+        program,
+    )
+    await workspace.close()
+
+
+@asynccontextmanager
+async def file_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+    root = folder / "root"
+    root.mkdir()
+    store = ContentsNotebookStore(root, partial(notebook_path, root))
+    async with light_bench("file", root, folder, store, person=Program(root)) as bench:
+        yield bench
+
+
+@asynccontextmanager
+async def contents_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+    from tests.notebooks.test_contents import PairedManager
+
+    root = folder / "root"
+    root.mkdir()
+    config = Config({"NotebookNotary": {"db_file": ":memory:"}})
+    manager = PairedManager(root_dir=str(root), config=config)
+    store = ContentsNotebookStore(
+        root,
+        partial(notebook_path, root),
+        contents_manager=manager,
+        event_logger=manager.event_logger,
+    )
+    async with light_bench("contents", root, folder, store, program=Program(root)) as bench:
+        yield bench
+
+
+@asynccontextmanager
+async def room_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+    async with running_server(folder) as app:
+        root = Path(app.root_dir)
+        store = ContentsNotebookStore(
+            root,
+            partial(notebook_path, root),
+            contents_manager=app.contents_manager,
+            settings=app.web_app.settings,
+            event_logger=app.event_logger,
+        )
+
+        async def settle(path: str) -> None:
+            assert store._rooms is not None
+            room = store._rooms.find(path)
+            assert room is not None
+            await room.save()
+
+        person = RoomTypist(app.web_app.settings["jupyter_server_ydoc"])
+        async with light_bench("room", root, folder, store, settle=settle, person=person) as bench:
+            yield bench
+
+
+@asynccontextmanager
+async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
+    async with listening_server(folder) as (app, address):
+        (extension,) = app.extension_manager.extension_apps["tk_ai_extension"]
+        found: Any = extension
+        store = found.services.workspace.store
+        page = TabPage(address, app.identity_provider.token)
+        await page.connect()
+
+        async def settle(path: str) -> None:
+            if page.notebooks[path].dirty:
+                await page.save(path)
+
+        async with light_bench(
+            "tab",
+            Path(app.root_dir),
+            folder,
+            store,
+            opened=page.open,
+            settle=settle,
+            person=TabTypist(page),
+        ) as bench:
+            yield bench
+        await page.close()
+        assert page.dialogs == []
+
+
+BENCHES = {"file": file_bench, "contents": contents_bench, "room": room_bench, "tab": tab_bench}

@@ -1,0 +1,51 @@
+"""Agents, a person and another program in one notebook at once, by random schedules."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from tests.concurrency.benches import BENCHES
+from tk_ai_extension.testing.concurrency.rounds import run_rounds
+
+STEPS = {"file": 2_000, "contents": 500, "room": 600, "tab": 500}
+"""What costs ten to fifteen seconds of a processor each."""
+SOAK = 100_000
+
+_log = logging.getLogger(__name__)
+
+
+async def play(documents: str, folder: Path, steps: int, record: object) -> None:
+    """Plays with a seed: of ``TK_SEED``, to play one again, else a new one, which a failure names."""
+    seed = int(os.environ.get("TK_SEED") or SystemRandom().randrange(1_000_000))
+    async with BENCHES[documents](folder) as bench:
+        began = time.perf_counter()
+        tally = await run_rounds(bench, seed, int(os.environ.get("TK_STEPS") or steps))
+    rate = tally.steps / (time.perf_counter() - began)
+    assert callable(record)
+    record("seed", seed)
+    record("steps a second", round(rate))
+    _log.warning("%s, seed %d: %.0f steps a second, %s", documents, seed, rate, tally)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.proves("edit:linearizable", "edit:journal-replays", "exec:own-source")
+@pytest.mark.parametrize("documents", BENCHES)
+async def test_a_serial_order_explains_all_answers(
+    documents: str, tmp_path: Path, record_property: object
+) -> None:
+    await play(documents, tmp_path, STEPS[documents], record_property)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("documents", BENCHES)
+async def test_a_serial_order_explains_a_hundred_thousand_answers(
+    documents: str, tmp_path: Path, record_property: object
+) -> None:
+    await play(documents, tmp_path, SOAK, record_property)

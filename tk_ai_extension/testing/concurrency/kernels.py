@@ -1,0 +1,208 @@
+"""Kernels of one process for notebooks whose code does nothing but say tokens.
+
+They keep the contracts of `kernels.base`, and cost nothing: a suite of many thousand steps is not about
+kernels. Others run the same code in real ones, with `SAY` in a file beside the notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from tk_ai_extension.kernels.base import KernelEvent, KernelInfo, Kernelspec
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import KernelNotFound
+from tk_ai_extension.model.executions import (
+    Execution,
+    ExecutionEvent,
+    ExecutionRequest,
+    OutputsChanged,
+    Started,
+)
+from tk_ai_extension.model.outputs import Append, OutputChange, StreamEdit
+
+SAY = """
+import os
+LOG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "said.log")
+def say(token):
+    with open(LOG, "a") as file:
+        file.write(token + "\\n")
+        file.flush()
+        print(token, file.tell(), flush=True)
+def fail(token):
+    say(token)
+    raise RuntimeError(token)
+"""
+"""The module ``saying``, in the folder of the notebook. Each line that it prints has a number of its own."""
+
+_SAID = re.compile(r"^__import__\(\"saying\"\)\.(say|fail)\(\"(\w+)\"\)$")
+
+
+def line(token: str, verb: str = "say") -> str:
+    """A line of a source: it says a token, or fails once it has said it."""
+    return f'__import__("saying").{verb}("{token}")'
+
+
+def tokens(source: str) -> list[str]:
+    """What a source prints, as far as it gets."""
+    found: list[str] = []
+    for line in source.splitlines():
+        if match := _SAID.match(line):
+            found.append(match[2])
+            if match[1] == "fail":
+                break
+    return found
+
+
+class SaidLog(Protocol):
+    """All that code has said, in order."""
+
+    def said(self) -> dict[int, str]:
+        """The tokens by the numbers that were printed with them."""
+        ...
+
+
+class SaidFile:
+    """What the module ``saying`` has written in kernels."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "saying.py").write_text(SAY)
+        self._file = folder / "said.log"
+
+    def said(self) -> dict[int, str]:
+        """See `SaidLog.said`."""
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
+        return dict(zip(itertools.accumulate(len(line) + 1 for line in lines), lines, strict=True))
+
+
+class SayingKernels:
+    """Kernels that understand ``say`` and ``fail``; see `kernels.base.Kernels` and `Sessions`.
+
+    They are a `SaidLog` too.
+    """
+
+    name = "saying"
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._kernels: dict[str, tuple[asyncio.Lock, itertools.count[int]]] = {}
+        self._bound: dict[str, str] = {}
+
+    def said(self) -> dict[int, str]:
+        """See `SaidLog.said`."""
+        return dict(enumerate(self._said, 1))
+
+    # --- kernels.base.Kernels
+
+    async def kernelspecs(self) -> list[Kernelspec]:
+        """One."""
+        return [Kernelspec("python3", "Python 3", "python", default=True)]
+
+    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002
+        """Starts one."""
+        kernel_id = str(uuid4())
+        self._kernels[kernel_id] = asyncio.Lock(), itertools.count(1)
+        return kernel_id
+
+    async def wait_ready(self, kernel_id: str) -> float:
+        """They are."""
+        self._known(kernel_id)
+        return 0.0
+
+    def ids(self) -> list[str]:
+        """Those that run."""
+        return list(self._kernels)
+
+    async def info(self, kernel_id: str) -> KernelInfo:
+        """What is known of one."""
+        self._known(kernel_id)
+        return KernelInfo(kernel_id, "python3", "python", "idle")
+
+    def executor(self, kernel_id: str) -> SayingKernels:
+        """This."""
+        self._known(kernel_id)
+        return self
+
+    async def interrupt(self, kernel_id: str) -> None:
+        """Code is too short for that."""
+        self._known(kernel_id)
+
+    async def restart(self, kernel_id: str) -> None:
+        """Begins to count again."""
+        async with self._known(kernel_id)[0]:
+            self._kernels[kernel_id] = asyncio.Lock(), itertools.count(1)
+
+    async def shutdown(self, kernel_id: str) -> None:
+        """Ends one."""
+        self._known(kernel_id)
+        del self._kernels[kernel_id]
+
+    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nobody else runs anything here."""
+        return lambda: None
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _known(self, kernel_id: str) -> tuple[asyncio.Lock, itertools.count[int]]:
+        if kernel_id not in self._kernels:
+            raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
+        return self._kernels[kernel_id]
+
+    # --- kernels.base.Executor
+
+    async def execute(
+        self, kernel_id: str, request: ExecutionRequest
+    ) -> AsyncGenerator[ExecutionEvent]:
+        """Says what a source says, one line at a time."""
+        lock, counts = self._known(kernel_id)
+        async with lock:
+            count = next(counts)
+            yield Started(count)
+            text = ""
+            error: Json | None = None
+            for token in tokens(request.code):
+                await asyncio.sleep(0)
+                self._said.append(token)
+                new = f"{token} {len(self._said)}\n"
+                change: OutputChange = (
+                    StreamEdit(0, len(text), new)
+                    if text
+                    else Append({"output_type": "stream", "name": "stdout", "text": new})
+                )
+                text += new
+                yield OutputsChanged((change,))
+            outputs: list[Json] = (
+                [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+            )
+            if ".fail(" in request.code:
+                error = {
+                    "output_type": "error",
+                    "ename": "RuntimeError",
+                    "evalue": "",
+                    "traceback": [],
+                }
+                outputs.append(error)
+                yield OutputsChanged((Append(error),))
+            yield Execution(
+                "error" if error else "ok", tuple(outputs), count, error, backend=self.name
+            )
+
+    # --- kernels.base.Sessions
+
+    async def kernel_of(self, path: str) -> str | None:
+        """The kernel of a notebook."""
+        return self._bound.get(path)
+
+    async def bind(self, path: str, kernel_id: str) -> None:
+        """Gives a notebook its kernel."""
+        self._bound[path] = kernel_id
+
+    async def paths_of(self, kernel_id: str) -> list[str]:
+        """The notebooks of a kernel."""
+        return [path for path, bound in self._bound.items() if bound == kernel_id]

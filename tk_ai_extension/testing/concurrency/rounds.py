@@ -1,0 +1,410 @@
+"""Rounds of calls at once, each checked when nothing is under way any more."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.notebooks.base import NotebookStore
+from tk_ai_extension.testing.concurrency.agents import Agent, Names, Session
+from tk_ai_extension.testing.concurrency.history import (
+    Call,
+    CellState,
+    Entry,
+    History,
+    State,
+)
+from tk_ai_extension.testing.concurrency.interleaving import interleaved
+from tk_ai_extension.testing.concurrency.kernels import SaidLog
+from tk_ai_extension.testing.concurrency.linearizability import Event, Verdict, linearize
+from tk_ai_extension.testing.concurrency.model import events_of, printed
+from tk_ai_extension.testing.concurrency.people import Person, choice
+from tk_ai_extension.testing.document_bench import DEADLINE, code, notebook, written
+from tk_ai_extension.workspace.records import decode_changes
+
+ROUNDS = 20
+"""So many rounds are played with one notebook."""
+CELLS = 12
+"""So many cells a notebook has at first."""
+
+_ENTRIES = """
+SELECT id, time, caller_key, turn, tool, kind, state, data
+FROM entries LEFT JOIN changes ON entry = id WHERE id > ? AND path = ? ORDER BY id
+"""
+
+
+class Violation(AssertionError):
+    """No serial order explains what happened, or something was lost, doubled or mixed up."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong in the middle of a round.
+
+    Attributes:
+        name: For reports.
+        inject: Does it to the notebook at a path.
+        excused: The codes of the errors, and the statuses of the runs, that it accounts for.
+    """
+
+    name: str
+    inject: Callable[[str, Random], Awaitable[None]]
+    excused: frozenset[str] = frozenset()
+
+
+@dataclass
+class ConcurrencyBench:
+    """What the suite works with.
+
+    Attributes:
+        name: Of the backend and the executor.
+        root: The folder of the notebooks.
+        store: The server's; the notebook is read through it after each round.
+        journal: The journal's file.
+        said: What code has said.
+        sessions: The agents' sessions.
+        opened: Called with a new notebook's path, before anybody works in it.
+        settle: Waits until nothing is under way for a path, and the file has what the document has.
+        person: Who edits by other means, at the same time.
+        program: Another program that writes the file between the rounds, where it may not at once.
+        faults: What may go wrong.
+    """
+
+    name: str
+    root: Path
+    store: NotebookStore
+    journal: Path
+    said: SaidLog
+    sessions: Sequence[Session]
+    opened: Callable[[str], Awaitable[Any]]
+    settle: Callable[[str], Awaitable[Any]]
+    person: Person | None = None
+    program: Person | None = None
+    faults: Sequence[Fault] = ()
+
+
+@dataclass
+class Tally:
+    """How much was done.
+
+    Attributes:
+        steps: Calls and edits.
+        calls: The same by what was called, and by the error where there was one.
+        states: How many states of the model the checker looked at.
+    """
+
+    steps: int = 0
+    rounds: int = 0
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+    states: int = 0
+
+    def add(self, calls: Sequence[Call], verdict: Verdict) -> None:
+        self.rounds += 1
+        self.steps += len(calls)
+        self.states += verdict.states
+        for call in calls:
+            error = call.answer.error if call.answer is not None else None
+            name = f"{call.name}: {error}" if error else call.name
+            self.calls[name] = self.calls.get(name, 0) + 1
+
+
+async def run_rounds(bench: ConcurrencyBench, seed: int, steps: int) -> Tally:
+    """Plays rounds until so many steps are done.
+
+    Raises:
+        Violation: with the seed, the history of the round and what is wrong with it.
+    """
+    tally, random, names = Tally(), Random(f"{bench.name} {seed}"), Names()
+    while tally.steps < steps:
+        played = _Notebook(bench, seed, random, names, tally)
+        await played.begin()
+        for _ in range(ROUNDS):
+            if tally.steps < steps:
+                await played.round()
+    return tally
+
+
+class _Notebook:
+    """A notebook in which rounds are played."""
+
+    def __init__(
+        self, bench: ConcurrencyBench, seed: int, random: Random, names: Names, tally: Tally
+    ) -> None:
+        self._bench = bench
+        self._seed = seed
+        self._random = random
+        self._names = names
+        self._tally = tally
+        self._agents = [
+            Agent("abcdefghijkl"[number], session, names)
+            for number, session in enumerate(bench.sessions)
+        ]
+        self._path = f"{names.token('n')}.ipynb"
+        self._entry = 0
+        # The lines of each run of each cell, in order.
+        self._runs: dict[str, list[list[str]]] = {}
+        # Lines of runs whose answers were errors, and tell of none.
+        self._untold: set[str] = set()
+        self._said: set[int] = set(bench.said.said())
+
+    async def begin(self) -> None:
+        """Makes the notebook."""
+        cells = [
+            code(self._names.source("s"), f"{self._names.token('s')}start") for _ in range(CELLS)
+        ]
+        (self._bench.root / self._path).write_bytes(written(notebook(*cells)))
+        await self._bench.opened(self._path)
+
+    async def round(self) -> None:
+        """Has everybody act at once, and checks what came of it."""
+        bench, random = self._bench, self._random
+        if bench.program is not None and random.random() < 0.3:
+            await bench.program.edit(self._path, choice(random, self._names))
+        start, _ = await self._read()
+        history = History()
+        actors = self._actors(history)
+        fault = random.choice(bench.faults) if bench.faults and random.random() < 0.3 else None
+        if fault is not None:
+            actors.append(fault.inject(self._path, Random(random.random())))
+        delays = interleaved(Random(random.random())) if random.random() < 0.8 else nullcontext()
+        try:
+            with delays:
+                async with asyncio.timeout(3 * DEADLINE), asyncio.TaskGroup() as group:
+                    for actor in actors:
+                        group.create_task(_awaited(actor))
+            await bench.settle(self._path)
+        except* Exception as errors:
+            raise Violation(self._report(history.calls, f"It did not end well: {errors!r}")) from (
+                errors
+            )
+        end, outputs = await self._read()
+        self._assign(history.calls)
+        excused = fault.excused if fault is not None else frozenset[str]()
+        verdict = self._check_order(history.calls, start, end, excused)
+        self._check_outputs(history.calls, outputs, excused)
+        await self._check_copies(history.calls, end, outputs)
+        self._tally.add(history.calls, verdict)
+
+    # --- acting
+
+    def _actors(self, history: History) -> list[Awaitable[None]]:
+        random = self._random
+        at_one_index = random.random() < 0.08
+        actors: list[Awaitable[None]] = []
+        for agent in self._agents:
+            lanes = random.choice([1, agent.session.lanes])
+            if at_one_index and agent.session.lanes > 1:
+                lanes = 4
+            count = 1 if at_one_index else random.choice([1, 2, 3])
+            for lane in range(lanes):
+                calls = self._calls(agent, Random(random.random()), lane, count, at_one_index)
+                actors.append(self._agent(history, agent, calls))
+        if self._bench.person is not None:
+            actors.append(self._person(history, self._bench.person, Random(random.random())))
+        return actors
+
+    def _calls(
+        self,
+        agent: Agent,
+        random: Random,
+        lane: int,
+        count: int,
+        at_one_index: bool,
+    ) -> Iterator[Call]:
+        """The calls of one lane, each decided when the one before was answered."""
+        for number in range(count):
+            if at_one_index:
+                chosen = agent.insert_and_execute_first()
+            elif lane == 0 and number == 0 and random.random() < 0.3:
+                chosen = agent.first()
+            else:
+                chosen = agent.next(random, beside=lane > 0)
+            tool, arguments, expected = chosen
+            arguments = {"notebook": self._path, **arguments}
+            yield Call(agent.name, tool, arguments, expected, self._names.token("turn"))
+
+    async def _agent(self, history: History, agent: Agent, calls: Iterator[Call]) -> None:
+        for call in calls:
+            work = partial(agent.session.call, call.name, call.arguments, call.turn)
+            agent.learn(await history.record(call, work))
+
+    async def _person(self, history: History, person: Person, random: Random) -> None:
+        for _ in range(random.choice([0, 1, 2])):
+            work = partial(person.edit, self._path, choice(random, self._names))
+            await history.record(Call("person", "person", {}), work)
+            for _ in range(random.randrange(30)):
+                await asyncio.sleep(0)
+
+    # --- checking
+
+    async def _read(self) -> tuple[State, dict[str, str]]:
+        """The notebook, and the text of each code cell's outputs."""
+        document = await self._bench.store.open(self._path)
+        stored = await document.raw()
+        cells: list[Json] = stored["cells"]
+        state = tuple(
+            CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in cells
+        )
+        return state, {cell["id"]: _text(cell.get("outputs", ())) for cell in cells}
+
+    def _assign(self, calls: Sequence[Call]) -> None:
+        """Gives each call the rows of the journal that it wrote."""
+        with closing(sqlite3.connect(self._bench.journal)) as db:
+            rows = db.execute(_ENTRIES, (self._entry, self._path)).fetchall()
+        by_turn = {call.turn: call for call in calls if call.turn}
+        sessions = {agent.name: agent.session.name for agent in self._agents}
+        for number, at, session, turn, tool, kind, state, data in rows:
+            self._entry = number
+            if kind == "run":
+                continue
+            changes = decode_changes(data) if data else ()
+            entry = Entry(number, at, session, turn, tool, kind, state, changes)
+            call = by_turn.get(turn) or next(
+                (
+                    each
+                    for each in calls
+                    if sessions.get(each.actor) == session
+                    and each.name == tool
+                    and each.wall[0] <= at <= each.wall[1]
+                ),
+                None,
+            )
+            if call is None:
+                raise Violation(self._report(calls, f"Nobody's row of the journal: {entry}"))
+            call.entries.append(entry)
+
+    def _check_order(
+        self, calls: Sequence[Call], start: State, end: State, excused: frozenset[str]
+    ) -> Verdict:
+        events: list[Event] = []
+        for call in calls:
+            events += events_of(call, excused=excused)
+        verdict = linearize(start, events, end)
+        if verdict.order is None:
+            why = (
+                "The search was given up." if verdict.exhausted else "No serial order explains it."
+            )
+            tried = "".join(f"  {n}. {each.label}\n" for n, each in enumerate(verdict.longest, 1))
+            refused = "".join(f"  {each}\n" for each in verdict.refused)
+            raise Violation(
+                self._report(
+                    calls,
+                    f"{why} The longest that was found:\n{tried}Then:\n{refused}"
+                    f"The notebook there (-) and at the end (+):\n{_diff(verdict.state, end)}",
+                )
+            )
+        return verdict
+
+    def _check_outputs(
+        self, calls: Sequence[Call], outputs: dict[str, str], excused: frozenset[str]
+    ) -> None:
+        """Code ran once for each answer that says so, and outputs are those of the cell's runs."""
+        said = self._bench.said.said()
+        new = {number: token for number, token in said.items() if number not in self._said}
+        self._said |= new.keys()
+        ran: dict[str, list[list[str]]] = {}
+        untold = False
+        for call in calls:
+            if call.answer is None:
+                continue
+            # A run that could not be carried on has no answer that tells how far it came.
+            untold |= call.answer.error is not None and "execute" in call.name
+            untold |= call.answer.error is not None and bool(call.arguments.get("run"))
+            for run in call.answer.data.get("runs", ()):
+                ran.setdefault(run.get("cell", ""), []).append(printed(run.get("output", "")))
+        lines = [line for runs in ran.values() for each in runs for line in each]
+        for line in lines:
+            token, number = line.split()
+            if new.pop(int(number), None) != token:
+                raise Violation(self._report(calls, f"`{line}` was told twice, or never said."))
+        if new and not untold and not excused:
+            raise Violation(self._report(calls, f"This was said, and nobody was told: {new}."))
+        self._untold |= {f"{token} {number}" for number, token in new.items()}
+        for cell, runs in ran.items():
+            self._runs.setdefault(cell, []).extend(runs)
+        if not untold and not excused:
+            self._check_each_output(calls, outputs, ran)
+
+    def _check_each_output(
+        self, calls: Sequence[Call], outputs: dict[str, str], ran: dict[str, list[list[str]]]
+    ) -> None:
+        touched = {
+            change.cell for call in calls for entry in call.entries for change in entry.changes
+        } | {call.edit.key for call in calls if call.edit is not None}
+        for cell, text in outputs.items():
+            shown = printed(text)
+            runs = self._runs.get(cell, [])
+            told = any(run[len(run) - len(shown) :] == shown for run in runs)
+            if shown and not told and not self._untold.issuperset(shown):
+                raise Violation(
+                    self._report(calls, f"The outputs of {cell} are {shown}; its runs: {runs}.")
+                )
+            if cell in ran and cell not in touched and shown not in ran[cell]:
+                raise Violation(
+                    self._report(calls, f"Of {cell} is left {shown}; its runs: {ran[cell]}.")
+                )
+
+    async def _check_copies(
+        self, calls: Sequence[Call], end: State, outputs: dict[str, str]
+    ) -> None:
+        """The file, and what a person sees, are what is read through the store."""
+        stored = await self._stored()
+        on_disk = tuple(
+            CellState(cell["id"], cell["cell_type"], "".join(cell["source"])) for cell in stored
+        )
+        if on_disk != end:
+            differ = _diff(on_disk, end)
+            raise Violation(self._report(calls, f"In the file (-) and read (+):\n{differ}"))
+        texts = {cell["id"]: _text(cell.get("outputs", ())) for cell in stored}
+        if texts != outputs:
+            differ = [
+                (key, texts[key], outputs[key]) for key in texts if texts[key] != outputs[key]
+            ]
+            raise Violation(self._report(calls, f"Outputs in the file, and read: {differ}"))
+        if self._bench.person is not None:
+            seen = tuple(await self._bench.person.cells(self._path))
+            if seen != end:
+                differ = _diff(seen, end)
+                raise Violation(self._report(calls, f"A person sees (-), and read (+):\n{differ}"))
+
+    async def _stored(self) -> list[Json]:
+        """The cells in the file; Jupyter's own save, which a person's edit caused, writes in place."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                try:
+                    return json.loads((self._bench.root / self._path).read_bytes())["cells"]
+                except ValueError:
+                    await asyncio.sleep(0.01)
+
+    def _report(self, calls: Sequence[Call], wrong: str) -> str:
+        history = "\n".join(f"  {call}" for call in calls)
+        return (
+            f"{self._bench.name}, seed {self._seed}, {self._path}, "
+            f"step {self._tally.steps}, round {self._tally.rounds + 1}:\n{history}\n{wrong}"
+        ).replace('__import__("saying").', "")
+
+
+def _text(outputs: Sequence[Json]) -> str:
+    return "".join(stream_text(output) for output in outputs if output.get("name") == "stdout")
+
+
+def _diff(before: State, after: State) -> str:
+    lines = [
+        [f"{cell.key} {cell.type} {cell.source!r}" for cell in state] for state in (before, after)
+    ]
+    return "\n".join(difflib.unified_diff(lines[0], lines[1], lineterm="", n=1))
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
