@@ -228,6 +228,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal"),
     Requirement("threat:kernel-pass", "project", "a kernel's code asks by a pass of its kernel's own, good there alone and until it ends, in the chat of its own notebook: it holds no token and no key, and reaches no other chat"),
     Requirement("threat:sandbox-escapes", "project", "code in a bubblewrap sandbox, of root or of an ordinary user, opens none of the machine's kernel settings for writing, gets no capabilities, also not in namespaces of its own, and reaches no process, socket, terminal or file outside"),
+    Requirement("threat:project-keys", "project", "from a project's file keys are taken and nothing else, after its user has trusted that folder, and never where its kernels have a sandbox; no key goes to an address, a proxy or a program that a less trusted source named, and those of two sources are not mixed"),
+    Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s host, and no API key or subscription's token is in the environment of Claude's process"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),

@@ -136,6 +136,11 @@ export class ChatApi {
     return this._json<IModels>('GET', 'models');
   }
 
+  /** Uses the key in the root folder's file from now on. */
+  async trustFolder(): Promise<void> {
+    await this._json('POST', 'trust', { trusted: true });
+  }
+
   /** Stops the turn that goes on and those that wait, or one of them. */
   async stop(id: string, turn?: string): Promise<void> {
     await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });

@@ -16,7 +16,12 @@ const MODELS = new Set(['no_model', 'model_unauthorized']);
 
 /** What went wrong, what was kept, and the next step as a button. */
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
-  const { commands, trans } = useDesk();
+  const { chats, commands, trans } = useDesk();
+  const trust = async (): Promise<void> => {
+    await chats.api.trustFolder();
+    await chats.refresh();
+    (onRetry ?? onDismiss)?.();
+  };
   return (
     <div className="tk-Problem" role="alert">
       <div className="tk-Problem-message">{problem.message}</div>
@@ -29,6 +34,15 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
             onClick={() => void commands.execute('tk-ai:connect')}
           >
             {trans.__('Connect a model')}
+          </button>
+        )}
+        {problem.code === 'folder_not_trusted' && (
+          <button
+            type="button"
+            className="tk-Button"
+            onClick={() => void trust().catch(reason => console.warn(reason))}
+          >
+            {trans.__('Trust this folder')}
           </button>
         )}
         {onRetry !== undefined && (

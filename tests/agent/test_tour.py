@@ -166,7 +166,7 @@ def test_every_step_leads_to_a_step_that_exists() -> None:
 
 @pytest.fixture
 async def provision(tmp_path: Path) -> AsyncIterator[Provision]:
-    provision = Provision(ProviderSettings(), {}, tmp_path)
+    provision = Provision(ProviderSettings(trust_folder=True), dict, tmp_path)
     yield provision
     await provision.close()
 

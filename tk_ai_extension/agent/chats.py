@@ -19,6 +19,7 @@ from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
     ChatElsewhere,
+    FolderNotTrusted,
     InvalidArguments,
     LimitReached,
     NoModel,
@@ -319,8 +320,15 @@ class Chats:
 
         Raises:
             NoModel: none is connected, or none of that name.
+            FolderNotTrusted: the only key is in a folder that is not trusted.
         """
         provider = await self._office.provider()
+        if provider.untrusted is not None:
+            raise FolderNotTrusted(
+                "This folder has a file with a key. Trust the folder to use it.",
+                hint=provider.hint,
+                folder=provider.untrusted,
+            )
         if not provider.ready:
             raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
         model = asked or (usual if usual in provider.models else provider.model)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import logging
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.agent.branches import Origin
 from tk_ai_extension.agent.imports import import_sdk
+from tk_ai_extension.agent.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import AgentDied, AgentUnavailable
@@ -112,7 +114,13 @@ class Claude:
             instructions=instructions,
             origin=origin,
         )
-        client = sdk.ClaudeSDKClient(options)
+        transport = await asyncio.to_thread(
+            started_by_launcher,
+            options,
+            surroundings.folder,
+            {**inherited(os.environ), **_environment(provider, surroundings)},
+        )
+        client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
             async with asyncio.timeout(START):
                 await client.connect()
@@ -157,7 +165,8 @@ class Claude:
                 self._model = model
             await self._client.query(message())
         except sdk.ClaudeSDKError as error:
-            raise AgentDied(f"Claude's process has ended: {error}.") from error
+            said = self.redact(str(error))
+            raise AgentDied(f"Claude's process has ended: {said}.") from error
 
     async def hear(self, seconds: float | None) -> Message:
         """What it says next.
@@ -185,7 +194,8 @@ class Claude:
         except Exception as error:
             self._deaf = True
             # The SDK has no class of its own for a request that the process refuses.
-            raise AgentDied(f"Claude's process does not listen: {error}.") from error
+            said = self.redact(str(error))
+            raise AgentDied(f"Claude did not respond to the interrupt: {said}.") from error
 
     async def close(self) -> None:
         """Ends the process."""
@@ -236,16 +246,7 @@ def _options(
     work = surroundings.folder / "work"
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     surroundings.folder.chmod(0o700)
-    environment = {
-        "CLAUDE_CONFIG_DIR": str(surroundings.folder),
-        # Without it the CLI dials out besides, whatever the model's address is.
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        # Every tool is offered at once, and nothing is offered that stands for those to be found.
-        "ENABLE_TOOL_SEARCH": "false",
-        "CLAUDE_CODE_MAX_RETRIES": str(surroundings.retries),
-        "API_TIMEOUT_MS": str(int(surroundings.request_timeout * 1000)),
-        **provider.environment,
-    }
+    environment = inherited(os.environ) | _environment(provider, surroundings)
     return sdk.ClaudeAgentOptions(
         # Only our tools exist for it, and of those it is asked nothing: who may call what is
         # settled where the tool runs.
@@ -265,10 +266,26 @@ def _options(
         cwd=work,
         # Named, or the SDK leaves a thread behind that keeps the server from ending.
         cli_path=surroundings.cli or _cli(Path(sdk.__file__).parent),
-        env=environment,
+        env=without(os.environ, environment),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
     )
+
+
+def _environment(provider: Provider, surroundings: Surroundings) -> dict[str, str]:
+    """What the process has besides what it inherits."""
+    return {
+        "CLAUDE_CONFIG_DIR": str(surroundings.folder),
+        # Its logs, which are for everybody to read in the user's own folder.
+        "XDG_CACHE_HOME": str(surroundings.folder / "cache"),
+        # Without it the CLI dials out besides, whatever the model's address is.
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        # Every tool is offered at once, and nothing is offered that stands for those to be found.
+        "ENABLE_TOOL_SEARCH": "false",
+        "CLAUDE_CODE_MAX_RETRIES": str(surroundings.retries),
+        "API_TIMEOUT_MS": str(int(surroundings.request_timeout * 1000)),
+        **provider.environment,
+    }
 
 
 def _cli(package: Path) -> str:

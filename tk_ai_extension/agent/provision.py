@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tk_ai_extension.agent import secrets_file
 from tk_ai_extension.agent.providers import Provider, ProviderSettings, choose
+from tk_ai_extension.agent.secrets_file import OTHERS_READ, SecretsFileError
+from tk_ai_extension.agent.sources import Given
 from tk_ai_extension.agent.tour import TourServer
+from tk_ai_extension.agent.trusted_folders import (
+    SECRETS,
+    TrustedFolders,
+    trusted_folders,
+    user_folder,
+)
+from tk_ai_extension.kernels.sandbox.projects import has_sandbox
+from tk_ai_extension.model.errors import NoModel
 
 
 class Provision:
@@ -17,16 +29,30 @@ class Provision:
 
     Args:
         settings: What an administrator chose.
-        environment: The server's own, as it is (``os.environ``).
+        environment: Gives the server's own, or the command's, as it is now.
         root: The server's root folder.
+        is_sandboxed: Says whether kernels of the root run in a sandbox: then what is in the root is
+            theirs, and no key is taken from it. Looks into files; by what ``nb`` keeps unless given.
+        trusted: The record of trusted folders; the user's own unless given.
+        user_file: The user's own file of keys; in the configuration folder unless given.
     """
 
     def __init__(
-        self, settings: ProviderSettings, environment: Mapping[str, str], root: Path
+        self,
+        settings: ProviderSettings,
+        environment: Callable[[], Mapping[str, str]],
+        root: Path,
+        *,
+        is_sandboxed: Callable[[], bool] | None = None,
+        trusted: TrustedFolders | None = None,
+        user_file: Path | None = None,
     ) -> None:
         self._settings = settings
         self._environment = environment
         self._root = root
+        self._is_sandboxed = is_sandboxed or partial(has_sandbox, root)
+        self._trusted = trusted or trusted_folders()
+        self._user_file = user_file or user_folder() / SECRETS
         self._tour = TourServer()
 
     async def provider(self) -> Provider:
@@ -35,7 +61,7 @@ class Provision:
         One that is not `ready` says by its hint what is missing.
         """
         provider = await self._chosen()
-        if provider.name != "tour":
+        if provider.name != "tour" or not provider.ready:
             return provider
         environment = {**provider.environment, **self._tour.environment()}
         return replace(provider, environment=environment)
@@ -44,10 +70,67 @@ class Provision:
         """What is configured and what is missing, without values."""
         return (await self._chosen()).health()
 
+    async def trust(self, *, trusted: bool = True) -> dict[str, Any]:
+        """Uses the root's file of keys from now on, or no more; what `health` says then.
+
+        Raises:
+            ReadOnly: that cannot be kept.
+            NoModel: kernels of the root run in a sandbox.
+        """
+        await asyncio.to_thread(self._trust, trusted)
+        return await self.health()
+
     async def close(self) -> None:
         """Stops the tour, where it was served."""
         await self._tour.close()
 
+    def _trust(self, trusted: bool) -> None:
+        if not trusted:
+            self._trusted.forget(self._root)
+            return
+        if self._is_sandboxed():
+            raise NoModel(
+                "Kernels of this folder run in a sandbox, and could have written its file of keys.",
+                hint=f"Put the key in the environment, or in {self._user_file}.",
+            )
+        self._trusted.trust(self._root)
+
     async def _chosen(self) -> Provider:
-        # It looks into a file.
-        return await asyncio.to_thread(choose, self._settings, self._environment, self._root)
+        return await asyncio.to_thread(self._choose)
+
+    def _choose(self) -> Provider:
+        sandboxed = self._is_sandboxed()
+        given = Given(environment=self._environment())
+        try:
+            given = replace(given, user=self._read_user(sandboxed))
+        except SecretsFileError as error:
+            return choose(self._settings, given, problem=str(error))
+        without = choose(self._settings, given)
+        if not self._settings.secrets_file or sandboxed:
+            return without
+        file = self._root / Path(self._settings.secrets_file).expanduser()
+        # An administrator who names a file elsewhere has chosen that one.
+        elsewhere = not file.is_relative_to(self._root)
+        agreed = elsewhere or self._settings.trust_folder or self._trusted.trusts(self._root)
+        try:
+            project = self._read_project(file)
+        except SecretsFileError as error:
+            if without.source is not None:
+                return without
+            return choose(self._settings, given, problem=str(error))
+        found = choose(self._settings, replace(given, project=project))
+        if agreed or found.source != "project":
+            return found
+        return replace(without, untrusted=str(self._root))
+
+    def _read_user(self, sandboxed: bool) -> dict[str, str]:
+        file = self._user_file.resolve()
+        if sandboxed and file.is_relative_to(self._root.resolve()):
+            return {}
+        return secrets_file.read(self._user_file, refused_bits=OTHERS_READ)
+
+    def _read_project(self, file: Path) -> dict[str, str]:
+        root = self._root.resolve()
+        if file.is_relative_to(self._root) and not file.parent.resolve().is_relative_to(root):
+            raise SecretsFileError(f"{file.name} is not used: a link leads to it.")
+        return secrets_file.read(file)

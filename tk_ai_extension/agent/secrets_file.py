@@ -8,8 +8,16 @@ variable is expanded and no command is run. An error names the line and never sh
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from pathlib import Path
+
+OTHERS_WRITE = 0o022
+"""The bits of a mode that let others write a file."""
+OTHERS_READ = 0o077
+"""The bits of a mode that let others do anything with a file."""
 
 MAX_BYTES = 64_000
 """A file of secrets is small; what is larger is something else."""
@@ -57,19 +65,34 @@ def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
     return values
 
 
-def read(path: Path) -> dict[str, str]:
+def read(path: Path, *, refused_bits: int = OTHERS_WRITE) -> dict[str, str]:
     """The variables in a file; none where there is no file.
 
+    Args:
+        path: The file, not a link to one.
+        refused_bits: Bits of a mode that the file must not have.
+
     Raises:
-        SecretsFileError: it cannot be read, or a line is none of the allowed ones.
+        SecretsFileError: it cannot be read, is not this user's own, or a line is none of the allowed
+            ones.
     """
+    # Not kept waiting by what only looks like a file, such as a pipe.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
-    except FileNotFoundError:
+        descriptor = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise SecretsFileError(f"{path.name} cannot be read: {why}.") from error
+    try:
+        _check(path.name, os.fstat(descriptor), refused_bits)
+        data = _read(descriptor)
+    except OSError as error:
         raise SecretsFileError(f"{path.name} cannot be read: {error.strerror}.") from error
-    if data is None:
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_BYTES:
         raise SecretsFileError(f"{path.name} has more than {MAX_BYTES} bytes.")
     try:
         text = data.decode()
@@ -77,6 +100,24 @@ def read(path: Path) -> dict[str, str]:
         # Not chained: that error would hold the file's bytes.
         raise SecretsFileError(f"{path.name} is no UTF-8 text.") from None
     return parse(text, path.name)
+
+
+def _check(name: str, found: os.stat_result, refused_bits: int) -> None:
+    """Raises where a file is not this user's own."""
+    if not stat.S_ISREG(found.st_mode):
+        raise SecretsFileError(f"{name} cannot be read: it is no file.")
+    if os.name == "nt":
+        return
+    if found.st_uid != os.geteuid():
+        raise SecretsFileError(f"{name} is not used: it belongs to another user.")
+    if found.st_mode & refused_bits:
+        whose = "read" if refused_bits == OTHERS_READ else "write"
+        raise SecretsFileError(f"{name} is not used: others can {whose} it. Run `chmod 600` on it.")
+
+
+def _read(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def _value(match: re.Match[str]) -> str:

@@ -32,6 +32,7 @@ from tk_ai_extension.model.errors import InternalError, InvalidArguments
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.mcp import McpOverSocket
+from tk_ai_extension.workspace.dumpable import hide_process
 
 logger = logging.getLogger(__name__)
 
@@ -249,6 +250,7 @@ async def host(project: Project, ready: int) -> None:
 
 def main() -> int:
     """Runs the host; the exit status."""
+    hide_process()
     project, ready = Project(sys.argv[1]), int(sys.argv[2])
     said = logging.StreamHandler()
     said.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

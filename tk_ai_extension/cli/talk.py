@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-from collections import ChainMap
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from tk_ai_extension.cli.wire import MODELS
 from tk_ai_extension.model.errors import AgentUnavailable
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Begun, Chats
-    from tk_ai_extension.agent.providers import Provider
     from tk_ai_extension.agent.provision import Provision
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.permissions import Answer
@@ -78,6 +76,14 @@ class Talk(Protocol):
         """
         ...
 
+    async def trust(self) -> None:
+        """Uses the key of the folder's file from now on.
+
+        Raises:
+            ToolError.
+        """
+        ...
+
 
 class ProjectChats:
     """The chats of a project, in its host; what they stand on is imported with the first one.
@@ -116,8 +122,8 @@ class ProjectChats:
             if importlib.util.find_spec("claude_agent_sdk") is None:
                 raise AgentUnavailable(MISSING, hint="pip install --upgrade tk-ai-extension")
             self._opening = asyncio.create_task(self._open())
-        chats, _ = await asyncio.shield(self._opening)
-        return ProjectTalk(chats, self._workspace, user)
+        chats, provision = await asyncio.shield(self._opening)
+        return ProjectTalk(chats, provision, self._workspace, user)
 
     async def close(self) -> None:
         """Ends all chats, then what answered them."""
@@ -135,20 +141,20 @@ class ProjectChats:
         from tk_ai_extension.agent.session import ChatSettings, Office
         from tk_ai_extension.agent.transcripts import Transcripts
 
-        environment = ChainMap(self._named, cast("dict[str, str]", os.environ))
-        provision = Provision(ProviderSettings(), environment, self._root)
+        def environment() -> Mapping[str, str]:
+            # What a command says of models takes the place of all that the host's says: a key of one
+            # does not go to an address of the other.
+            said = {n: v for n, v in os.environ.items() if not (self._named and n in MODELS)}
+            return {**said, **self._named}
 
-        async def provider() -> Provider:
-            # A server's environment is what its processes have anyway; a command's is not.
-            found = await provision.provider()
-            return replace(found, environment={**self._named, **found.environment})
+        provision = Provision(ProviderSettings(), environment, self._root)
 
         office = Office(
             workspace=self._workspace,
             registry=self._registry,
             transcripts=Transcripts(self._state / "chats.sqlite"),
             surroundings=Surroundings(self._state / "claude"),
-            provider=provider,
+            provider=provision.provider,
             settings=ChatSettings(),
         )
         return Chats(office), provision
@@ -157,8 +163,9 @@ class ProjectChats:
 class ProjectTalk:
     """The project's own chats: a `Talk`."""
 
-    def __init__(self, chats: Chats, workspace: Workspace, user: str) -> None:
+    def __init__(self, chats: Chats, provision: Provision, workspace: Workspace, user: str) -> None:
         self._chats = chats
+        self._provision = provision
         self._workspace = workspace
         self._user = user
 
@@ -213,6 +220,10 @@ class ProjectTalk:
 
         found = await self._chats.get(self._user, chat)
         return as_markdown(found, await self._chats.events(self._user, chat))
+
+    async def trust(self) -> None:
+        """Uses the key of the project's file from now on."""
+        await self._provision.trust()
 
 
 async def _events(begun: Begun) -> AsyncIterator[Json]:

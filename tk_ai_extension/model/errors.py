@@ -472,6 +472,16 @@ class NoModel(ToolError):
     default_hint = "Connect a model: set ANTHROPIC_API_KEY where the server starts."
 
 
+class FolderNotTrusted(ToolError):
+    """The folder's file of keys is not used before the user trusts the folder."""
+
+    code = "folder_not_trusted"
+    status = 409
+    default_hint = (
+        "Read the file, then trust the folder: in the panel, or by `nb chat --trust-folder`."
+    )
+
+
 class ModelUnauthorized(ToolError):
     """The model's server does not accept the key."""
 

@@ -19,6 +19,7 @@ from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.renames import Renames
 from tk_ai_extension.server.services import FaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
+from tk_ai_extension.workspace.dumpable import hide_process
 from tk_ai_extension.workspace.state import default_data_folder
 
 if TYPE_CHECKING:
@@ -119,8 +120,20 @@ class TkAIExtensionApp(ExtensionApp):
 
     chat_secrets = Unicode(
         ".secrets.env",
-        help="""File of keys for the model, relative to the root directory. Only the process of Claude gets
-        them. What the server's environment has counts first.""",
+        help="""File of keys for the model, relative to the root directory; empty for none. Nothing but
+        keys is taken from it, once the user has trusted the folder, and where neither the server's
+        environment nor the user's own file has one.""",
+    ).tag(config=True)
+
+    hide_process = Bool(
+        True,
+        help="""Whether code in kernels, which runs as the server's user, is kept from the environment and
+        the memory of the server's process (Linux; root is not kept from them). Debuggers and profilers
+        that attach to the server need root then, and it leaves no core dumps.""",
+    ).tag(config=True)
+
+    chat_trust_folder = Bool(
+        False, help="Whether the root directory's file of keys is used although nobody was asked."
     ).tag(config=True)
 
     chat_cli = Unicode(
@@ -231,6 +244,8 @@ class TkAIExtensionApp(ExtensionApp):
         What works on them is put together when the server is up (`Services.ready`). Only what must
         not miss anything begins here: secrets are kept from kernels, renamed notebooks followed.
         """
+        if self.hide_process:
+            hide_process()
         server: Any = self.serverapp
         managers = Managers(
             contents=server.contents_manager,

@@ -29,6 +29,7 @@ class Traits(Protocol):
     chat_models: Any
     chat_small: Any
     chat_secrets: Any
+    chat_trust_folder: Any
     chat_cli: Any
     chat_retries: Any
     chat_request_timeout: Any
@@ -64,8 +65,9 @@ def wire_chats(
             models=tuple(app.chat_models),
             small=app.chat_small,
             secrets_file=app.chat_secrets,
+            trust_folder=app.chat_trust_folder,
         ),
-        os.environ,
+        lambda: os.environ,
         root or Path(),
     )
     office = Office(

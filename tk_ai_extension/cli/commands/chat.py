@@ -35,6 +35,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--notebook", help="what it is about (default: the open notebook)")
     parser.add_argument("--mode", choices=MODES, default="ask", help="what is done without asking")
     parser.add_argument("--model", help="the model that answers")
+    parser.add_argument(
+        "--trust-folder",
+        action="store_true",
+        help="use the key in the folder's .secrets.env from now on",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--new", action="store_true", help="begin a new chat")
     which.add_argument("--resume", metavar="CHAT", help="go on with this chat (its id's beginning)")
@@ -60,6 +65,11 @@ class ChatList(Result):
 
 async def _chat(session: Session, args: argparse.Namespace) -> int:
     talk, notebook = await _place(session, args.notebook)
+    if args.trust_folder:
+        await talk.trust()
+        if not args.message:
+            session.terminal.out("The folder's file of keys is used from now on.\n")
+            return wire.OK
     if args.list:
         return session.finish(ChatList(chats=await talk.list()))
     if args.show:

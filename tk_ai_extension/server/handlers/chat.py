@@ -292,6 +292,22 @@ class ModelsHandler(TkAIHandler):
         self.write_json(await (await self.services.chatting()).provision.health())
 
 
+class TrustHandler(TkAIHandler):
+    """The trust in the root folder's file of keys."""
+
+    @allowed("execute")
+    async def post(self) -> None:
+        """Uses its keys from now on: ``{"trusted": true}``; answers as `ModelsHandler` does."""
+        if self.json_body() != {"trusted": True}:
+            raise InvalidArguments("The body does not say so.", hint='Send {"trusted": true}.')
+        self.write_json(await (await self.services.chatting()).provision.trust())
+
+    @allowed("execute")
+    async def delete(self) -> None:
+        """Uses them no more."""
+        self.write_json(await (await self.services.chatting()).provision.trust(trusted=False))
+
+
 def _json(event: Event) -> str:
     return json.dumps(event.as_dict())
 

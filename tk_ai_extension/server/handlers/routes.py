@@ -19,6 +19,7 @@ from tk_ai_extension.server.handlers.chat import (
     ChatUndoHandler,
     MessageHandler,
     ModelsHandler,
+    TrustHandler,
 )
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
@@ -44,6 +45,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
     (r"api/tk-ai/models", ModelsHandler),
+    (r"api/tk-ai/trust", TrustHandler),
     (r"api/tk-ai/health", HealthHandler),
     (r"api/tk-ai/tools", ToolsHandler),
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),

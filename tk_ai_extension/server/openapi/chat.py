@@ -89,6 +89,8 @@ MODELS = object_of(
     address=MAYBE,
     configured=told(NAMES, "Names of the variables that were found"),
     missing=told(NAMES, "Names of those that have to be set"),
+    source=told(MAYBE, "Who gave the credentials: settings, environment, user or project"),
+    untrusted=told(MAYBE, "A folder whose file of keys is not used before it is trusted"),
     ignored=NAMES,
     hint=TEXT,
 )
@@ -170,6 +172,15 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
         },
         f"{prefix}/models": {
             "get": operation("list_models", "What answers, and what is missing", MODELS)
+        },
+        f"{prefix}/trust": {
+            "post": operation(
+                "trust_folder",
+                "Uses the keys of the root folder's file",
+                MODELS,
+                takes=object_of(trusted=FLAG),
+            ),
+            "delete": operation("distrust_folder", "Uses them no more", MODELS),
         },
     }
 

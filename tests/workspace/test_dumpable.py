@@ -1,0 +1,56 @@
+"""A process whose environment others of the same user do not read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tk_ai_extension.workspace import dumpable
+
+ORDINARY = 65_433
+"""A user who owns nothing on this machine."""
+
+HIDDEN = """
+import runpy, subprocess, sys
+hide = runpy.run_path(sys.argv[1])["hide_process"]
+assert hide()
+look = '''
+import sys
+for name in ("environ", "mem", "maps"):
+    try:
+        print(name, len(open(f"/proc/{sys.argv[1]}/{name}", "rb").read(10)))
+    except OSError as error:
+        print(name, type(error).__name__)
+'''
+import os
+print(subprocess.run([sys.executable, "-I", "-S", "-c", look, str(os.getpid())],
+                     capture_output=True, text=True).stdout)
+"""
+
+
+@pytest.mark.proves("threat:environment")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has it")
+def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
+    root = os.geteuid() == 0
+    python = shutil.which("python3", path="/usr/bin:/bin") if root else sys.executable
+    if python is None:
+        pytest.skip("no Python here is for everybody")
+    with TemporaryDirectory() as folder:
+        # Where an ordinary user reads it, too.
+        Path(folder).chmod(0o755)
+        module = shutil.copy(dumpable.__file__, folder)
+        said = subprocess.run(
+            [python, "-c", HIDDEN, module],
+            user=ORDINARY if root else None,
+            env={"CANARY": "canary"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+    assert said[:4] == ["environ", "PermissionError", "mem", "PermissionError"]

@@ -1,0 +1,125 @@
+"""How Claude's process is started: what it inherits, and how it gets the keys."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tk_ai_extension.agent import launch
+from tk_ai_extension.agent.sources import OAUTH, matches
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeAgentOptions, Transport
+
+logger = logging.getLogger(__name__)
+
+INHERITED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM"),
+    *("TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_*", "NIX_*"),
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "HOMEDRIVE"),
+    *(
+        "HOMEPATH",
+        "APPDATA",
+        "LOCALAPPDATA",
+        "PROGRAMDATA",
+        "PROGRAMFILES*",
+        "NUMBER_OF_PROCESSORS",
+    ),
+)
+"""Variables (`fnmatch`) of the server that Claude's process has, besides what concerns models."""
+
+DESCRIPTORS: Mapping[str, str] = {
+    "ANTHROPIC_API_KEY": "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
+    OAUTH: "CLAUDE_CODE_OAUTH_TOKEN_FILE_DESCRIPTOR",
+}
+"""Keys that the CLI reads from a descriptor, by the variable that would hold them: other processes of
+the same user can read a process's environment."""
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Claude's process has of the server's environment, besides what concerns models."""
+    return {name: value for name, value in environment.items() if matches(name, INHERITED)}
+
+
+def without(environment: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
+    """What empties all other variables: the SDK adds the server's environment to what it is given."""
+    return dict.fromkeys(environment.keys() - kept.keys(), "") | dict(kept)
+
+
+def started_by_launcher(
+    options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
+) -> Transport | None:
+    """A transport whose process has just this environment, and its keys by descriptors.
+
+    None where there are no such descriptors (Windows), no such program, no programs may be in the
+    folder, or the SDK has changed: then the SDK starts the program itself, with ``options.env``.
+
+    Args:
+        options: What the SDK starts the program with; ``cli_path`` and ``env`` are changed.
+        folder: Where the launcher is written.
+        environment: All of the program's environment.
+    """
+    if os.name == "nt" or shutil.which(str(options.cli_path)) is None:
+        return None
+    try:
+        from claude_agent_sdk._internal.transport.subprocess_cli import (
+            SubprocessCLITransport,
+        )
+    except ImportError:
+        logger.warning(
+            "This claude-agent-sdk has no transport that is known: keys are in the "
+            "environment of Claude's process."
+        )
+        return None
+    launcher = _launcher(folder)
+    if launcher is None:
+        return None
+    keys = {DESCRIPTORS[n]: v for n, v in environment.items() if n in DESCRIPTORS and v}
+    said = json.dumps(
+        {
+            "program": str(options.cli_path),
+            "environment": {n: v for n, v in environment.items() if n not in DESCRIPTORS},
+            "descriptors": keys,
+        }
+    )
+
+    class LaunchedTransport(SubprocessCLITransport):
+        """The SDK's transport; the first thing that its process reads is what to start."""
+
+        async def connect(self) -> None:
+            await super().connect()
+            await self.write(f"{len(said):0{launch.DIGITS}}{said}")
+
+    options.cli_path = launcher
+    options.env = without(os.environ, inherited(os.environ))
+    return LaunchedTransport(_nothing(), options)
+
+
+def _launcher(folder: Path) -> Path | None:
+    """The program that the SDK starts, written where it is not; None where none can be run there."""
+    path = folder / "launch"
+    words = shlex.join([sys.executable, "-I", "-S", str(Path(launch.__file__).resolve())])
+    text = f'#!/bin/sh\nexec {words} "$@"\n'
+    try:
+        if path.is_symlink() or not path.exists() or path.read_text(encoding="utf-8") != text:
+            new = path.with_name(f".launch-{os.getpid()}")
+            new.unlink(missing_ok=True)
+            new.touch(mode=0o700, exist_ok=False)
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
+    except OSError as error:
+        logger.warning("Claude's launcher cannot be written: %s", error.strerror)
+        return None
+    return path if os.access(path, os.X_OK) else None
+
+
+async def _nothing() -> AsyncIterator[dict[str, Any]]:
+    for each in ():
+        yield each

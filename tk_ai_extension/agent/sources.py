@@ -1,0 +1,288 @@
+"""Where each variable of Claude's process comes from, and which source may go with which.
+
+A key goes where its owner said. So whoever names a key names the address, too, or leaves the address
+to somebody who is trusted at least as much: the sources have an order, one of them gives all
+credentials, and no source below it gives an address, a proxy, a certificate, a profile or a program.
+A project's file gives credentials and nothing else, whatever it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Literal
+from urllib.parse import urlsplit
+
+ProviderName = Literal["anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"]
+"""``compatible`` is any other server that speaks the Messages API: Ollama, LiteLLM, a gateway."""
+
+
+class Source(IntEnum):
+    """Who has set a variable, the most trusted first."""
+
+    SETTINGS = 0
+    """The server's configuration."""
+    ENVIRONMENT = 1
+    """The environment of the server, or of the command."""
+    USER = 2
+    """The file in the user's own configuration folder."""
+    PROJECT = 3
+    """The file in the folder that is worked in, which may be anybody's."""
+
+    @property
+    def label(self) -> str:
+        """Its name in JSON."""
+        return self.name.lower()
+
+
+ADDRESS = "ANTHROPIC_BASE_URL"
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
+BEDROCK_KEYS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    "AWS_BEARER_TOKEN_BEDROCK",
+)
+CREDENTIALS = (*KEYS, OAUTH, *BEDROCK_KEYS)
+"""All that is taken from a project's file."""
+
+SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_HEADERS")
+
+IDENTITY = (
+    *SECRET_WORDS,
+    *("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ROLE_*", "AWS_CONTAINER_*", "AWS_SSO_*"),
+    *("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "*_CLIENT_CERT"),
+)
+"""Variables (`fnmatch`) that say who asks: credentials, and what leads to some."""
+
+CHOICES = (
+    *("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"),
+    *("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_ML_REGION"),
+)
+"""Variables that neither name an address nor a credential."""
+
+DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*")
+AWS = ("AWS_*",)
+GOOGLE = ("GOOGLE_*", "GCLOUD_PROJECT", "CLOUD_ML_REGION", "VERTEX_*")
+NETWORK = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+    *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *("NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+TAKEN = (*DIRECT, *AWS, *GOOGLE, *NETWORK)
+"""What Claude's process takes from sources that are trusted; all else in them is left alone."""
+
+SWITCHES = ("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH")
+"""What decides where the CLI goes; set by us where it is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of a variable, and who has set it."""
+
+    text: str = field(repr=False)
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What each source says, by variable.
+
+    Attributes:
+        base_url: The address in the server's configuration; empty for none.
+        environment: Of the server, or of the command.
+        user: The file in the user's own configuration folder.
+        project: The file in the folder that is worked in.
+    """
+
+    base_url: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    user: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    project: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def of(self, source: Source) -> Mapping[str, str]:
+        """What a source says of what may be taken from it."""
+        match source:
+            case Source.SETTINGS:
+                return {ADDRESS: self.base_url} if self.base_url else {}
+            case Source.ENVIRONMENT | Source.USER:
+                values = self.environment if source is Source.ENVIRONMENT else self.user
+                return {name: v for name, v in values.items() if v and matches(name, TAKEN)}
+            case Source.PROJECT:
+                return {name: v for name, v in self.project.items() if v and name in CREDENTIALS}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What Claude's process gets from the sources.
+
+    Attributes:
+        provider: Who is asked.
+        values: The variables for it, each with its source.
+        credentials: The one source that gave all credentials; None where there are none.
+    """
+
+    provider: ProviderName
+    values: Mapping[str, Value]
+    credentials: Source | None
+
+    def text(self, *names: str) -> str:
+        """The value of the first of these variables that is there, or empty."""
+        return next((self.values[name].text for name in names if name in self.values), "")
+
+
+def resolve(given: Given, wanted: ProviderName | Literal["auto"] = "auto") -> Resolution:
+    """Decides who is asked, and what the process gets for that.
+
+    Args:
+        given: What each source says.
+        wanted: The provider of the server's configuration.
+    """
+    sources = {source: given.of(source) for source in Source}
+    family = _family(sources) if wanted == "auto" else wanted
+    if family == "tour":
+        return Resolution("tour", _select(sources, "tour", None), None)
+    credentials = _credentials(sources, family)
+    values = _select(sources, family, credentials)
+    if family != "auto":
+        return Resolution(family, values, credentials)
+    address = values.get(ADDRESS)
+    if address is not None and is_elsewhere(address.text):
+        provider: ProviderName = "compatible"
+    elif any(name in values for name in KEYS):
+        provider = "anthropic"
+    else:
+        provider = "oauth" if OAUTH in values else "tour"
+    # Again, as a key that this provider is not asked by does not count.
+    return resolve(given, provider)
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a variable is among these."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_identity(name: str) -> bool:
+    """Whether a variable says who asks: a limit such as ``CLAUDE_CODE_MAX_OUTPUT_TOKENS`` does not."""
+    return matches(name, IDENTITY) and not name.endswith("_TOKENS")
+
+
+def is_elsewhere(url: str) -> bool:
+    """Whether an address is not Anthropic's."""
+    host = host_of(url)
+    return bool(url) and host != "anthropic.com" and not host.endswith(".anthropic.com")
+
+
+def host_of(url: str) -> str:
+    """The host of an address; empty where it is none."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "" if parts.scheme in {"http", "https"} else ""
+    except ValueError:
+        return ""
+
+
+_Family = ProviderName | Literal["auto"]
+"""A provider; ``auto`` for one of those that are asked directly."""
+
+_Sources = Mapping[Source, Mapping[str, str]]
+
+
+def _family(sources: _Sources) -> _Family:
+    """The cloud that is switched on, or ``auto``."""
+    clouds: tuple[tuple[str, ProviderName], ...] = (
+        ("CLAUDE_CODE_USE_BEDROCK", "bedrock"),
+        ("CLAUDE_CODE_USE_VERTEX", "vertex"),
+    )
+    for name, provider in clouds:
+        value = next((said[name] for said in sources.values() if name in said), "")
+        if value.lower() in {"1", "true", "yes", "on"}:
+            return provider
+    return "auto"
+
+
+def _credentials(sources: _Sources, family: _Family) -> Source | None:
+    """The source of all credentials: the first one that has any for this provider."""
+    for source, said in sources.items():
+        if any(_counts(name, family) for name in said):
+            return source
+    return None
+
+
+def _counts(name: str, family: _Family) -> bool:
+    """Whether a variable is a credential by which a provider can be asked."""
+    match family:
+        case "bedrock":
+            return matches(name, AWS) and is_identity(name)
+        case "vertex":
+            return matches(name, GOOGLE) and is_identity(name)
+        case "oauth":
+            return name == OAUTH
+        case "anthropic" | "compatible":
+            return name in KEYS
+        case "auto":
+            return name in {*KEYS, OAUTH}
+        case "tour":
+            return False
+
+
+def _select(sources: _Sources, family: _Family, credentials: Source | None) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    lowest = Source.USER if credentials is None else credentials
+    for source, said in sources.items():
+        for name, text in said.items():
+            if name in values or name in _others(family) or not _concerns(name, family):
+                continue
+            if is_identity(name):
+                # Without a key, headers may be one: they go with an address of their own source.
+                taken = source == (_identity(sources, family) if credentials is None else lowest)
+            else:
+                taken = source <= lowest or matches(name, CHOICES)
+            if taken:
+                values[name] = Value(text, source)
+    if credentials is None and (given := _identity(sources, family)) is not None:
+        return {
+            name: value
+            for name, value in values.items()
+            if value.source <= given or matches(name, CHOICES)
+        }
+    return values
+
+
+def _identity(sources: _Sources, family: _Family) -> Source | None:
+    """The first trusted source that says who asks, where none has a key."""
+    for source in (Source.ENVIRONMENT, Source.USER):
+        if any(_concerns(n, family) and is_identity(n) for n in sources[source]):
+            return source
+    return None
+
+
+def _concerns(name: str, family: _Family) -> bool:
+    """Whether a variable is any of a provider's business."""
+    if matches(name, SWITCHES):
+        return False
+    match family:
+        case "tour":
+            return matches(name, NETWORK)
+        case "bedrock":
+            return matches(name, (*DIRECT, *AWS, *NETWORK)) and name != ADDRESS
+        case "vertex":
+            return matches(name, (*DIRECT, *GOOGLE, *NETWORK)) and name != ADDRESS
+        case _:
+            return matches(name, (*DIRECT, *NETWORK))
+
+
+def _others(family: _Family) -> tuple[str, ...]:
+    """Credentials that are none of a provider's business."""
+    match family:
+        case "auto":
+            return BEDROCK_KEYS
+        case "anthropic" | "compatible":
+            return (OAUTH, *BEDROCK_KEYS)
+        case "oauth":
+            return (*KEYS, *BEDROCK_KEYS)
+        case "bedrock":
+            return (*KEYS, OAUTH)
+        case "vertex" | "tour":
+            return CREDENTIALS

@@ -1,0 +1,31 @@
+"""Which folders ``nb`` runs kernels of in a sandbox, for those who take something from such a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+SETTINGS = Path(".nb", "project.json")
+
+
+def has_sandbox(folder: Path) -> bool:
+    """Whether code in a sandbox writes in a folder: its project, or one above, has a sandbox.
+
+    Settings that cannot be read count as ones that say so.
+    """
+    inside = folder.resolve()
+    return any(_says_so(each / SETTINGS) for each in (inside, *inside.parents))
+
+
+def _says_so(file: Path) -> bool:
+    try:
+        known = json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    match known:
+        case {"sandbox": False}:
+            return False
+        case _:
+            return True
