@@ -150,3 +150,36 @@ async def test_the_description_is_of_use_to_a_generator(described: Any) -> None:
     ]
     assert len(names) == len(set(names))
     assert all(name.isidentifier() for name in names)
+
+
+@pytest.mark.proves("rest:methods")
+async def test_methods_that_a_route_has_not_are_refused_and_named(
+    described: Any, ask: Ask, jp_auth_header: dict[str, str]
+) -> None:
+    for path, operations in described["paths"].items():
+        has = {method.upper() for method in operations} | {"OPTIONS"}
+        where = path.lstrip("/").replace("{id}", "nothing")
+        for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} - has:
+            response = await ask(method, where, **jp_auth_header)
+            assert response.code == 405, (method, path, response.code)
+            assert set(response.headers["Allow"].split(", ")) == has, (method, path)
+            assert response.headers["Connection"] == "close"
+
+
+@pytest.mark.proves("rest:methods", "rest:openapi")
+async def test_a_body_may_be_missing_where_the_description_says_so(
+    described: Any, ask: Ask, jp_auth_header: dict[str, str]
+) -> None:
+    optional = [
+        path
+        for path, operations in described["paths"].items()
+        if "post" in operations and not operations["post"]["requestBody"]["required"]
+    ]
+    assert f"{PREFIX}/tools/list_kernels" in optional
+    for path in (f"{PREFIX}/tools/{name}" for name in ("list_kernels", "list_managed_notebooks")):
+        response = await ask("POST", path.lstrip("/"), b"", **jp_auth_header)
+        assert response.code == 200, response.body
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        where = f"{PREFIX}/tools/list_kernels".lstrip("/")
+        response = await ask("POST", where, b"", Content_Type=kind, **jp_auth_header)
+        assert response.code == 415

@@ -136,7 +136,14 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
     events = operation(
         "follow_chat", "What happens in a chat, as it happens", {}, [_ID, _LAST_EVENT]
     )
+    # A plan is not rejected without a word.
+    answers["if"] = {"properties": {"answer": {"const": "reject"}}, "required": ["answer"]}
+    answers["then"] = {"properties": {"words": {"pattern": r"\S"}}, "required": ["words"]}
     export = operation("export_chat", "A chat as a document", {}, [_ID, _FORMAT])
+    exported = instead(export, "A download", "text/markdown")
+    exported["responses"]["200"]["content"]["application/json"] = {
+        "schema": {**SOME, "description": "A notebook"}
+    }
     turn: dict[str, Any] = {
         "type": "object",
         "properties": {"turn": TEXT},
@@ -167,9 +174,7 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
         f"{chat}/undo": {
             "post": _of_chat("undo_turn", "Takes back what a turn changed", _UNDONE, _UNDO)
         },
-        f"{chat}/export": {
-            "get": instead(export, "A download", "text/markdown", "application/json")
-        },
+        f"{chat}/export": {"get": exported},
         f"{prefix}/models": {
             "get": operation("list_models", "What answers, and what is missing", MODELS)
         },
