@@ -137,6 +137,11 @@ class Chats:
         elsewhere = await self._office.transcripts.elsewhere()
         return [(chat, chat.id in elsewhere or self._sessions.busy(chat.id)) for chat in chats]
 
+    @property
+    def working(self) -> int:
+        """In how many chats a turn goes on or waits here."""
+        return self._sessions.working
+
     async def busy(self, chat: Chat) -> bool:
         """Whether a turn of a chat goes on or waits, here or in another server."""
         busy = self._sessions.busy(chat.id)

@@ -51,6 +51,11 @@ class Sessions:
         live = self._live.get(chat_id)
         return live is not None and live.busy
 
+    @property
+    def working(self) -> int:
+        """In how many chats a turn goes on or waits here."""
+        return sum(live.busy for live in self._live.values())
+
     async def open(self, chat: Chat, notebook: str | None) -> ChatSession:
         """The session of a chat to which a message about a notebook is sent now, without waiting.
 

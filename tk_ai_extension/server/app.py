@@ -12,6 +12,7 @@ from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
 
 from tk_ai_extension import __version__
 from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
+from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import SOCKETS, TABS_KEY
@@ -266,6 +267,7 @@ class TkAIExtensionApp(ExtensionApp):
         self._renames = Renames(server.event_logger, self.services.renamed)
         self._tabs = self.settings[TABS_KEY] = Tabs()
         self.settings[SETTINGS_KEY] = self.services
+        self._activity = ServerActivity(server.web_app.settings, self.services.working)
 
     def initialize_handlers(self) -> None:
         """Adds the routes."""
@@ -274,11 +276,17 @@ class TkAIExtensionApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """The server is up: now there is time for what takes long to import."""
         self._stop_on_interrupt()
+        self._activity.start()
         await self.services.ready()
+
+    def current_activity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """How many calls, runs and turns go on; while there are any, Jupyter does not stop as idle."""
+        return self.services.working() or None
 
     async def stop_extension(self) -> None:
         """Ends what runs here."""
         self._renames.close()
+        self._activity.stop()
         await self.services.close()
         self._tabs.close()
 

@@ -53,6 +53,11 @@ class AsgiExchange:
         """Set when the client has gone away, or was answered."""
         self.extra: Mapping[str, Any] = extra or {}
 
+    @property
+    def is_call(self) -> bool:
+        """Whether something is asked, and not a session's own stream that only listens."""
+        return self._handler.request.method == "POST"
+
     async def run(self, app: AsgiApp) -> None:
         """Lets the application answer; returns when it has."""
         try:

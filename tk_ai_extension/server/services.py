@@ -21,6 +21,7 @@ from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import owner, user_of_cells
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.chatting import Chatting
     from tk_ai_extension.tools.registry import Registry
@@ -74,9 +75,12 @@ class Services:
         """Streams of events that are open."""
         self.streaming_users: Counter[str] = Counter()
         """How many of them each user has."""
+        self.calls = 0
+        """Calls of tools by REST that are not answered yet."""
         self._loading: asyncio.Task[None] | None = None
         self._mcp: McpHttp | None = None
         self._chatting: asyncio.Task[Chatting] | None = None
+        self._chats: Chats | None = None
         self._closing = False
         self.line = KernelLine(self._hear_cell, self._process_of)
         """By which cells ask Claude."""
@@ -99,6 +103,13 @@ class Services:
     def missing_parts(self) -> Mapping[str, list[str]]:
         """By library, what it lacks of what the extension uses, as ``health`` says it."""
         return self._wired.missing_parts()
+
+    def working(self) -> int:
+        """How many calls, executions and turns of chats go on just now."""
+        chats = self._chats.working if self._chats is not None else 0
+        runs = len(self.workspace.executions.active()) if "_wired" in vars(self) else 0
+        posts = sum(exchange.is_call for exchange in self.exchanges)
+        return self.calls + posts + runs + chats
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
@@ -190,7 +201,9 @@ class Services:
 
     async def _load_chats(self) -> Chatting:
         await asyncio.to_thread(self._import_chats)
-        return self._wire_chats(self.workspace, self.registries.get())
+        chatting = self._wire_chats(self.workspace, self.registries.get())
+        self._chats = chatting.chats
+        return chatting
 
     def _import_chats(self) -> None:
         with uncollected():

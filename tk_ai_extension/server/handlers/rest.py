@@ -111,7 +111,11 @@ class ToolHandler(TkAIHandler):
         registry = self.services.registries.get(self.get_query_argument("toolsets", None))
         context = ToolContext(self.services.workspace, caller)
         self._gone = context.gone
-        result = await registry.call(name, arguments, context)
+        self.services.calls += 1
+        try:
+            result = await registry.call(name, arguments, context)
+        finally:
+            self.services.calls -= 1
         if context.gone.is_set():
             return
         if self._wants_text():
