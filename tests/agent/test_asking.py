@@ -79,7 +79,7 @@ async def test_a_refusal_reaches_claude_and_nothing_was_changed(talk: Talk, desk
     (answered,) = of_kind(events, "tool_result")
     assert answered["structured"]["error"]["code"] == "permission_denied"
     assert talk.model.requests[1].tool_results[0].is_error
-    assert "refused" in talk.model.requests[1].tool_results[0].text
+    assert "denied" in talk.model.requests[1].tool_results[0].text
     assert path.read_bytes() == before
     asked = of_kind(events, "permission")[0]
     with pytest.raises(PermissionNotFound):

@@ -12,7 +12,8 @@ from mcp import Client
 from tests.cli.conftest import Nb
 from tests.cli.test_mcp import connected, text
 from tests.cli.test_screen import Recorded
-from tk_ai_extension.cli.leave import Waiting
+from tests.proposals import running
+from tk_ai_extension.cli.permission_results import PendingRequests
 from tk_ai_extension.cli.screen import Screen
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.workspace.permissions import PermissionRequest
@@ -33,14 +34,17 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
         request, told = await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
         assert f"`nb approve {request}`" in told
         listed = (await asyncio.to_thread(nb, "approve")).out
-        assert "asks for execute_cell in a.ipynb" in listed
-        assert "\nprint(6 * 7)\n" in listed
-        assert f"nb approve {request} [--for chat|notebook]\nnb approve {request} --deny" in listed
+        assert "wants to call execute_cell in a.ipynb" in listed
+        assert "\n print(6 * 7)\n" in listed
+        assert (
+            f"nb approve {request} [--for chat|notebook]\nnb approve {request} --deny [MESSAGE]"
+            in listed
+        )
         (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
         assert (waits["id"], waits["face"], waits["effect"]) == (request, "mcp", "EXECUTE")
-        assert "wait for your leave: 1" in (await asyncio.to_thread(nb, "status")).out
+        assert "need your approval: 1" in (await asyncio.to_thread(nb, "status")).out
         assert "execute_cell" in (await asyncio.to_thread(nb, "approve", request)).out
-        assert "Nothing waits" in (await asyncio.to_thread(nb, "approve")).out
+        assert "Nothing needs" in (await asyncio.to_thread(nb, "approve")).out
         ran = await client.call_tool("execute_cell", {"cell": 0, "notebook": "a.ipynb"})
         assert "42" in text(ran)
         await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
@@ -85,26 +89,30 @@ async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answer
 
 
 def test_what_does_not_wait_cannot_be_answered(nb: Nb) -> None:
-    assert nb("approve").out == "Nothing waits for your leave.\n"
+    assert nb("approve").out == "Nothing needs your approval.\n"
     assert nb("approve", "--json").json == {"permissions": []}
     assert "permission_not_found" in nb("approve", "0123456789abcdef", status=2).err
     assert "name the request" in nb("approve", "--deny", status=2).err
     assert not (nb.root / ".nb").exists()
 
 
-@pytest.mark.parametrize(
-    ("preview", "shown"), [("Run code:\nx = 1", "x = 1"), ("Change cell 0:\n-a\n+b", "+b")]
-)
-def test_a_person_sees_the_code_or_the_diff_and_nothing_obeys_it(preview: str, shown: str) -> None:
+def test_a_person_sees_the_code_and_nothing_obeys_it() -> None:
     terminal = Recorded()
     agent = Caller("ada", "key", "mcp", "ask", "agent 1.0")
     evil = "\x1b[2J\u202e"  # clears the screen; turns what follows round
     request = PermissionRequest(
-        "9c1f", agent, "execute_ipython", "EXECUTE", None, preview + evil, "hash", time.time()
+        "9c1f",
+        agent,
+        "execute_ipython",
+        "EXECUTE",
+        None,
+        running(f"x = 1{evil}"),
+        "hash",
+        time.time(),
     )
-    Screen(terminal, live=True).show(Waiting.of([request]))
-    assert "agent 1.0 (mcp) asks for execute_ipython, 0 s ago" in terminal.text
-    assert shown in terminal.text
+    Screen(terminal, live=True).show(PendingRequests.of([request]))
+    assert "agent 1.0 (mcp) wants to call execute_ipython, 0 s ago" in terminal.text
+    assert "│  x = 1" in terminal.text
     assert "nb approve 9c1f [--for chat]" in terminal.text
     assert "\x1b[2J" not in terminal.printed
     assert "\u202e" not in terminal.printed

@@ -47,7 +47,7 @@ def path(nb: Nb) -> Path:
         (["edit", "0"], "give its new source"),
         (["edit", "0", "x = 9", "-n", "a.ipynb"], "conflict"),
         (["search", "(", "-n", "a.ipynb"], "invalid_arguments"),
-        (["open"], "the following arguments are required: notebook"),
+        (["open"], "the following arguments are required: NOTEBOOK"),
         (["-C", "nowhere", "cells"], "No such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -7,7 +7,7 @@ import pytest
 from tests.desk import ALICE
 from tk_ai_extension.model.errors import Conflict, PermissionDenied, PermissionRequired
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
+from tk_ai_extension.workspace.permissions import Answer, PermissionRequest, Reply
 
 ASK = replace(ALICE, mode="ask")
 
@@ -15,15 +15,15 @@ ASK = replace(ALICE, mode="ask")
 class Person:
     """Answers within the call; may do something before."""
 
-    def __init__(self, answer: Answer = "once", before=None) -> None:
-        self.answer: Answer = answer
+    def __init__(self, answer: Answer = "once", before=None, message: str = "") -> None:
+        self.reply = Reply(answer, message)
         self.before, self.shown = before, []
 
-    async def ask(self, request: PermissionRequest) -> Answer:
+    async def ask(self, request: PermissionRequest) -> Reply:
         self.shown.append(request.preview)
         if self.before is not None:
             await self.before(len(self.shown))
-        return self.answer
+        return self.reply
 
 
 @pytest.fixture
@@ -54,18 +54,18 @@ async def shown(desk, tool, **arguments):
         (
             "insert_and_execute_cell",
             {"source": "c = 3"},
-            ["Insert and run a code cell at the end:\n+c = 3"],
+            ["Insert and run a code cell at the end\n+c = 3"],
         ),
-        ("insert_cell", {"source": "c = 3", "index": 0}, ["code cell at 0", "+c = 3"]),
+        ("insert_cell", {"source": "c = 3", "index": 0}, ["code cell as cell 1\n+c = 3"]),
         ("overwrite_cell", {"cell": 0, "source": "a = 9"}, ["-a = 1", "+a = 9"]),
         ("edit_cell", {"cell": 1, "old": "2", "new": "5"}, ["-b = 2", "+b = 5"]),
         ("delete_cell", {"cell": 1}, ["Delete", "-print(b)"]),
-        ("move_cell", {"cell": 0, "to": 1}, ["Move code cell 0", "to 1"]),
+        ("move_cell", {"cell": 0, "to": 1}, ["Move code cell 1 @", "to position 2"]),
         ("write_notebook", {"text": "# %% [code]\nz = 0", "notebook": "new.ipynb"}, ["+z = 0"]),
         (
             "edit_cells",
             {"operations": [{"action": "overwrite", "cell": 0, "source": "a = 7"}], "run": True},
-            ["-a = 1", "Then run:\na = 7"],
+            ["Change and run code cell 1", "-a = 1\n+a = 7"],
         ),
         ("create_notebook", {"notebook": "made.ipynb", "cells": [{"source": "q = 1"}]}, ["+q = 1"]),
     ],
@@ -127,7 +127,7 @@ async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(desk
     assert waiting.status == "queued"
     desk.write(notebook, "a = 1", "wipe_everything()")
     await desk.call("interrupt_kernel", execution_id=blocking.execution_id)
-    with pytest.raises(Conflict, match="allowed"):
+    with pytest.raises(Conflict, match="approved"):
         await desk.call("wait_execution", caller=ASK, execution_id=waiting.execution_id)
 
 

@@ -209,16 +209,17 @@ def test_who_has_connected_a_notebook_is_known() -> None:
 
 
 @pytest.mark.proves("threat:exhaustion")
-def test_at_the_bound_a_caller_connects_no_more_until_it_lets_go() -> None:
-    manager = NotebookManager(max_notebooks=2)
-    manager.add(A, None, "a.ipynb", None)
-    manager.add(A, None, "b.ipynb", None)
-    with pytest.raises(LimitReached, match="2 notebooks"):
-        manager.add(A, None, "c.ipynb", None)
-    manager.add(A, None, "a.ipynb", None)
-    manager.remove(A, "a.ipynb")
-    manager.add(A, None, "c.ipynb", None)
-    assert names(manager, A) == ["b.ipynb", "c.ipynb"]
+def test_at_the_bound_the_oldest_notebook_without_a_kernel_makes_room() -> None:
+    manager = NotebookManager(max_notebooks=3)
+    for name, kernel in (("a", "kernel-1"), ("b", None), ("c", "kernel-2")):
+        manager.add(A, None, f"{name}.ipynb", kernel)
+    manager.add(A, None, "d.ipynb", "kernel-3")
+    assert names(manager, A) == ["a.ipynb", "c.ipynb", "d.ipynb"]
+    with pytest.raises(LimitReached, match="3 notebooks"):
+        manager.add(A, None, "e.ipynb", None)
+    manager.replace_kernel("kernel-2", None)
+    manager.add(A, None, "e.ipynb", None)
+    assert names(manager, A) == ["a.ipynb", "d.ipynb", "e.ipynb"]
 
 
 @pytest.mark.proves("threat:exhaustion")

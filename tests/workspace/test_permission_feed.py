@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
+from tests.proposals import running
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionRequired
 from tk_ai_extension.workspace.permission_feed import PermissionEvent
-from tk_ai_extension.workspace.permissions import Answer, PermissionPolicy, PermissionRequest
+from tk_ai_extension.workspace.permissions import (
+    Answer,
+    PermissionPolicy,
+    PermissionRequest,
+    Reply,
+)
 
 DEADLINE = 10.0
 ADA = Caller("ada", "session-a", mode="ask")
@@ -28,8 +34,7 @@ async def check(
         "execute_ipython",
         "EXECUTE",
         arguments={"code": source},
-        notebook="n.ipynb",
-        preview=source,
+        proposal=running(source),
         **how,
     )
 
@@ -50,7 +55,11 @@ async def test_it_begins_with_what_waits_and_goes_on_with_what_is_asked_and_answ
     first = await refused(policy)
     events = policy.follow("ada")
     (waits,) = (await heard(events))["permissions"]
-    assert (waits["id"], waits["preview"], waits["within_call"]) == (first, "x", False)
+    assert (waits["id"], waits["proposal"], waits["within_call"]) == (
+        first,
+        running("x").as_dict(),
+        False,
+    )
     second = await refused(policy, source="y")
     asked = await heard(events)
     assert (asked["kind"], asked["permission"]["id"]) == ("asked", second)
@@ -99,8 +108,9 @@ async def test_a_request_expires_although_nobody_asks_for_the_list() -> None:
 
 async def test_who_goes_away_takes_the_questions_along() -> None:
     class Shows:
-        async def ask(self, request: PermissionRequest) -> Answer | None:
-            return await asyncio.get_running_loop().create_future() or request.answers[0]
+        async def ask(self, request: PermissionRequest) -> Reply | None:
+            await asyncio.get_running_loop().create_future()
+            return Reply(request.answers[0])
 
     policy = PermissionPolicy()
     events = policy.follow("ada")

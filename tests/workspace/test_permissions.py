@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.proposals import running
 from tk_ai_extension.model.callers import Caller, Mode
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -16,6 +17,7 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     PermissionRequired,
 )
+from tk_ai_extension.model.proposals import STEP_COST
 from tk_ai_extension.workspace.permissions import (
     MAX_PREVIEW,
     MODES,
@@ -24,6 +26,7 @@ from tk_ai_extension.workspace.permissions import (
     Effect,
     PermissionPolicy,
     PermissionRequest,
+    Reply,
     capped,
     decide,
 )
@@ -58,7 +61,8 @@ async def check(
     effect: Effect = "WRITE",
     arguments: Mapping[str, Any] | None = None,
     notebook: str | None = "n.ipynb",
-    preview: str = "-old\n+new",
+    code: str = "old\nnew",
+    kernel: str | None = None,
     approver: Any = None,
 ) -> None:
     await policy.check(
@@ -66,8 +70,7 @@ async def check(
         tool,
         effect,
         arguments={"cell": "318a", "new": "x"} if arguments is None else arguments,
-        notebook=notebook,
-        preview=preview,
+        proposal=running(code, notebook, kernel),
         approver=approver,
     )
 
@@ -83,12 +86,12 @@ class Says:
     """An approver who gives one answer, and remembers what was shown."""
 
     def __init__(self, answer: Answer | None) -> None:
-        self.answer: Answer | None = answer
+        self.reply = None if answer is None else Reply(answer)
         self.shown: list[PermissionRequest] = []
 
-    async def ask(self, request: PermissionRequest) -> Answer | None:
+    async def ask(self, request: PermissionRequest) -> Reply | None:
         self.shown.append(request)
-        return self.answer
+        return self.reply
 
 
 class Shows:
@@ -98,7 +101,7 @@ class Shows:
         self.shown: asyncio.Queue[PermissionRequest] = asyncio.Queue()
         self.withdrawn = asyncio.Event()
 
-    async def ask(self, request: PermissionRequest) -> Answer | None:
+    async def ask(self, request: PermissionRequest) -> Reply | None:
         self.shown.put_nowait(request)
         try:
             await asyncio.Event().wait()
@@ -117,7 +120,7 @@ async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect)
         case Decision.RUN:
             await check(policy, caller, effect=effect)
         case Decision.ASK:
-            with pytest.raises(PermissionRequired, match="leave"):
+            with pytest.raises(PermissionRequired, match="approval"):
                 await check(policy, caller, effect=effect)
             approver = Says("once")
             await check(policy, caller, effect=effect, approver=approver)
@@ -165,7 +168,8 @@ class TestApprovals:
         await check(policy, approver=approver)
         (request,) = approver.shown
         assert (request.tool, request.effect, request.notebook) == ("edit_cell", "WRITE", "n.ipynb")
-        assert request.preview == "-old\n+new"
+        assert request.preview == "Run code\n old\n new"
+        assert request.as_dict()["proposal"] == running("old\nnew").as_dict()
         assert request.caller == ASKS
         assert policy.pending("ada") == []
 
@@ -188,7 +192,8 @@ class TestApprovals:
             {"arguments": {}},
             {"notebook": "other.ipynb"},
             {"notebook": None},
-            {"preview": "-old\n+os.system('rm -rf ~')"},
+            {"code": "old\nos.system('rm -rf ~')"},
+            {"kernel": "another"},
         ],
     )
     async def test_once_is_bound_to_the_exact_call(self, other: dict[str, Any]) -> None:
@@ -200,11 +205,13 @@ class TestApprovals:
     async def test_the_code_behind_a_preview_that_was_cut_counts_too(self) -> None:
         policy = PermissionPolicy()
         shown = "x" * MAX_PREVIEW
-        permission = await refused(policy, preview=f"{shown} harmless")
+        permission = await refused(policy, code=f"{shown} harmless")
         (request,) = policy.pending("ada")
-        assert request.preview == f"{shown}\n… and 9 more characters"
+        left_out = STEP_COST + len(" harmless")
+        assert request.proposal.omitted == left_out
+        assert request.preview.endswith(f"x\n… and {left_out} more characters")
         policy.answer("ada", permission, "once")
-        await refused(policy, preview=f"{shown} harmful")
+        await refused(policy, code=f"{shown} harmful")
 
     async def test_the_order_of_arguments_does_not_count(self) -> None:
         policy = PermissionPolicy()
@@ -238,7 +245,7 @@ class TestApprovals:
     async def test_no_means_no_and_the_next_attempt_is_asked_again(self) -> None:
         policy = PermissionPolicy()
         policy.answer("ada", await refused(policy), "deny")
-        with pytest.raises(PermissionDenied, match="The user refused edit_cell"):
+        with pytest.raises(PermissionDenied, match="The user denied edit_cell"):
             await check(policy)
         await refused(policy)
         with pytest.raises(PermissionDenied):
@@ -338,7 +345,7 @@ async def test_a_call_that_is_cancelled_withdraws_its_request() -> None:
 
 async def test_an_approver_that_fails_lets_nothing_through() -> None:
     class Fails:
-        async def ask(self, request: PermissionRequest) -> Answer | None:
+        async def ask(self, request: PermissionRequest) -> Reply | None:
             raise ConnectionError(f"nowhere to show {request.id}")
 
     policy = PermissionPolicy()

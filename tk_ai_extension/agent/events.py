@@ -143,7 +143,7 @@ class ToolAnswered:
 
 @dataclass(frozen=True, slots=True)
 class PermissionAsked:
-    """A call waits for the person's leave; ``POST /api/tk-ai/permissions/{id}`` answers.
+    """A call needs the person's approval; ``POST /api/tk-ai/permissions/{id}`` answers.
 
     Attributes:
         call: The call that waits.
@@ -151,7 +151,8 @@ class PermissionAsked:
         tool: The tool's name.
         effect: What it does: WRITE or EXECUTE.
         notebook: The path it concerns, or None.
-        preview: What will happen: the diff or the code.
+        preview: The proposal as plain text.
+        proposal: What will happen: the diff or the code (`model.proposals.Proposal.as_dict`).
         answers: The answers that mean something here.
     """
 
@@ -163,6 +164,7 @@ class PermissionAsked:
     effect: str
     notebook: str | None
     preview: str
+    proposal: Json
     answers: list[str]
 
 

@@ -30,7 +30,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.editing import line_diff
-from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
+from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
 from tk_ai_extension.workspace.workspace import Workspace
 
 KNOWN = 5.0
@@ -209,7 +209,7 @@ class ChatApprover:
         self._turn = turn
         self._call = call
 
-    async def ask(self, request: PermissionRequest) -> Answer | None:
+    async def ask(self, request: PermissionRequest) -> Reply | None:
         """Shows the request and waits: whoever answers it ends the wait, and so does a stop."""
         self._turn.say(
             PermissionAsked(
@@ -219,6 +219,7 @@ class ChatApprover:
                 request.effect,
                 request.notebook,
                 request.preview,
+                request.proposal.as_dict(),
                 list(request.answers),
             )
         )

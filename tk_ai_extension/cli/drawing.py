@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from tk_ai_extension.cli.leave import Asked, Waiting
+from tk_ai_extension.cli.permission_results import PendingRequest, PendingRequests
+from tk_ai_extension.cli.proposals import lines_of
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.following import CellRun, ExecutionResult
 from tk_ai_extension.tools.results import Result
@@ -59,7 +60,7 @@ def answer(result: Result) -> RenderableType:
     """A tool's answer, as what it is: an execution, a cell, a notebook, rows, or else its text."""
     if isinstance(result, ExecutionResult):
         return _execution(result)
-    if isinstance(result, Waiting) and result.permissions:
+    if isinstance(result, PendingRequests) and result.permissions:
         return Group(*map(_asked, result.permissions))
     fields = result.model_dump(mode="json", exclude_none=True, exclude={"notices"})
     if isinstance(fields.get("source"), str) and "cell_type" in fields:
@@ -90,11 +91,17 @@ def harmless(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def _asked(asked: Asked) -> RenderableType:
-    language = "python" if asked.shows_code else "diff"
-    preview = Syntax(harmless(asked.preview), language, word_wrap=True)
+_MARKS = {"title": "bold", "note": "dim", "+": "green", "-": "red", "@": "dim"}
+"""The style of each kind of line of a proposal."""
+
+
+def _asked(asked: PendingRequest) -> RenderableType:
+    shown = Text()
+    for line, kind in lines_of(asked.proposal):
+        shown.append(harmless(line) + "\n", _MARKS.get(kind))
+    shown.rstrip()
     box = Panel(
-        preview,
+        shown,
         title=plain(asked.heading()),
         title_align="left",
         border_style="yellow",

@@ -60,6 +60,42 @@ class Words:
         return cls(tool.name.replace("_", "-"), tuple(required))
 
 
+class _OneNotebook(argparse.Action):
+    """A notebook that is given by place or by ``-n``; two different ones are refused."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002 - argparse's signature
+    ) -> None:
+        given = getattr(namespace, self.dest, None)
+        if values is None:
+            # The place was left empty: that takes nothing away.
+            values = given
+        elif given not in (None, values):
+            parser.error(f"two notebooks are given: {given} and {values}")
+        setattr(namespace, self.dest, values)
+
+
+def add_notebook(
+    parser: argparse.ArgumentParser,
+    *,
+    by_place: bool = True,
+    required: bool = False,
+    help: str = "path or name (default: the open one)",  # noqa: A002 - argparse's name for it
+) -> None:
+    """Add the notebook that a command is about: ``-n`` everywhere, by its place too where it has one."""
+    described: dict[str, Any] = {"action": _OneNotebook, "metavar": "NOTEBOOK"}
+    if by_place:
+        nargs = None if required else "?"
+        parser.add_argument("notebook", nargs=nargs, help=help, **described)
+        help = argparse.SUPPRESS  # noqa: A001
+        required = False
+    parser.add_argument("-n", "--notebook", required=required, help=help, **described)
+
+
 def add_tool_arguments(
     parser: argparse.ArgumentParser,
     tool: Tool,
@@ -93,6 +129,9 @@ def _add(
     by_place: bool,
     required: bool,
 ) -> None:
+    if name == "notebook":
+        add_notebook(parser, by_place=by_place, required=required, help=_help(schema))
+        return
     described: dict[str, Any] = {"help": _help(schema)}
     if schema.get("type") == "boolean" and not by_place:
         parser.add_argument(
@@ -114,15 +153,13 @@ def _add(
             nargs=None if required else "?",
             **described,
         )
-        if name != "notebook":
-            return
-        described["help"] = argparse.SUPPRESS
-    flags = [f"--{name.replace('_', '-')}"]
-    if name == "notebook":
-        flags.insert(0, "-n")
-    required = required and not by_place
+        return
     parser.add_argument(
-        *flags, dest=name, required=required, default=argparse.SUPPRESS, **described
+        f"--{name.replace('_', '-')}",
+        dest=name,
+        required=required,
+        default=argparse.SUPPRESS,
+        **described,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tk_ai_extension.cli.servers import PATIENCE, Server, ServerSilent, ServerUnreachable
+from tk_ai_extension.mcp import MODE
 from tk_ai_extension.model import errors
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
@@ -78,6 +79,7 @@ class RemoteTools:
         self.server = server
         self._quiet = quiet
         self._opening = opening
+        self._asks = False
         self._lines: dict[str, _Line] = {}
         # No new call is made on these; they are closed when the last one on them has ended.
         self._broken: set[_Line] = set()
@@ -94,6 +96,9 @@ class RemoteTools:
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
+        mode = context.workspace.policy.mode(context.caller)
+        if mode != "auto":
+            await self._check_asks()
         line = self._line(context)
         client = await self._opened(line, context)
 
@@ -103,7 +108,9 @@ class RemoteTools:
 
         signs = asyncio.Event()
         calling = asyncio.create_task(
-            client.call_tool(tool.name, dict(arguments), progress_callback=progress)
+            client.call_tool(
+                tool.name, dict(arguments), progress_callback=progress, meta={MODE: mode}
+            )
         )
         self._began(line, calling)
         try:
@@ -132,6 +139,20 @@ class RemoteTools:
         result = tool.result.model_validate(structured)
         pictures = (part for part in answer.content if part.type == "image")
         return result.with_images(tuple(Image(part.data, part.mime_type) for part in pictures))
+
+    async def _check_asks(self) -> None:
+        """Check that the server asks in the mode of a call, as versions before did not.
+
+        Raises:
+            CallRefused: it would run the call without asking.
+        """
+        if not self._asks:
+            health: dict[str, Any] = await self.server.get("api/tk-ai/health") or {}
+            if "call_mode" not in health.get("features", ()):
+                raise CallRefused(
+                    f"{self.server.url} has a version of tk-ai-extension that does not ask for an agent."
+                )
+            self._asks = True
 
     async def _opened(self, line: _Line, context: ToolContext) -> Any:
         try:

@@ -56,9 +56,10 @@ class RemoteTalk:
         """Answers a plan, and gives what happens."""
         return self._stream(f"chats/{chat}/plan", answer)
 
-    async def answer(self, permission: str, answer: str) -> None:
+    async def answer(self, permission: str, answer: str, message: str = "") -> None:
         """Answers a question of a turn."""
-        await self._ask("POST", f"permissions/{permission}", {"answer": answer})
+        body = {"answer": answer, **({"message": message} if message else {})}
+        await self._ask("POST", f"permissions/{permission}", body)
 
     async def stop(self, chat: str) -> None:
         """Stops what goes on in a chat."""

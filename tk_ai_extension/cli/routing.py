@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,10 +17,19 @@ from tk_ai_extension.cli.remote import RemoteTools
 from tk_ai_extension.cli.servers import Server, Servers, ServerSilent
 from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import ExecutionNotFound, PathRefused, SandboxUnavailable
+from tk_ai_extension.model.errors import (
+    ApprovalOutdated,
+    ExecutionNotFound,
+    PathRefused,
+    PermissionDenied,
+    PermissionRequired,
+    SandboxUnavailable,
+)
+from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult
-from tk_ai_extension.tools.registry import Registry, Tool, leave_for
+from tk_ai_extension.tools.permitting import PermissionCheck, permission_check
+from tk_ai_extension.tools.registry import MAX_ASKED, Registry, Tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import Effect
 from tk_ai_extension.workspace.workspace import Workspace
@@ -232,13 +242,43 @@ class RoutedRegistry(Registry):
                 for silent in (self._router.silent_over(path) if path else ())
             ]
             return result
-        # The server knows nothing of the mode here.
-        leave = await leave_for(tool, parsed, context)
-        if leave is not None:
-            await leave.refuse()
-            if leave.needed:
-                await leave.ask()
-        return await self._router.call(server, path, tool, arguments, context)
+        check = permission_check(tool, parsed, context)
+        if check is None:
+            return await self._router.call(server, path, tool, arguments, context)
+        await check.refuse(tool, parsed)
+        # The server asks in the mode that holds here; its question is answered by a person here.
+        for _ in range(MAX_ASKED + 1):
+            try:
+                return await self._router.call(server, path, tool, arguments, context)
+            except PermissionRequired as required:
+                await self._ask(server, path, check, str(required.details["permission_id"]))
+        raise ApprovalOutdated(f"What {tool.name} would do changed each time the user was asked.")
+
+    async def _ask(
+        self, server: Server, path: str | None, check: PermissionCheck, permission_id: str
+    ) -> None:
+        """Answer a server's request for permission as a person here does.
+
+        Raises:
+            PermissionDenied, PermissionRequired, LimitReached.
+        """
+        waiting: dict[str, Any] = await server.get("api/tk-ai/permissions") or {}
+        requests: list[dict[str, Any]] = waiting.get("permissions", [])
+        found = [one for one in requests if one["id"] == permission_id]
+        if not found:
+            # Answered there in the meantime.
+            return
+        proposal = Proposal.from_dict(found[0]["proposal"])
+        shown = replace(proposal, notebook=path or proposal.notebook, reference=permission_id)
+        route = f"api/tk-ai/permissions/{permission_id}"
+        try:
+            await check.ask(shown)
+        except PermissionDenied as denial:
+            message = str(denial.details.get("user_message", ""))
+            await server.post(route, {"answer": "deny", "message": message})
+            raise
+        # Nothing is there any more where it was answered in the server meanwhile.
+        await server.post(route, {"answer": "once"})
 
 
 def _is_ours(parsed: Any, context: ToolContext) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,12 +114,31 @@ class Server:
             ServerSilent: it does not answer in time.
             ServerUnreachable: it does not answer, or not to us.
         """
+        return await self._fetch(path)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send JSON; what the server answers, None where there is nothing.
+
+        Raises:
+            ServerGone, ServerSilent, ServerUnreachable: as `get`.
+        """
+        return await self._fetch(path, method="POST", body=json.dumps(body))
+
+    async def _fetch(self, path: str, **options: Any) -> Any:
+        """What the server answers.
+
+        Raises:
+            ServerGone: nobody listens there.
+            ServerSilent: it does not answer in time.
+            ServerUnreachable: it does not answer, or not to us.
+        """
         request = HTTPRequest(
             self.url + path,
             headers={"Authorization": f"token {self.token}"} if self.token else {},
             request_timeout=PATIENCE,
             connect_timeout=PATIENCE,
             follow_redirects=False,
+            **options,
         )
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)

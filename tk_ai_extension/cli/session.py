@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tk_ai_extension.cli import wire
@@ -84,37 +84,44 @@ class Session:
         return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
 
     async def call(self, tool: str, **arguments: Any) -> Result:
-        """Calls a tool, with its progress on the terminal meanwhile."""
-        context = ToolContext(self.headless.workspace, self.caller, self.screen.progress)
+        """Call a tool, with its progress on the terminal meanwhile."""
+        return await self._call_for(self.caller, tool, arguments)
+
+    async def _call_for(self, caller: Caller, tool: str, arguments: Mapping[str, Any]) -> Result:
+        context = ToolContext(self.headless.workspace, caller, self.screen.progress)
         try:
             return await self.headless.registry.call(tool, arguments, context)
         finally:
             self.screen.clear_progress()
 
     async def run(self, tool: str, **arguments: Any) -> ExecutionResult:
-        """Calls a tool that runs code, and shows what it prints until it ends.
+        """Call a tool that runs code, and show what it prints until it ends.
 
+        A person who looks on sees each part as it comes; everybody else gets all of it at the end,
+        as the notebook holds it: parts put together would keep what was cleared or overwritten.
         ``wait`` bounds the time, as for every caller; without it there is no bound. Ctrl-C interrupts.
         """
         bound: float | None = arguments.pop("wait", None)
         clock = asyncio.get_running_loop().time
         deadline = math.inf if bound is None else clock() + bound
+        first = FIRST if bound is None else min(FIRST, bound)
+        # Nothing counts as shown to a caller without a key: each answer is the whole.
+        caller = self.caller if self.screen.live else replace(self.caller, key=None)
+        beginner = caller if tool == "wait_execution" else self.caller
         result = cast(
-            "ExecutionResult",
-            await self.call(tool, **arguments, wait=FIRST if bound is None else min(FIRST, bound)),
+            "ExecutionResult", await self._call_for(beginner, tool, {**arguments, "wait": first})
         )
         while result.status in ("queued", "running") and clock() < deadline:
             if self.screen.live:
                 self.screen.show_part(result)
             wait = min(deadline - clock(), SLICE if self.screen.live else LONG)
-            later = await self._wait(result.execution_id, wait)
-            result = later if self.screen.live else joined(result, later)
+            result = await self._wait(result.execution_id, wait, caller)
         return result
 
-    async def _wait(self, execution_id: str, wait: float) -> ExecutionResult:
-        """Waits for an execution; interrupts it at Ctrl-C."""
+    async def _wait(self, execution_id: str, wait: float, caller: Caller) -> ExecutionResult:
+        """Wait for an execution; interrupt it at Ctrl-C."""
         waiting = asyncio.create_task(
-            self.call("wait_execution", execution_id=execution_id, wait=wait)
+            self._call_for(caller, "wait_execution", {"execution_id": execution_id, "wait": wait})
         )
         interrupted = asyncio.create_task(self.terminal.interrupted.wait())
         try:
@@ -150,19 +157,3 @@ def as_json(value: Mapping[str, Any]) -> str:
     """A value as a line of JSON, in which nothing commands a terminal."""
     line = json.dumps(value, ensure_ascii=False)
     return re.sub("[\x7f-\x9f]", lambda m: f"\\u{ord(m[0]):04x}", line) + "\n"
-
-
-def joined(earlier: ExecutionResult, later: ExecutionResult) -> ExecutionResult:
-    """Two answers about one execution as one: what the first showed, then what is new."""
-    by_cell = {(run.cell, run.index): run for run in earlier.runs}
-    for run in later.runs:
-        before = by_cell.pop((run.cell, run.index), None)
-        if before is not None:
-            run.output = before.output + run.output
-            run.data = before.data + run.data
-            run.events = before.events + run.events
-            run.artifact = run.artifact or before.artifact
-    later.runs = [run for run in earlier.runs if (run.cell, run.index) in by_cell] + later.runs
-    later.notices = earlier.notices + later.notices
-    later.with_images((*earlier.images, *later.images))
-    return later

@@ -44,7 +44,7 @@ class Talk(Protocol):
         """
         ...
 
-    async def answer(self, permission: str, answer: str) -> None:
+    async def answer(self, permission: str, answer: str, message: str = "") -> None:
         """Answers a question of a turn.
 
         Raises:
@@ -185,9 +185,10 @@ class ProjectTalk:
         async for event in _events(await self._chats.answer_plan(self._user, chat, said)):
             yield event
 
-    async def answer(self, permission: str, answer: str) -> None:
+    async def answer(self, permission: str, answer: str, message: str = "") -> None:
         """Answers a question of a turn."""
-        self._workspace.policy.answer(self._user, permission, cast("Answer", answer))
+        policy = self._workspace.policy
+        policy.answer(self._user, permission, cast("Answer", answer), message)
 
     async def stop(self, chat: str) -> None:
         """Stops what goes on in a chat."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.pictures import picture
+from tk_ai_extension.cli.proposals import lines_of
 from tk_ai_extension.cli.terminal import Terminal
 from tk_ai_extension.tools.results import Image
 
@@ -16,6 +17,8 @@ MAX_ARGUMENTS = 120
 
 GREEN, RED, YELLOW, DIM = "32", "31", "33", "2"
 """Colours, as a terminal knows them."""
+_MARKS = {"+": GREEN, "-": RED, "@": DIM, "title": YELLOW, "note": DIM}
+"""The colour of each kind of line of a diff or a proposal."""
 
 
 class Telling:
@@ -60,11 +63,12 @@ class Telling:
             self._beside(text, YELLOW)
 
     def preview(self, event: Mapping[str, Any]) -> None:
-        """Shows what a call that waits for leave would do."""
+        """Shows what a call that needs approval would do."""
         if not self._json:
             where = f" in {event['notebook']}" if event["notebook"] else ""
-            self._beside(f"Claude asks for leave: {event['tool']}{where}", YELLOW)
-            self._diff(event["preview"])
+            self._beside(f"Claude wants to run {event['tool']}{where}", YELLOW)
+            for line, kind in lines_of(event["proposal"]):
+                self._beside(f"  {line}", _MARKS.get(kind, ""))
 
     def _text(self, event: Mapping[str, Any]) -> None:
         if event["block"] != self._block:
@@ -90,9 +94,8 @@ class Telling:
         self._diff(event["diff"])
 
     def _diff(self, diff: str) -> None:
-        colours = {"+": GREEN, "-": RED, "@": DIM}
         for line in diff.splitlines():
-            self._beside(f"  {line}", colours.get(line[:1], ""))
+            self._beside(f"  {line}", _MARKS.get(line[:1], ""))
 
     def _beside(self, line: str, colour: str) -> None:
         self._end_line()

@@ -135,7 +135,8 @@ class Magic:
                 continue
             match event["kind"]:
                 case "permission":
-                    line.say({"permission": event["id"], "answer": _answer(event, screen)})
+                    answer, message = _answer(event, screen)
+                    line.say({"permission": event["id"], "answer": answer, "message": message})
                 case "error":
                     failed = TkError.of(event["error"])
                 case "done":
@@ -162,22 +163,39 @@ def _show(event: Mapping[str, Any], screen: Screen) -> None:
                 screen.note(note)
 
 
-def _answer(event: Mapping[str, Any], screen: Screen) -> str:
-    """What the person says to a question; no, where nobody can be asked."""
+def _answer(event: Mapping[str, Any], screen: Screen) -> tuple[str, str]:
+    """What the person says to a question, and the words after a no; no, where nobody is asked."""
     choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
-    screen.note(f"Claude asks for leave: {event['tool']}")
+    screen.note(f"Claude wants to run {event['tool']}")
     # In the question itself: some clients show what was put out only when the cell has ended.
-    prompt = f"{event['preview']}\n\n{event['tool']}: {', '.join(choices)}? "
+    prompt = f"{_proposed(event['proposal'])}\n\n{event['tool']}: {', '.join(choices)}? "
     while True:
         try:
-            said = input(prompt).strip().lower()
+            said = input(prompt)
         except (EOFError, RuntimeError):
             # ipykernel raises a RuntimeError where its client takes no questions.
             screen.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
-            return "deny"
+            return "deny", ""
+        first, _, rest = said.strip().replace(",", " ").partition(" ")
         for word, answer in choices.items():
-            if said in (word, word[0]):
-                return answer
+            if first.lower() in (word, word[0]) and (answer == "deny" or not rest.strip()):
+                return answer, said.strip()[len(first) :].strip(" ,")
+
+
+def _proposed(proposal: Mapping[str, Any]) -> str:
+    """A proposal as text: titles, and lines of code after their mark, with nothing hidden in them."""
+    parts = [f"In {proposal['notebook']}:"] if proposal["notebook"] else []
+    if not proposal["steps"]:
+        parts.append(proposal["title"])
+    for step in proposal["steps"]:
+        parts.append(step["title"])
+        parts += [f"{line['mark']}{line['text']}" for line in step["lines"]]
+    if proposal["omitted"]:
+        parts.append(f"… and {proposal['omitted']:,} more characters")
+    return "\n".join(
+        "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in part)
+        for part in parts
+    )
 
 
 def last_error(ipython: Any) -> str:

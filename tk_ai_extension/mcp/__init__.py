@@ -6,5 +6,8 @@ second.
 
 from __future__ import annotations
 
+MODE = "tk-ai/mode"
+"""The entry of a call's ``_meta`` that names a permission mode, to be stricter with just that call."""
+
 GONE = "tk_ai.gone"
 """The entry of the ASGI scope that holds an `asyncio.Event`: set when the client has gone away."""

@@ -11,15 +11,21 @@ from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.callers import gone_of
 from tk_ai_extension.mcp.sdk import Context, is_modern
-from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
+from tk_ai_extension.model.proposals import Proposal, one_line
+from tk_ai_extension.workspace.permissions import (
+    MAX_MESSAGE,
+    Answer,
+    PermissionRequest,
+    Reply,
+)
 
 logger = logging.getLogger(__name__)
 
 _QUESTIONS = {
-    "once": "Allow once",
-    "chat": "Allow in this session",
-    "notebook": "Allow in this notebook",
-    "deny": "Do not allow",
+    "once": "Approve once",
+    "chat": "Approve in this session",
+    "notebook": "Approve in this notebook",
+    "deny": "Deny",
 }
 
 
@@ -47,7 +53,7 @@ class ElicitingApprover:
         # An empty declaration means forms; it was all there was before there were URLs.
         return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
-    async def ask(self, request: PermissionRequest) -> Answer | None:
+    async def ask(self, request: PermissionRequest) -> Reply | None:
         """The person's answer, or None where it comes with the next round."""
         if not is_modern(self._context):
             return await self._ask_now(request)
@@ -64,7 +70,7 @@ class ElicitingApprover:
         )
         return None
 
-    async def _ask_now(self, request: PermissionRequest) -> Answer | None:
+    async def _ask_now(self, request: PermissionRequest) -> Reply | None:
         asking = asyncio.create_task(
             self._context.session.elicit_form(
                 _message(request), _schema(request), related_request_id=self._context.request_id
@@ -85,8 +91,16 @@ class ElicitingApprover:
 
 
 def _message(request: PermissionRequest) -> str:
-    where = f" in {request.notebook}" if request.notebook else ""
-    return f"{request.caller.author} wants to call {request.tool}{where}:\n\n{request.preview}"
+    proposal = request.proposal
+    where = f" in {one_line(request.notebook)}" if request.notebook else ""
+    who = one_line(request.caller.author)
+    return f"{who} wants to call {request.tool}{where}{_kernel(proposal)}:\n\n{request.preview}"
+
+
+def _kernel(proposal: Proposal) -> str:
+    if proposal.kernel is None:
+        return ""
+    return f", kernel {proposal.kernel.id[:8]}" if proposal.kernel.id else ", in a new kernel"
 
 
 def _schema(request: PermissionRequest) -> dict[str, Any]:
@@ -99,15 +113,27 @@ def _schema(request: PermissionRequest) -> dict[str, Any]:
                 "enum": list(request.answers),
                 "enumNames": [_QUESTIONS[answer] for answer in request.answers],
                 "default": "once",
-            }
+            },
+            "message": {
+                "type": "string",
+                "title": "If you deny it: what to do instead (optional)",
+                "maxLength": MAX_MESSAGE,
+            },
         },
         "required": ["answer"],
     }
 
 
-def _answer(result: types.ElicitResult) -> Answer | None:
+def _answer(result: types.ElicitResult) -> Reply | None:
     """What the person said; None where they closed the form without saying anything."""
-    if result.action == "accept":
-        answer = (result.content or {}).get("answer", "once")
-        return cast("Answer", answer) if answer in get_args(Answer) else "deny"
-    return "deny" if result.action == "decline" else None
+    content = result.content or {}
+    said = content.get("message", "")
+    message = said[:MAX_MESSAGE] if isinstance(said, str) else ""
+    if result.action == "decline":
+        return Reply("deny", message)
+    if result.action != "accept":
+        return None
+    answer = content.get("answer", "once")
+    if answer not in get_args(Answer) or answer == "deny":
+        return Reply("deny", message)
+    return Reply(cast("Answer", answer))

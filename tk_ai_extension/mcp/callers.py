@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from tk_ai_extension.mcp import GONE
 from tk_ai_extension.mcp.sdk import Context, connection_of
 from tk_ai_extension.model.callers import Caller, checked_key
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.workspace.permissions import MODES, capped
 
 CallerOf = Callable[[Context], Caller]
 """Says who makes a request; a composition root chooses how."""
@@ -31,6 +34,21 @@ def http_caller(context: Context) -> Caller:
         or checked_key(request.headers.get("x-tk-caller"))
     )
     return Caller(user=request.user.username, key=key, face="mcp", name=client_name(context))
+
+
+def in_mode(caller: Caller, mode: object) -> Caller:
+    """The caller in a mode that the call names; never in a more permissive one than theirs.
+
+    Raises:
+        InvalidArguments: there is no such mode.
+    """
+    if mode is None:
+        return caller
+    if mode not in MODES:
+        raise InvalidArguments(
+            f"There is no mode `{mode}`.", hint=f"The modes are {', '.join(MODES)}."
+        )
+    return replace(caller, mode=capped(mode, caller.mode))
 
 
 def client_name(context: Context) -> str:

@@ -12,8 +12,9 @@ from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension import __version__
+from tk_ai_extension.mcp import MODE
 from tk_ai_extension.mcp.approvals import ElicitingApprover
-from tk_ai_extension.mcp.callers import CallerOf, gone_of
+from tk_ai_extension.mcp.callers import CallerOf, gone_of, in_mode
 from tk_ai_extension.mcp.calls import Calls, Outcome
 from tk_ai_extension.mcp.client_log import ClientLog
 from tk_ai_extension.mcp.completion import Completion
@@ -88,10 +89,11 @@ class Tools:
             else None
         )
         try:
-            surroundings = ToolContext(
-                self._workspace, self._caller_of(context), progress, approver, gone_of(context)
+            caller = in_mode(self._caller_of(context), (params.meta or {}).get(MODE))
+            tool_context = ToolContext(
+                self._workspace, caller, progress, approver, gone_of(context)
             )
-            result = await registry.call(params.name, params.arguments or {}, surroundings)
+            result = await registry.call(params.name, params.arguments or {}, tool_context)
         except PermissionRequired as error:
             if approver is not None and approver.question is not None:
                 return approver.question

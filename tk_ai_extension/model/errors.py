@@ -420,6 +420,15 @@ class PermissionRequired(ToolError):
     default_hint = "Ask the user to answer the request in the panel, then call again unchanged."
 
 
+class ApprovalOutdated(ToolError):
+    """What an approval was given for changed again and again before it could be done."""
+
+    code = "approval_outdated"
+    status = 409
+    retryable = True
+    default_hint = "Nothing was done. Call again, which asks the user again."
+
+
 class PermissionNotFound(ToolError):
     """No permission request of that id waits for this user's answer."""
 

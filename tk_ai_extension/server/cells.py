@@ -11,7 +11,7 @@ from tk_ai_extension.agent.requests import Asking, ChatRequest, parse_request
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
 from tk_ai_extension.server.kernel_line import Wire
-from tk_ai_extension.workspace.permissions import Answer
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE, Answer
 from tk_ai_extension.workspace.running import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -134,10 +134,11 @@ class CellQuestion:
         """Takes answers to what the turn asks, until the cell stops it or is gone."""
         while (said := await self._wire.receive()) is not None and "stop" not in said:
             permission, answer = str(said.get("permission")), said.get("answer")
+            message = str(said.get("message", ""))[:MAX_MESSAGE] if answer == "deny" else ""
             if answer not in self._asked.get(permission, ()):
                 raise InvalidArguments("This answers no question of this turn.")
             try:
-                self._workspace.policy.answer(self._user, permission, answer)
+                self._workspace.policy.answer(self._user, permission, answer, message)
             except PermissionNotFound:
                 await self._wire.send({"kind": "notice", "text": "That was answered elsewhere."})
 

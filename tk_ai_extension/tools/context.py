@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.permissions import Approver
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -39,8 +40,8 @@ class ToolContext:
         approver: Asks a person within the call; None where nobody can be asked.
         gone: Set when nobody waits for the answer any more (the client's connection closed). The call
             goes on; what it answers then has not been seen.
-        as_shown: A person was shown just this call and allowed it: code that is changed before its
-            turn comes is not run.
+        approval: What a person was shown of just this call and approved; None where nobody was
+            asked. Nothing else is run: code that is changed before its turn comes is not.
         tools: The registry that the call came through, for a tool whose code calls others.
     """
 
@@ -49,7 +50,7 @@ class ToolContext:
     progress: ProgressSink = _no_progress
     approver: Approver | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    as_shown: bool = False
+    approval: Approval | None = None
     tools: ToolCalls | None = None
 
     def current_path(self, notebook: str | None) -> str | None:

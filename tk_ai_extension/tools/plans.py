@@ -1,26 +1,36 @@
 """What a call is about to do, worked out before anything is done.
 
-A plan is what a person is shown where the mode asks, and what is then carried out: the same value,
-which names the sources that it was made for. It goes stale rather than do something else.
+A plan is what a person is shown where the mode asks (`Plan.proposal`), and what is then carried
+out: the same value, which names the sources that it was made for. It goes stale rather than do
+something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from tk_ai_extension.model.cells import Cell, CellType, Snapshot
+from tk_ai_extension.model.cells import Cell, CellType, Snapshot, source_hash
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace, SetOutputs
+from tk_ai_extension.model.proposals import (
+    CellReference,
+    KernelReference,
+    Proposal,
+    ProposalStep,
+    diff_lines,
+    marked,
+)
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.workspace.editing import line_diff
 
 
 class Plan(Protocol):
     """What a call would do."""
 
-    def preview(self) -> str:
-        """All that it would do, for a person who decides whether it may."""
+    def proposal(self) -> Proposal:
+        """All that it would do, for a person who decides whether it may.
+
+        The kernel of a notebook's own is filled in by `tools.permitting`.
+        """
         ...
 
 
@@ -44,12 +54,20 @@ class Edit:
     wait: float = 30.0
     timeout: float | None = None
 
-    def preview(self) -> str:
-        """A diff of each cell; whole sources where they are run."""
-        parts = [_operation(self.snapshot, operation, self.run) for operation in self.operations]
-        if self.run and (sources := [*_replaced_to_run(self.snapshot, self.operations)]):
-            parts += ["Then run:", *sources]
-        return "\n".join(parts) or "Nothing to change."
+    def proposal(self) -> Proposal:
+        """A diff of each cell; all of its lines where it is run."""
+        steps = tuple(_operation(self.snapshot, each, self.run) for each in self.operations)
+        runs = any(step.runs for step in steps)
+        title = "Nothing to change"
+        if len(steps) == 1:
+            title = steps[0].title
+        elif steps:
+            title = (
+                f"{len(steps)} changes, and run the changed code"
+                if runs
+                else f"{len(steps)} changes"
+            )
+        return Proposal(title, steps, notebook=self.snapshot.path)
 
 
 @dataclass(frozen=True)
@@ -66,12 +84,15 @@ class Creation:
     cells: tuple[tuple[CellType, str], ...] = ()
     kernelspec: dict[str, str] | None = None
 
-    def preview(self) -> str:
+    def proposal(self) -> Proposal:
         """The cells, whole."""
         kernel = f" for {self.kernelspec['name']}" if self.kernelspec else ""
-        parts = [f"Create {self.path}{kernel} with {len(self.cells)} cells."]
-        parts += [f"A {kind} cell:\n{_marked('+', source)}" for kind, source in self.cells]
-        return "\n".join(parts)
+        title = f"Create {self.path}{kernel} with {len(self.cells)} cells"
+        cells = (
+            ProposalStep("insert", f"Insert a {kind} cell", to=index, lines=marked("+", source))
+            for index, (kind, source) in enumerate(self.cells)
+        )
+        return Proposal(title, (ProposalStep("create", title), *cells), notebook=self.path)
 
 
 @dataclass(frozen=True)
@@ -98,57 +119,143 @@ class Running:
     wait: float = 30.0
     timeout: float | None = None
 
-    def preview(self) -> str:
+    def proposal(self) -> Proposal:
         """The code, whole."""
-        parts = ["Restart the kernel first: its variables go."] if self.restart else []
+        steps = [RESTART] if self.restart else []
+        path = self.document.path
         if self.snapshot is None:
-            return "\n".join([*parts, "Run code:", self.code])
-        for cell in self.cells:
-            parts += [f"Run cell {cell.index} @{self.snapshot.address(cell)}:", cell.source]
-        return "\n".join(parts)
+            code = ProposalStep("code", "Run code", runs=True, lines=marked(" ", self.code))
+            return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=path)
+        runs = [
+            ProposalStep(
+                "run",
+                f"Run {_name(self.snapshot, cell)}",
+                cell=_reference(self.snapshot, cell),
+                runs=True,
+                lines=marked(" ", cell.source),
+                identity=(),
+            )
+            for cell in self.cells
+        ]
+        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
+        return Proposal(title, (*steps, *runs), notebook=path)
 
 
-def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> str:
-    """An operation as a person reads it; with the version of the source that it was planned for."""
+Verb = Literal["restart", "interrupt", "shut down"]
+"""What is done to a kernel."""
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """Something that is about to be done to a running kernel.
+
+    Attributes:
+        verb: restart, interrupt or shut down.
+        kernel_id: Which kernel.
+        path: The notebook that it is of; None for none or several.
+        execution_id: The run that is interrupted, where it is just that one.
+    """
+
+    verb: Verb
+    kernel_id: str
+    path: str | None = None
+    execution_id: str | None = None
+
+    def proposal(self) -> Proposal:
+        """The kernel, and what is done to it."""
+        what = f"{self.verb.capitalize()} the kernel {self.kernel_id[:8]}"
+        if self.execution_id is not None:
+            what = f"Interrupt the execution {self.execution_id} in the kernel {self.kernel_id[:8]}"
+        elif self.verb != "interrupt":
+            what += ". Its variables are lost"
+        step = ProposalStep("kernel", what)
+        return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
+
+
+RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lost")
+"""The step that restarts a notebook's kernel before code runs in it."""
+
+
+def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalStep:
+    """An operation as a step, bound to the source that it was planned for."""
     match operation:
         case Insert(content):
-            verb = "Insert and run" if run and content.type == "code" else "Insert"
-            source = _marked("+", content.source)
-            return f"{verb} a {content.type} cell {_place(operation)}:\n{source}"
+            runs = run and content.type == "code"
+            place, to, identity = _place(snapshot, operation)
+            return ProposalStep(
+                "insert",
+                f"{'Insert and run' if runs else 'Insert'} a {content.type} cell {place}",
+                to=to,
+                runs=runs,
+                lines=marked("+", content.source),
+                identity=(content.type, *identity),
+            )
         case Replace(key, source, new_type, keep_outputs):
             cell = snapshot.by_key[key]
+            runs = run and (new_type or cell.type) == "code"
             become = "" if new_type in (None, cell.type) else f", now {new_type}"
             outputs = ", outputs kept" if keep_outputs else ""
-            diff = line_diff(cell.source, source) or "(same source)"
-            return f"Change {_name(snapshot, cell)}{become}{outputs}:\n{diff}"
+            same = ": same source" if cell.source == source else ""
+            verb = "Change and run" if runs else "Change"
+            return ProposalStep(
+                "change",
+                f"{verb} {_name(snapshot, cell)}{become}{outputs}{same}",
+                cell=_reference(snapshot, cell),
+                runs=runs,
+                lines=diff_lines(cell.source, source, whole=runs),
+                identity=(source_hash(source), new_type, keep_outputs),
+            )
         case Delete(key):
             cell = snapshot.by_key[key]
-            return f"Delete {_name(snapshot, cell)}:\n{_marked('-', cell.source)}"
+            return ProposalStep(
+                "delete",
+                f"Delete {_name(snapshot, cell)}",
+                cell=_reference(snapshot, cell),
+                lines=marked("-", cell.source),
+                identity=(),
+            )
         case Move(key, to):
-            return f"Move {_name(snapshot, snapshot.by_key[key])} to {to}."
+            cell = snapshot.by_key[key]
+            return ProposalStep(
+                "move",
+                f"Move {_name(snapshot, cell)} to position {to + 1}",
+                cell=_reference(snapshot, cell),
+                to=to,
+                identity=(to,),
+            )
         case SetOutputs(key, outputs):
-            what = f"Give {len(outputs)} outputs back to" if outputs else "Clear the outputs of"
-            return f"{what} {_name(snapshot, snapshot.by_key[key])}."
+            cell = snapshot.by_key[key]
+            what = f"Restore {len(outputs)} outputs of" if outputs else "Clear the outputs of"
+            return ProposalStep(
+                "outputs",
+                f"{what} {_name(snapshot, cell)}",
+                cell=_reference(snapshot, cell),
+                identity=(source_hash(repr(outputs)),),
+            )
+
+
+def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
+    return CellReference(cell.key, cell.index, cell.type, snapshot.address(cell), cell.hash)
 
 
 def _name(snapshot: Snapshot, cell: Cell) -> str:
-    return f"{cell.type} cell {cell.index} @{snapshot.address(cell)}"
+    """A cell as a person finds it: the first is cell 1."""
+    return f"{cell.type} cell {cell.index + 1} @{snapshot.address(cell)}"
 
 
-def _place(insert: Insert) -> str:
+def _place(
+    snapshot: Snapshot, insert: Insert
+) -> tuple[str, int | None, tuple[str | int | None, ...]]:
+    """Where a cell is inserted: in words, as an index, and as an approval is bound to it."""
     if insert.index is not None:
-        return f"at {insert.index}"
-    if insert.after is not None:
-        return f"after @{insert.after}"
-    return "at the end" if insert.before is None else f"before @{insert.before}"
-
-
-def _marked(mark: str, source: str) -> str:
-    return "\n".join(f"{mark}{line}" for line in source.split("\n"))
-
-
-def _replaced_to_run(snapshot: Snapshot, operations: Sequence[Operation]) -> Iterator[str]:
-    """The code of which a diff does not show all; what is inserted is shown whole."""
-    for each in operations:
-        if isinstance(each, Replace) and (each.type or snapshot.by_key[each.cell].type) == "code":
-            yield each.source
+        return f"as cell {insert.index + 1}", insert.index, ("at", insert.index)
+    key = insert.after or insert.before
+    if key is None:
+        return "at the end", len(snapshot.cells), ("end",)
+    side = "after" if insert.after is not None else "before"
+    cell = snapshot.by_key.get(key)
+    name, to = f"@{key}", None
+    if cell is not None:
+        name = f"cell {cell.index + 1} @{snapshot.address(cell)}"
+        to = cell.index + (side == "after")
+    return f"{side} {name}", to, (side, key)

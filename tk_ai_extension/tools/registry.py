@@ -19,20 +19,30 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import (
+    ApprovalOutdated,
     InternalError,
     InvalidArguments,
     ToolError,
     UnknownTool,
 )
+from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.permitting import Leave, concerned_notebook
+from tk_ai_extension.tools.permitting import (
+    PermissionCheck,
+    concerned_notebook,
+    permission_check,
+)
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.tools.schemas import compact_schema
 from tk_ai_extension.tools.toolsets import modules
-from tk_ai_extension.workspace.permissions import Decision, Effect
+from tk_ai_extension.workspace.approvals import Approval
+from tk_ai_extension.workspace.permissions import Effect
 
 logger = logging.getLogger(__name__)
+
+MAX_ASKED = 3
+"""How often a person is asked about one call that changes while they are asked."""
 
 ToolFunction = Callable[..., Awaitable[Any]]
 """Answers with a `Result`, or with the `Plan` of one."""
@@ -241,31 +251,50 @@ class Registry:
 
 
 async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Result:
-    """Runs a call, where the mode asks just as a person was shown it."""
+    """Run a call; where the mode asks, do just what a person was shown and approved."""
     given = {key: getattr(parsed, key) for key in tool.parameters}
-    leave = await leave_for(tool, parsed, context)
-    if leave is not None:
-        await leave.refuse()
+    check = permission_check(tool, parsed, context)
+    if check is None:
+        return await _do(tool, given, context, await _planned(tool, given, context))
+    await check.refuse(tool, parsed)
+    for _ in range(MAX_ASKED):
+        shown, plan = await _proposed(check, tool, parsed, given, context)
+        if not check.needs_asking(shown):
+            # By a standing approval for the notebook of this very plan.
+            return await _do(tool, given, context, plan)
+        await check.ask(shown)
+        # A person takes their time: what changed meanwhile is shown again.
+        now, plan = await _proposed(check, tool, parsed, given, context)
+        if now.digest() != shown.digest():
+            continue
+        try:
+            return await _do(tool, given, replace(context, approval=Approval(now)), plan)
+        except ApprovalOutdated:
+            continue
+    raise ApprovalOutdated(f"What {tool.name} would do changed each time the user was asked.")
+
+
+async def _planned(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> Plan | None:
+    return None if tool.carry_out is None else await tool.function(context, **given)
+
+
+async def _proposed(
+    check: PermissionCheck,
+    tool: Tool,
+    parsed: BaseModel,
+    given: Mapping[str, Any],
+    context: ToolContext,
+) -> tuple[Proposal, Plan | None]:
+    """What a call would do now, for a person and for the tool."""
+    plan = await _planned(tool, given, context)
+    if plan is None:
+        return await check.of_arguments(tool, parsed), None
+    return await check.of_plan(plan), plan
+
+
+async def _do(
+    tool: Tool, given: Mapping[str, Any], context: ToolContext, plan: Plan | None
+) -> Result:
     if tool.carry_out is None:
-        if leave is not None and leave.needed:
-            await leave.ask()
         return await tool.function(context, **given)
-    plan: Plan = await tool.function(context, **given)
-    if leave is None or not leave.needed:
-        return await tool.carry_out(context, plan, tool.name)
-    while True:
-        shown = plan.preview()
-        await leave.ask(shown)
-        # A person takes their time: what was changed meanwhile would be something else.
-        plan = await tool.function(context, **given)
-        if plan.preview() == shown:
-            return await tool.carry_out(replace(context, as_shown=True), plan, tool.name)
-
-
-async def leave_for(tool: Tool, parsed: BaseModel, context: ToolContext) -> Leave | None:
-    """The leave that a call needs; None where its effect runs for this caller without."""
-    effect = tool.effect_for(parsed)
-    if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:
-        return None
-    path = await tool.concerns(context, parsed)
-    return Leave(context, tool.name, effect, parsed, path)
+    return await tool.carry_out(context, plan, tool.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.plans import Edit, Running
@@ -15,7 +16,7 @@ from tk_ai_extension.workspace.running import Run, Step
 async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult:
     """Runs what was planned in the notebook's kernel, which is joined or started."""
     workspace = context.workspace
-    kernel_id, started = await workspace.kernel_for(plan.document)
+    kernel_id, started = await kernel_for(context, plan.document)
     if plan.restart and not started:
         workspace.asking.spare(kernel_id, context.caller)
         await workspace.kernels.restart(kernel_id)
@@ -28,6 +29,7 @@ async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult
             [Step(code=plan.code)],
             path=path,
             timeout=plan.timeout,
+            approval=context.approval,
             tool=tool,
         )
         return await follow(context, scratch, plan.wait)
@@ -46,7 +48,7 @@ async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult
 async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
     """Makes the edit, and runs the code cells that it touched."""
     # The kernel is started first: a notebook without one would be changed in vain.
-    kernel_id, _ = await context.workspace.kernel_for(edit.document)
+    kernel_id, _ = await kernel_for(context, edit.document)
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
@@ -59,6 +61,18 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
         timeout=edit.timeout,
     )
     return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
+
+
+async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[str, bool]:
+    """The notebook's kernel, joined or started, and whether it was started; nothing else is done.
+
+    Raises:
+        ApprovalOutdated: a person was shown another kernel.
+    """
+    kernel_id, started = await context.workspace.kernel_for(document)
+    if context.approval is not None:
+        context.approval.check_kernel(kernel_id, started=started)
+    return kernel_id, started
 
 
 def code_of(applied: editing.Journalled) -> list[Cell]:
@@ -86,6 +100,6 @@ def start_cells(
         path=path,
         timeout=timeout,
         stop_on_error=stop_on_error,
-        as_shown=context.as_shown,
+        approval=context.approval,
         tool=tool,
     )

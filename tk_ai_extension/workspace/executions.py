@@ -32,6 +32,7 @@ from tk_ai_extension.model.executions import (
 from tk_ai_extension.model.outputs import OutputBuffer, OutputChange, summarise
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
+from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.keeping import Keeper
@@ -104,23 +105,26 @@ class Executions:
         path: str | None = None,
         timeout: float | None = None,
         stop_on_error: bool = True,
-        as_shown: bool = False,
+        approval: Approval | None,
         tool: str = "",
         keeper: Keeper | None = None,
     ) -> Run:
         """Queues steps for a kernel and returns at once.
 
         Steps that name a cell run its source as it is when their turn comes, with outputs streamed
-        into the document that ``open_document`` gives; with ``as_shown`` only if it is still the
-        step's, since a person allowed just that. ``keeper`` looks after a kernel that is no
+        into the document that ``open_document`` gives; with an ``approval`` only if it is
+        still the step's, since a person approved just that. ``keeper`` looks after a kernel that is no
         notebook's.
 
         Raises:
             LimitReached: too many are under way.
+            Conflict: the approval is not for this code in this notebook.
         """
+        if approval is not None:
+            approval.check_run(path, (step.code for step in steps))
         if self._under_way >= MAX_ACTIVE:
             raise LimitReached(f"{MAX_ACTIVE} executions are under way.")
-        run = Run(caller, kernel_id, path, list(steps), as_shown=as_shown)
+        run = Run(caller, kernel_id, path, list(steps), as_shown=approval is not None)
         self._runs[run.id] = run
         if keeper is not None:
             self._keepers[run.id] = keeper
@@ -252,7 +256,7 @@ class Executions:
             self._under_way -= 1
             self._let_go_of_outputs(run)
             await self._end_entry(run, tool, journaled)
-            run.record("done", {"status": run.status})
+            run.record("done", {"status": run.outcome})
 
     async def _take_turn(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
@@ -408,7 +412,7 @@ class Executions:
         """Writes into the journal how a run ended; nobody waits for it where the row is there."""
         if run.path is None or begun is None:
             return
-        said = f"ran {_cells_of(run)}: {run.status}"
+        said = f"ran {_cells_of(run)}: {run.outcome}"
         try:
             entry = await begun
         except ToolError:
@@ -447,8 +451,8 @@ def _check_source(run: Run, step: Step, cell: Cell) -> None:
     """
     if run.as_shown:
         raise Conflict(
-            f"Cell @{step.cell} was changed after it was allowed to run; it did not run.",
-            hint="Read it, and ask again.",
+            f"Cell @{step.cell} was changed after the user approved it; it did not run.",
+            hint="Read it, and call again.",
         )
     if cell.key != cell.id:
         raise Conflict(

@@ -76,13 +76,16 @@ class NotebookManager:
 
         Raises:
             InvalidArguments: the name is taken by another notebook, or reads like a path.
-            LimitReached: the caller holds too many notebooks.
+            LimitReached: the caller holds too many notebooks, each with a kernel. Else the one
+                without a kernel that was connected longest ago is closed.
         """
         name = self.checked_name(caller, name, path)
         desk = self._desks.get(caller.identity) or _Desk(caller.identity)
         known = next((n for n, p in desk.paths.items() if p == path), None)
         if known is not None and known != name:
             desk.paths = {name if n == known else n: p for n, p in desk.paths.items()}
+        if known is None:
+            self._make_room(desk)
         desk.paths[name] = path
         if caller.key is not None:
             desk.current = name
@@ -109,10 +112,10 @@ class NotebookManager:
             raise InvalidArguments(
                 f"`{name}` is the name of {desk.paths[name]} already.", hint="Choose another name."
             )
-        if known is None and len(desk.paths) >= self._max_notebooks:
+        if known is None and len(desk.paths) >= self._max_notebooks and not self._idle(desk):
             raise LimitReached(
-                f"You hold {len(desk.paths)} notebooks already.",
-                hint="Let go of some (unuse_notebook).",
+                f"You hold {len(desk.paths)} notebooks with kernels already.",
+                hint="Close some (unuse_notebook with shutdown_kernel).",
             )
         return name
 
@@ -210,6 +213,20 @@ class NotebookManager:
         if desk is not None:
             self._desks.move_to_end(caller.identity)
         return desk
+
+    def _idle(self, desk: _Desk) -> list[str]:
+        """The names of notebooks that can be closed for others: not current, and without a kernel."""
+        return [
+            name
+            for name, path in desk.paths.items()
+            if name != desk.current and self._kernels.get(path) is None
+        ]
+
+    def _make_room(self, desk: _Desk) -> None:
+        """Close the notebook that was connected longest ago, where the caller holds too many."""
+        if len(desk.paths) >= self._max_notebooks:
+            path = desk.paths.pop(self._idle(desk)[0])
+            self._let_go([path])
 
     def _find(self, caller: Caller, notebook: str) -> tuple[_Desk, str]:
         desk = self._desk(caller)

@@ -21,6 +21,7 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     PermissionRequired,
 )
+from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.workspace.paths import moved
 from tk_ai_extension.workspace.permission_feed import Outcome, PermissionEvent, PermissionFeed
 
@@ -30,11 +31,27 @@ Effect = Literal["READ", "WRITE", "EXECUTE"]
 Answer = Literal["once", "chat", "notebook", "deny"]
 """What a person says to a request: this once, from this chat, in this notebook, or no."""
 
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A person's answer to a request.
+
+    Attributes:
+        answer: The answer.
+        message: What they say besides; only with ``deny``. The caller reads it.
+    """
+
+    answer: Answer
+    message: str = ""
+
+
 MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 """The modes, the strictest first."""
 
 MAX_PREVIEW = 20_000
-"""Characters of a preview that a person is shown; the approval is bound to the whole."""
+"""Characters of a proposal that a person is shown; the approval is bound to the whole."""
+MAX_MESSAGE = 2_000
+"""Characters of what a person may say with a denial."""
 MAX_PENDING = 100
 """How many requests of one user may wait for an answer."""
 KEEP_SECONDS = 3600.0
@@ -79,7 +96,7 @@ def capped(mode: Mode, cap: Mode) -> Mode:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """A call that waits for a person's leave.
+    """A call that needs a person's approval.
 
     Attributes:
         id: Random; names the request, and is no authority.
@@ -87,10 +104,10 @@ class PermissionRequest:
         tool: The tool's name.
         effect: What it does.
         notebook: The path it concerns, or None.
-        preview: What will happen, as the person reads it: the diff, or the code. Cut, and saying
-            so, where it is very long.
-        arguments_hash: Over the tool, its exact arguments, the notebook and the whole preview: an
-            approval lets this through and nothing else.
+        proposal: What will happen, as the person is shown it: the diff, or the code. Cut, and
+            saying so (`Proposal.omitted`), where it is very long.
+        arguments_hash: Over the tool, its exact arguments, and the whole proposal with its
+            notebook, kernel, cells and sources: an approval allows this and nothing else.
         created: Seconds since the epoch.
         within_call: Whether somebody is asked within the call: in its chat, or by its client.
     """
@@ -100,10 +117,15 @@ class PermissionRequest:
     tool: str
     effect: Effect
     notebook: str | None
-    preview: str
+    proposal: Proposal
     arguments_hash: str
     created: float
     within_call: bool = False
+
+    @property
+    def preview(self) -> str:
+        """The proposal as plain text."""
+        return self.proposal.as_text()
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -123,6 +145,7 @@ class PermissionRequest:
             "tool": self.tool,
             "effect": self.effect,
             "notebook": self.notebook,
+            "proposal": self.proposal.as_dict(),
             "preview": self.preview,
             "answers": list(self.answers),
             "created": self.created,
@@ -133,7 +156,7 @@ class PermissionRequest:
 class Approver(Protocol):
     """Asks a person within the call; a composition root fills it in for the faces that can."""
 
-    async def ask(self, request: PermissionRequest) -> Answer | None:
+    async def ask(self, request: PermissionRequest) -> Reply | None:
         """Shows the request and waits for the answer.
 
         It is cancelled when the request is answered elsewhere meanwhile
@@ -171,10 +194,10 @@ class PermissionPolicy:
         self._keep = keep_seconds
         self._where = where
         self._pending: dict[str, PermissionRequest] = {}
-        # Those of them that an approver asks within the call, and where it hears of the answer.
-        self._asking: dict[str, asyncio.Future[Answer]] = {}
+        # Those of them that an approver asks within the call, and the answer by another interface.
+        self._asking: dict[str, asyncio.Future[Reply]] = {}
         # Answers to one exact call (identity, hash), used up by it when it comes again.
-        self._once: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+        self._once: OrderedDict[tuple[str, str], Reply] = OrderedDict()
         # Standing approvals: of a caller (identity), and of a user in a notebook (user, path).
         self._chats: OrderedDict[tuple[str, Effect], None] = OrderedDict()
         self._notebooks: OrderedDict[tuple[str, str, Effect], None] = OrderedDict()
@@ -198,8 +221,7 @@ class PermissionPolicy:
         effect: Effect,
         *,
         arguments: Mapping[str, Any],
-        notebook: str | None,
-        preview: str = "",
+        proposal: Proposal,
         approver: Approver | None = None,
     ) -> None:
         """Returns if the call may run now.
@@ -209,8 +231,8 @@ class PermissionPolicy:
             tool: The tool's name.
             effect: What it does.
             arguments: Exactly what the tool was given.
-            notebook: The path it concerns, or None.
-            preview: What it will do: the diff, or the code that it will run. Always the whole.
+            proposal: What it will do, whole, and in which notebook: standing approvals count for
+                that one.
             approver: Asks a person within the call, where the face can.
 
         Raises:
@@ -221,7 +243,7 @@ class PermissionPolicy:
             LimitReached: too many requests of this user are unanswered.
         """
         mode = self.mode(caller)
-        decision = self.decision(caller, effect, notebook)
+        decision = self.decision(caller, effect, proposal.notebook)
         if decision is Decision.RUN:
             return
         if decision is Decision.REFUSE:
@@ -230,29 +252,28 @@ class PermissionPolicy:
                 hint="Describe what you would do, or ask the user to leave this mode.",
                 mode=mode,
             )
-        digest = _arguments_hash(tool, effect, arguments, notebook, preview)
-        answer = self._once.pop((caller.identity, digest), None)
-        if answer is None:
+        digest = _arguments_hash(tool, effect, arguments, proposal)
+        reply = self._once.pop((caller.identity, digest), None)
+        if reply is None:
             request = self._request(
                 caller,
                 tool=tool,
                 effect=effect,
-                notebook=notebook,
-                preview=preview,
+                proposal=proposal,
                 digest=digest,
                 within_call=approver is not None,
             )
-            answer = None if approver is None else await self._ask(approver, request)
-            if answer is None:
+            reply = None if approver is None else await self._ask(approver, request)
+            if reply is None:
                 raise PermissionRequired(
-                    f"{tool} needs the user's leave in {mode} mode.",
+                    f"{tool} needs the user's approval in {mode} mode.",
                     hint=f"Ask the user to answer the request {self._where.format(id=request.id)}, "
                     "then call again unchanged.",
                     permission_id=request.id,
                     mode=mode,
                 )
-        if answer == "deny":
-            raise PermissionDenied(f"The user refused {tool}.", mode=mode)
+        if reply.answer == "deny":
+            raise _denied(tool, mode, reply.message)
 
     def pending(self, user: str) -> list[PermissionRequest]:
         """The requests that wait for this user's answer, the oldest first."""
@@ -267,24 +288,25 @@ class PermissionPolicy:
         """
         return self._feed.follow(user, lambda: self.pending(user))
 
-    def answer(self, user: str, permission_id: str, answer: Answer) -> None:
-        """A person's answer to one of their own requests.
+    def answer(self, user: str, permission_id: str, answer: Answer, message: str = "") -> None:
+        """Record a person's answer to one of their own requests.
 
         Raises:
             PermissionNotFound: nothing of that id waits for this user, or it was answered before.
             InvalidArguments: the answer means nothing for this request
-                (`PermissionRequest.answers`).
+                (`PermissionRequest.answers`), or the message is too long or goes with no denial.
         """
         self._expire()
         request = self._pending.get(permission_id)
         if request is None or request.caller.user != user:
             raise PermissionNotFound(f"No request `{permission_id}` waits for your answer.")
-        self._settle(request, answer)
+        reply = Reply(answer, message)
+        self._settle(request, reply)
         asking = self._asking.get(permission_id)
         if asking is not None and not asking.done():
-            asking.set_result(answer)
+            asking.set_result(reply)
         elif answer in ("once", "deny"):
-            self._once[request.caller.identity, request.arguments_hash] = answer
+            self._once[request.caller.identity, request.arguments_hash] = reply
             self._bound(self._once)
 
     def forget(self, caller: Caller) -> None:
@@ -317,8 +339,7 @@ class PermissionPolicy:
         *,
         tool: str,
         effect: Effect,
-        notebook: str | None,
-        preview: str,
+        proposal: Proposal,
         digest: str,
         within_call: bool,
     ) -> PermissionRequest:
@@ -337,18 +358,14 @@ class PermissionPolicy:
                 f"{len(mine)} requests for permission wait for {caller.user}'s answer already.",
                 hint=f"Ask the user to answer them {self._where.format(id='ID')}.",
             )
-        if len(preview) > MAX_PREVIEW:
-            preview = (
-                f"{preview[:MAX_PREVIEW]}\n… and {len(preview) - MAX_PREVIEW:,} more characters"
-            )
         request = PermissionRequest(
             # Hexadecimal: it is typed on command lines, where a dash would begin an option.
             id=secrets.token_hex(8),
             caller=caller,
             tool=tool,
             effect=effect,
-            notebook=notebook,
-            preview=preview,
+            notebook=proposal.notebook,
+            proposal=proposal.bounded(MAX_PREVIEW),
             arguments_hash=digest,
             created=time.time(),
             within_call=within_call,
@@ -358,19 +375,19 @@ class PermissionPolicy:
         self._set_alarm()
         return request
 
-    async def _ask(self, approver: Approver, request: PermissionRequest) -> Answer | None:
-        """The answer of whoever gives one first: the approver, or `answer`."""
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def _ask(self, approver: Approver, request: PermissionRequest) -> Reply | None:
+        """Return the first answer: the approver's, or one by `answer`."""
+        answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._asking[request.id] = answered
         asking = asyncio.ensure_future(approver.ask(request))
         try:
             await asyncio.wait((asking, answered), return_when=asyncio.FIRST_COMPLETED)
             if answered.done():
                 return answered.result()
-            answer = asking.result()
-            if answer is not None:
-                self._settle(request, answer)
-            return answer
+            reply = asking.result()
+            if reply is not None:
+                self._settle(request, reply)
+            return reply
         except BaseException:
             # Nobody waits for it any more.
             self._end(request, "withdrawn")
@@ -381,9 +398,16 @@ class PermissionPolicy:
             asking.cancel()
             await asyncio.wait((asking,))
 
-    def _settle(self, request: PermissionRequest, answer: Answer) -> None:
+    def _settle(self, request: PermissionRequest, reply: Reply) -> None:
+        answer = reply.answer
         if answer not in request.answers:
-            raise InvalidArguments(f"`{answer}` is no answer here: {', '.join(request.answers)}.")
+            raise InvalidArguments(
+                f"Invalid answer `{answer}`; expected one of {', '.join(request.answers)}."
+            )
+        if reply.message and answer != "deny":
+            raise InvalidArguments("A message goes with `deny` only.")
+        if len(reply.message) > MAX_MESSAGE:
+            raise InvalidArguments(f"The message is longer than {MAX_MESSAGE:,} characters.")
         self._end(request, answer)
         if answer == "chat":
             self._chats[request.caller.identity, request.effect] = None
@@ -426,13 +450,24 @@ class PermissionPolicy:
         self._set_alarm()
 
 
+def _denied(tool: str, mode: Mode, message: str) -> PermissionDenied:
+    if not message.strip():
+        return PermissionDenied(f"The user denied {tool}.", mode=mode)
+    return PermissionDenied(
+        f"The user denied {tool}: {message.strip()}",
+        hint="Follow what the user says.",
+        mode=mode,
+        user_message=message.strip(),
+    )
+
+
 def _arguments_hash(
-    tool: str, effect: Effect, arguments: Mapping[str, Any], notebook: str | None, preview: str
+    tool: str, effect: Effect, arguments: Mapping[str, Any], proposal: Proposal
 ) -> str:
     # Imported when first asked for: it would cost a server's start a tenth of what it may take.
     from pydantic_core import to_jsonable_python
 
     exact = json.dumps(
-        [tool, effect, to_jsonable_python(dict(arguments)), notebook, preview], sort_keys=True
+        [tool, effect, to_jsonable_python(dict(arguments)), proposal.digest()], sort_keys=True
     )
     return hashlib.blake2b(exact.encode(), digest_size=16).hexdigest()

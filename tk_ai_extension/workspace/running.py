@@ -162,7 +162,16 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """The status of the whole: of the first step that went wrong, else of the current one."""
+        """How it ended; ``queued`` or ``running`` until then, also where a cell failed already."""
+        if self.done:
+            return self.outcome
+        current = self.current
+        waits = current is self.steps[0] and current.status == "queued"
+        return "queued" if waits else "running"
+
+    @property
+    def outcome(self) -> RunStatus:
+        """The status of the first step that went wrong, else of the current one."""
         for step in self.steps:
             if step.status not in ("queued", "running", "ok", "skipped"):
                 return step.status

@@ -12,6 +12,7 @@ from tests.desk import ALICE, BOB
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.bridge import MAX_CALLS
+from tk_ai_extension.workspace.permissions import Reply
 
 READ = """
 import tool_bridge
@@ -86,7 +87,7 @@ async def test_the_callers_permission_mode_holds(desk, run, notebook):
     assert result.runs[0].output.startswith("permission_required")
     assert result.runs[1].output == "a = 1"
     (request,) = desk.workspace.policy.pending("alice")
-    assert (request.tool, request.preview.splitlines()[-1]) == ("execute_cell", "a = 1")
+    assert (request.tool, request.proposal.steps[-1].code) == ("execute_cell", "a = 1")
     assert len(desk.workspace.kernels.ids()) == 1
 
 
@@ -95,7 +96,7 @@ class Yes:
 
     async def ask(self, request):
         assert request.tool == "python"
-        return "once"
+        return Reply("once")
 
 
 @pytest.mark.proves("kernel:bridge")

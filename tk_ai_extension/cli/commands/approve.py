@@ -1,4 +1,4 @@
-"""Leave for calls that wait for it: what each would do, and a person's answer."""
+"""Calls that need approval: what each would do, and a person's answer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from typing import cast
 
 from tk_ai_extension.cli.commands.base import Command
-from tk_ai_extension.cli.leave import Answered, Waiting
 from tk_ai_extension.cli.parsing import WrongCall
+from tk_ai_extension.cli.permission_results import Answered, PendingRequests
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.model.errors import PermissionNotFound
 from tk_ai_extension.workspace.permissions import Answer
@@ -23,7 +23,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="this call (default); all calls of that effect in this session; or in this notebook",
     )
     answer.add_argument(
-        "--deny", dest="answer", action="store_const", const="deny", help="refuse it"
+        "--deny",
+        nargs="?",
+        const="",
+        metavar="MESSAGE",
+        help="deny it, and say what to do instead",
     )
 
 
@@ -31,17 +35,17 @@ async def _approve(session: Session, args: argparse.Namespace) -> int:
     policy, user = session.headless.workspace.policy, session.caller.user
     requests = policy.pending(user)
     if args.request is None:
-        if args.answer is not None:
+        if args.answer is not None or args.deny is not None:
             raise WrongCall("nb approve: name the request that this answers\n")
-        return session.finish(Waiting.of(requests))
+        return session.finish(PendingRequests.of(requests))
     request = next((one for one in requests if one.id == args.request), None)
     if request is None:
         raise PermissionNotFound(
             f"No request `{args.request}` waits for your answer.",
             hint="`nb approve` lists those that do; others were answered, or have expired.",
         )
-    answer = cast("Answer", args.answer or "once")
-    policy.answer(user, request.id, answer)
+    answer = cast("Answer", args.answer or "once") if args.deny is None else "deny"
+    policy.answer(user, request.id, answer, args.deny or "")
     return session.finish(
         Answered(
             id=request.id,
@@ -56,14 +60,14 @@ async def _approve(session: Session, args: argparse.Namespace) -> int:
 COMMANDS = (
     Command(
         "approve",
-        "Allows what an agent asks leave for: lists what waits, with its code or diff.",
+        "Approves or denies what an agent wants to do: lists what waits, with its code or diff.",
         _configure,
         _approve,
         (
             "nb approve                          # what waits, and what it would do",
             "nb approve 9c1f0a55e3d2b784         # this call, once",
             "nb approve 9c1f0a55e3d2b784 --for notebook",
-            "nb approve 9c1f0a55e3d2b784 --deny",
+            "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",
         ),
     ),
 )

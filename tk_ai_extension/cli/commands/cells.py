@@ -7,7 +7,7 @@ import re
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import WHOLE, Command, given
-from tk_ai_extension.cli.parsing import WrongCall
+from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 
 _RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
@@ -20,7 +20,7 @@ def _configure_exec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stale", action="store_true", help="those whose code or inputs changed")
     parser.add_argument("--restart", action="store_true", help="restart the kernel before")
     parser.add_argument("--keep-going", action="store_true", help="go on after a cell that failed")
-    parser.add_argument("-n", "--notebook", help="path or name (default: the open one)")
+    add_notebook(parser, by_place=False)
     parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
     parser.add_argument("--timeout", type=float, help="interrupt after so many seconds")
 
@@ -56,7 +56,7 @@ def _configure_edit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--editor", action="store_true", help="edit it in $EDITOR")
     parser.add_argument("--cell-type", choices=("code", "markdown", "raw"), help="change its type")
     parser.add_argument("--keep-outputs", action="store_true", help="leave the outputs there")
-    parser.add_argument("-n", "--notebook", help="path or name (default: the open one)")
+    add_notebook(parser, by_place=False)
 
 
 async def _edit(session: Session, args: argparse.Namespace) -> int:

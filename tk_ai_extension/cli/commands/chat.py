@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
-from tk_ai_extension.cli.parsing import STDIN, WrongCall
+from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.remote_talk import RemoteTalk
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
@@ -21,7 +22,7 @@ from tk_ai_extension.cli.telling import Telling
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.errors import ChatNotFound, PathRefused, ToolError
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.workspace.permissions import MODES
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE, MODES
 
 WORDS: Mapping[str, str] = {"yes": "once", "chat": "chat", "always": "notebook", "no": "deny"}
 """What a person types to a question, or its first letter, and what it answers: `always` is in this
@@ -32,7 +33,7 @@ HELP = "/mode plan|ask|edit|auto   /new   /quit   Ctrl-C stops Claude\n"
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("message", nargs="*", help="what to say; - reads it (default: a dialogue)")
-    parser.add_argument("-n", "--notebook", help="what it is about (default: the open notebook)")
+    add_notebook(parser, by_place=False, help="what it is about (default: the open notebook)")
     parser.add_argument("--mode", choices=MODES, default="ask", help="what is done without asking")
     parser.add_argument("--model", help="the model that answers")
     parser.add_argument(
@@ -221,7 +222,7 @@ class Dialogue:
                         self.chat = event["chat"]
                     case "permission":
                         self._telling.tell(event)
-                        await self._leave(event)
+                        await self._ask_permission(event)
                         continue
                     case "plan":
                         self._plan = event
@@ -245,16 +246,25 @@ class Dialogue:
             self._telling.note(f"Error [{error['code']}]: {error['message']}\n{error['hint']}")
         return wire.UNREACHABLE if error["code"] in UNREACHABLE_CODES else wire.REFUSED
 
-    async def _leave(self, event: Json) -> None:
-        """Asks the person whether a call may be made; where nobody can be asked it may not."""
+    async def _ask_permission(self, event: Json) -> None:
+        """Ask the person whether a call may be made; where nobody can be asked it may not.
+
+        What follows ``no`` is a message for Claude.
+        """
         self._telling.preview(event)
         choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
-        answer = await self._chosen(f"{event['tool']}: {', '.join(choices)}? ", choices)
+        prompt = f"{event['tool']}: {', '.join(choices)}? "
+        answer, message = None, ""
+        while answer is None and (said := await self._hear(prompt)) is not None:
+            word, message = first_word(said)
+            answer = next((choices[one] for one in choices if word in (one, one[0])), None)
+            if message and answer != "deny":
+                answer = None
         if answer is None:
-            answer = "deny"
+            answer, message = "deny", ""
             self._telling.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
         try:
-            await self.talk.answer(event["id"], answer)
+            await self.talk.answer(event["id"], answer, message)
         except ToolError as error:
             if error.code != "permission_not_found":
                 raise
@@ -299,6 +309,13 @@ class Dialogue:
         finally:
             hearing.cancel()
             interrupted.cancel()
+
+
+def first_word(said: str) -> tuple[str, str]:
+    """The first word of an answer in lower case, and the rest of it as a message."""
+    match = re.match(r"\s*(\w*)[\s,:;.-]*(.*)", said, re.DOTALL)
+    word, message = match.groups() if match else ("", "")
+    return word.lower(), message.strip()[:MAX_MESSAGE]
 
 
 COMMANDS = (

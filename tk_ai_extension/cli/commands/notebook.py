@@ -9,14 +9,13 @@ import os
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import WHOLE, Command, given
 from tk_ai_extension.cli.drawing import harmless
-from tk_ai_extension.cli.parsing import STDIN, WrongCall
+from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.tools.results import Result
 
 
 def _configure_read(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", help="path or name (default: the open one)")
-    parser.add_argument("-n", "--notebook", dest="notebook", help=argparse.SUPPRESS)
+    add_notebook(parser)
     parser.add_argument(
         "--view",
         choices=("editable", "reading", "raw"),
@@ -45,9 +44,7 @@ async def _read(session: Session, args: argparse.Namespace) -> int:
 
 def _configure_write(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", default=STDIN, help="the text (default: standard input)")
-    parser.add_argument(
-        "-n", "--notebook", help="path or name (default: what the text's header says)"
-    )
+    add_notebook(parser, by_place=False, help="path or name (default: what the text's header says)")
     parser.add_argument("--base", help="the revision that was read, where the text has no header")
 
 
@@ -84,7 +81,7 @@ class Saved(Result):
 
 
 def _configure_save(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", help="path or name (default: the open one)")
+    add_notebook(parser)
 
 
 async def _save(session: Session, args: argparse.Namespace) -> int:

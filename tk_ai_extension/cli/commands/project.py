@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
-from tk_ai_extension.cli.parsing import WrongCall
+from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
@@ -22,7 +22,7 @@ from tk_ai_extension.tools.results import Result
 
 
 def _configure_open(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", help="path of a notebook; made, without cells, if missing")
+    add_notebook(parser, required=True, help="path of a notebook; made, without cells, if missing")
     parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
     parser.add_argument("--name", help="what to call it from now on")
     parser.add_argument(
@@ -58,7 +58,7 @@ async def _open(session: Session, args: argparse.Namespace) -> int:
 
 
 def _configure_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", help="whose kernel (default: the open notebook's)")
+    add_notebook(parser, help="whose kernel (default: the open notebook's)")
     parser.add_argument("--off", action="store_true", help="share it no more")
 
 
@@ -132,7 +132,7 @@ class Status(Result):
             said = ", ".join(f"{key} {value}" for key, value in kernel.items() if value is not None)
             lines.append(f"kernel {said}")
         if self.waiting:
-            lines.append(f"calls that wait for your leave: {self.waiting} (nb approve)")
+            lines.append(f"calls that need your approval: {self.waiting} (nb approve)")
         return "\n".join(lines)
 
 

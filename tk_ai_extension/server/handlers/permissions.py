@@ -38,18 +38,25 @@ class PermissionHandler(TkAIHandler):
 
     @allowed("execute")
     async def post(self, permission_id: str) -> None:
-        """Answers it: ``{"answer": "once"}``, ``chat``, ``notebook`` or ``deny``."""
+        """Answer it: ``{"answer": "once"}``, ``chat``, ``notebook`` or ``deny`` (``message``)."""
         body = self.json_body()
         await self.services.ready()
         from tk_ai_extension.workspace.permissions import Answer
 
         answer = body.get("answer")
-        if answer not in get_args(Answer) or len(body) > 1:
+        message = body.get("message", "")
+        if (
+            answer not in get_args(Answer)
+            or not isinstance(message, str)
+            or body.keys() - {"answer", "message"}
+        ):
             raise InvalidArguments(
                 "The body is not an answer.",
-                hint=f'Send {{"answer": "…"}} with one of: {", ".join(get_args(Answer))}.',
+                hint=f'Send {{"answer": "…"}} with one of: {", ".join(get_args(Answer))}; '
+                "with `deny` also a `message`.",
             )
-        self.services.workspace.policy.answer(username(self), permission_id, cast("Answer", answer))
+        policy = self.services.workspace.policy
+        policy.answer(username(self), permission_id, cast("Answer", answer), message)
         self.write_json({"id": permission_id, "answer": answer})
 
 

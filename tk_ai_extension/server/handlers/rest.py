@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tk_ai_extension.workspace.running import Run
     from tk_ai_extension.workspace.workspace import Workspace
 
+FEATURES = ("call_mode",)
+"""What another program may rely on here: ``call_mode``, an MCP call names a mode (`mcp.MODE`)."""
+
 PIECE = 1 << 20
 """Bytes of an artifact that are sent at once."""
 
@@ -44,6 +47,7 @@ class HealthHandler(TkAIHandler):
                 "status": "degraded" if problems else "ok",
                 "problems": problems,
                 "version": __version__,
+                "features": list(FEATURES),
                 "toolsets": list(services.settings.toolsets),
                 "backends": dict(services.backends),
                 "missing_parts": dict(services.missing_parts),

@@ -48,6 +48,7 @@ _HEALTH = object_of(
     status={"enum": ["ok", "degraded"]},
     problems=list_of(cast("dict[str, Any]", _ERROR["properties"]["error"])),
     version=TEXT,
+    features=NAMES,
     toolsets=NAMES,
     backends={"type": "object", "additionalProperties": TEXT},
     missing_parts={"type": "object", "additionalProperties": NAMES},

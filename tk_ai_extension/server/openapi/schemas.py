@@ -36,6 +36,11 @@ def told(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
+def maybe(schema: Schema) -> Schema:
+    """A schema, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
 NAMES = list_of(TEXT)
 UNDONE = object_of(notebook=TEXT, cells=NAMES, left=NAMES)
 """What was taken back in a notebook, and the cells that others had changed since."""

@@ -17,7 +17,7 @@ from tk_ai_extension.tools.following import CellRun, follow
 from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import code_of, start_cells
+from tk_ai_extension.tools.running import code_of, kernel_for, start_cells
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo import inverse
 
@@ -78,7 +78,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     """Makes the edit; runs what it touched if asked to, and takes all back if that fails."""
     workspace, path = context.workspace, edit.document.path
     # Before anything is changed: a kernel that does not start would leave the edit behind.
-    kernel_id = (await workspace.kernel_for(edit.document))[0] if edit.run else None
+    kernel_id = (await kernel_for(context, edit.document))[0] if edit.run else None
     applied = await editing.apply(
         workspace, context.caller, edit.document, edit.operations, tool=tool
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
+from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.notebooks.anchoring import anchored
 from tk_ai_extension.tools.changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
@@ -51,10 +52,15 @@ class _Undoing(Edit):
     entries: tuple[JournalEntry, ...] = ()
     left: tuple[str, ...] = ()
 
-    def preview(self) -> str:
+    def proposal(self) -> Proposal:
         """What comes back."""
-        lines = [f"Take back {entry.id}: {entry.summary}." for entry in self.entries]
-        return "\n".join([*lines, super().preview()])
+        entries = tuple(
+            ProposalStep("undo", f"Take back {entry.id}: {entry.summary}") for entry in self.entries
+        )
+        edit = super().proposal()
+        count = len(entries)
+        title = f"Take back {count} change{'' if count == 1 else 's'}"
+        return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 
 async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:

@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.permitting import path_of_kernel
+from tk_ai_extension.tools.plans import KernelChange, Verb
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.executions import Cancellation
@@ -152,6 +154,11 @@ async def get_kernel_status(
     return KernelStatus(kernel=await _entry(context, await context.workspace.kernels.info(found)))
 
 
+_TOOLS: Mapping[Verb, str] = {
+    "interrupt": "interrupt_kernel",
+    "restart": "restart_kernel",
+    "shut down": "shutdown_kernel",
+}
 _OUTCOMES: Mapping[Cancellation, str] = {
     "ended": "ok",
     "waiting": "waiting",
@@ -186,20 +193,26 @@ class KernelChanged(Result):
         return f"Kernel {self.kernel_id[:8]} {self.action}.{gone}"
 
 
-@tool("EXECUTE", command="interrupt notebook")
-async def interrupt_kernel(
-    context: ToolContext,
-    notebook: Notebook = None,
-    kernel_id: KernelId = None,
-    execution_id: str | None = None,
-) -> KernelChanged:
-    """Interrupts what a kernel runs; with `execution_id` only that one, also while it is queued."""
-    workspace = context.workspace
-    if execution_id is not None:
-        run = workspace.executions.get(context.caller, execution_id)
+async def _change(context: ToolContext, plan: KernelChange, tool: str) -> KernelChanged:  # noqa: ARG001
+    """Do to the kernel what was planned."""
+    kernels, found = context.workspace.kernels, plan.kernel_id
+    if plan.verb == "interrupt":
+        return await _interrupt(context, plan)
+    context.workspace.asking.spare(found, context.caller)
+    if plan.verb == "restart":
+        await kernels.restart(found)
+        return KernelChanged(kernel_id=found, action="restarted")
+    await kernels.shutdown(found)
+    return KernelChanged(kernel_id=found, action="shut down")
+
+
+async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
+    """Interrupt what the kernel runs, or one execution."""
+    workspace, found = context.workspace, plan.kernel_id
+    if plan.execution_id is not None:
+        run = workspace.executions.get(context.caller, plan.execution_id)
         outcome = _OUTCOMES[await workspace.executions.cancel(run)]
         return KernelChanged(kernel_id=run.kernel_id, action="interrupted", outcome=outcome)
-    found = await workspace.kernel_id(context.caller, notebook, kernel_id, tool="interrupt_kernel")
     running = next(
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
@@ -211,27 +224,40 @@ async def interrupt_kernel(
     return KernelChanged(kernel_id=found, action="interrupted", outcome=outcome)
 
 
-@tool("EXECUTE", destructive=True, command="restart notebook")
+async def _plan(
+    context: ToolContext, verb: Verb, notebook: str | None, kernel_id: str | None
+) -> KernelChange:
+    workspace, caller = context.workspace, context.caller
+    path = await path_of_kernel(context, notebook, kernel_id)
+    found = await workspace.kernel_id(caller, notebook, kernel_id, tool=_TOOLS[verb])
+    return KernelChange(verb, found, path)
+
+
+@tool("EXECUTE", carry_out=_change, command="interrupt notebook")
+async def interrupt_kernel(
+    context: ToolContext,
+    notebook: Notebook = None,
+    kernel_id: KernelId = None,
+    execution_id: str | None = None,
+) -> KernelChange:
+    """Interrupts what a kernel runs; with `execution_id` only that one, also while it is queued."""
+    if execution_id is not None:
+        run = context.workspace.executions.get(context.caller, execution_id)
+        return KernelChange("interrupt", run.kernel_id, run.path, execution_id)
+    return await _plan(context, "interrupt", notebook, kernel_id)
+
+
+@tool("EXECUTE", destructive=True, carry_out=_change, command="restart notebook")
 async def restart_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
-) -> KernelChanged:
+) -> KernelChange:
     """Restarts a kernel; its variables are gone."""
-    found = await context.workspace.kernel_id(
-        context.caller, notebook, kernel_id, tool="restart_kernel"
-    )
-    context.workspace.asking.spare(found, context.caller)
-    await context.workspace.kernels.restart(found)
-    return KernelChanged(kernel_id=found, action="restarted")
+    return await _plan(context, "restart", notebook, kernel_id)
 
 
-@tool("EXECUTE", destructive=True, command="stop notebook")
+@tool("EXECUTE", destructive=True, carry_out=_change, command="stop notebook")
 async def shutdown_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
-) -> KernelChanged:
+) -> KernelChange:
     """Shuts a kernel down; its variables are gone."""
-    found = await context.workspace.kernel_id(
-        context.caller, notebook, kernel_id, tool="shutdown_kernel"
-    )
-    context.workspace.asking.spare(found, context.caller)
-    await context.workspace.kernels.shutdown(found)
-    return KernelChanged(kernel_id=found, action="shut down")
+    return await _plan(context, "shut down", notebook, kernel_id)

@@ -281,7 +281,8 @@ async def unuse_notebook(
     """Lets go of a notebook; its kernel stays unless told."""
     workspace, caller = context.workspace, context.caller
     path = workspace.path(caller, notebook, tool="unuse_notebook")
-    managed = workspace.notebooks.resolve(caller, notebook)
+    # By its path: what was given may be absolute.
+    managed = workspace.notebooks.resolve(caller, path)
     kernel: Literal["left running", "shut down", "none"] = "none"
     kernel_id = await workspace.kernel_of(path)
     # Nothing is remembered of a caller without a key, and a kernel can be shut down by its notebook.

@@ -11,11 +11,14 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import (
+    ApprovalOutdated,
+    Conflict,
     FileMissing,
     InvalidArguments,
     LimitReached,
     NotReadable,
 )
+from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
@@ -82,6 +85,7 @@ class PythonPlan:
         env: Variables that are set for it.
         wait: Seconds to wait for the end.
         timeout: Seconds after which a cell is interrupted.
+        kernel_id: The session's kernel as it is now; None where one is started.
     """
 
     cells: tuple[PythonCell, ...]
@@ -90,16 +94,23 @@ class PythonPlan:
     env: tuple[tuple[str, str], ...]
     wait: float
     timeout: float | None
+    kernel_id: str | None = None
 
-    def preview(self) -> str:
+    def proposal(self) -> Proposal:
         """The code, whole."""
         kernel = "the session's kernel" if self.key else "a kernel of its own"
-        parts = [f"Run Python code in {kernel}, in the folder {self.folder or '.'}:"]
-        parts += [f"with {name}={value}" for name, value in self.env]
+        title = f"Run Python code in {kernel}, in the folder {self.folder or '.'}"
+        env = "\n".join(f"{name}={value}" for name, value in self.env)
+        variables = ProposalStep("arguments", "Set environment variables", lines=marked("+", env))
+        steps = [variables] if env else []
         for cell in self.cells:
-            parts += ["Reset the session first: its variables go."] if cell.reset else []
-            parts.append(cell.code)
-        return "\n".join(parts)
+            if cell.reset:
+                steps.append(
+                    ProposalStep("kernel", "Reset the session first. Its variables are lost")
+                )
+            steps.append(ProposalStep("code", title, runs=True, lines=marked(" ", cell.code)))
+        session = None if self.key is None else f"{self.key.name}:{self.key.folder}"
+        return Proposal(title, tuple(steps), kernel=KernelReference(self.kernel_id, session))
 
 
 async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResult:
@@ -116,7 +127,15 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
         session = await sessions.single(plan.folder)
         keeper = SingleKeeper(workspace.kernels, sessions, session, around)
     else:
+        before = {one.kernel_id for one in sessions}
         session = await sessions.acquire(plan.key, context.caller)
+        if context.approval is not None and not resets:
+            try:
+                kernel_id = session.kernel_id
+                context.approval.check_kernel(kernel_id, started=kernel_id not in before)
+            except ApprovalOutdated:
+                sessions.release(session)
+                raise
         keeper = SessionKeeper(workspace.kernels, sessions, session, around)
     steps = [PythonStep(code=cell.code, reset=cell.reset) for cell in plan.cells]
     try:
@@ -125,10 +144,11 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             session.kernel_id,
             steps,
             timeout=plan.timeout,
+            approval=context.approval,
             tool=tool,
             keeper=keeper,
         )
-    except LimitReached:
+    except (LimitReached, Conflict):
         await keeper.let_go()
         raise
     return _result(await follow(context, run, plan.wait), run, plan, session)
@@ -199,7 +219,10 @@ async def python(
     key = _key(context.caller, session, folder) if mode == "session" else None
     if reset:
         cells = [cells[0].model_copy(update={"reset": True}), *cells[1:]]
-    return PythonPlan(tuple(cells), key, folder, tuple((env or {}).items()), wait, timeout)
+    found = (one for one in context.workspace.python if key is not None and one.key == key)
+    kernel_id = next((one.kernel_id or None for one in found), None)
+    variables = tuple((env or {}).items())
+    return PythonPlan(tuple(cells), key, folder, variables, wait, timeout, kernel_id)
 
 
 def _key(caller: Caller, name: str | None, folder: str) -> SessionKey:

@@ -1,17 +1,19 @@
-"""The calls that wait for a person's leave, as the command line lists them."""
+"""The calls that need a person's approval, as the command line lists them."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from pydantic import BaseModel
 
+from tk_ai_extension.cli.proposals import lines_of
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import PermissionRequest
 
 
-class Asked(BaseModel):
-    """A call that waits for leave, with all that it would do."""
+class PendingRequest(BaseModel):
+    """A call that needs approval, with all that it would do."""
 
     id: str
     author: str
@@ -19,6 +21,7 @@ class Asked(BaseModel):
     tool: str
     effect: str
     notebook: str | None
+    proposal: dict[str, Any]
     preview: str
     answers: list[str]
     created: float
@@ -27,34 +30,34 @@ class Asked(BaseModel):
         """Who asks for what, and since when."""
         where = f" in {self.notebook}" if self.notebook else ""
         ago = max(time.time() - self.created, 0)
-        return f"{self.author} ({self.face}) asks for {self.tool}{where}, {ago:.0f} s ago"
+        return f"{self.author} ({self.face}) wants to call {self.tool}{where}, {ago:.0f} s ago"
 
     def ways(self) -> str:
         """The commands that answer it."""
         lasting = "|".join(answer for answer in self.answers if answer not in ("once", "deny"))
         longer = f" [--for {lasting}]" if lasting else ""
-        return f"nb approve {self.id}{longer}\nnb approve {self.id} --deny"
-
-    @property
-    def shows_code(self) -> bool:
-        """Whether the preview is code that is to run; else it is a diff."""
-        return self.preview.startswith(("Run ", "Restart "))
+        return f"nb approve {self.id}{longer}\nnb approve {self.id} --deny [MESSAGE]"
 
 
-class Waiting(Result):
-    """All that wait, the oldest first."""
+class PendingRequests(Result):
+    """All pending requests, the oldest first."""
 
-    permissions: list[Asked]
+    permissions: list[PendingRequest]
 
     @classmethod
-    def of(cls, requests: list[PermissionRequest]) -> Waiting:
+    def of(cls, requests: list[PermissionRequest]) -> PendingRequests:
         """These requests, to be shown."""
-        return cls(permissions=[Asked.model_validate(request.as_dict()) for request in requests])
+        return cls(
+            permissions=[PendingRequest.model_validate(request.as_dict()) for request in requests]
+        )
 
     def as_text(self) -> str:
         """Each with its preview and how to answer it."""
-        asked = [f"{one.heading()}\n{one.preview}\n{one.ways()}" for one in self.permissions]
-        return "\n\n".join(asked) or "Nothing waits for your leave."
+        asked = [
+            "\n".join((one.heading(), *(line for line, _ in lines_of(one.proposal)), one.ways()))
+            for one in self.permissions
+        ]
+        return "\n\n".join(asked) or "Nothing needs your approval."
 
 
 class Answered(Result):
