@@ -239,6 +239,10 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("perm:ask", "project", "in `ask` READ runs; WRITE and EXECUTE ask"),
     Requirement("perm:edit", "project", "in `edit` READ and WRITE run; EXECUTE asks"),
     Requirement("perm:auto", "project", "in `auto`, the default of MCP clients, everything runs"),
+    Requirement("perm:structured", "project", "what a person approves is data (steps, cells, lines with marks) in every interface: no line of code reads as anything else"),
+    Requirement("perm:bound", "project", "an approval holds for its notebook, kernel, cells and sources: what changes while a person is asked is asked again, a bounded number of times, and never run"),
+    Requirement("perm:beside", "project", "`nb mcp --mode ask` beside a server shows the server's proposal and runs just that"),
+    Requirement("perm:message", "project", "a denial can carry a message, which the caller reads and the journal keeps"),
     Requirement("perm:cap", "project", "an administrator's trait caps the mode"),
     Requirement("perm:approvals", "project", "an approval holds once, for this chat or for this notebook, and shows the diff or the code that it is for"),
     # -- nb --

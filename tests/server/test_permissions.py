@@ -48,15 +48,19 @@ async def test_a_request_shows_the_code_and_its_answer_lets_just_that_run(
     assert (await call("execute_cell", **arguments))[0] == 403
 
 
-@pytest.mark.proves("rest:permissions", "perm:approvals")
+@pytest.mark.proves("rest:permissions", "perm:approvals", "perm:message")
 async def test_a_person_may_refuse_and_the_call_is_told_so(
     ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
     await call("insert_cell", notebook=notebook, source="x")
     (request,) = await waiting(ask, jp_auth_header)
-    await ask("POST", f"{PATH}/{request['id']}", {"answer": "deny"}, **jp_auth_header)
+    deny = {"answer": "deny", "message": "not here"}
+    await ask("POST", f"{PATH}/{request['id']}", deny, **jp_auth_header)
+    late = await ask("POST", f"{PATH}/{request['id']}", {"answer": "once"}, **jp_auth_header)
+    assert (late.code, json.loads(late.body)["error"]["code"]) == (404, "permission_not_found")
     status, refused = await call("insert_cell", notebook=notebook, source="x")
     assert (status, refused["error"]["code"]) == (403, "permission_denied")
+    assert refused["error"]["details"]["user_message"] == "not here"
 
 
 @pytest.mark.proves("rest:permissions", "rest:errors")
@@ -67,6 +71,9 @@ async def test_a_person_may_refuse_and_the_call_is_told_so(
         (None, {"answer": "yes"}, 400),
         (None, {"answer": ["once"]}, 400),
         (None, {"answer": "once", "more": 1}, 400),
+        (None, {"answer": "once", "message": "why"}, 400),
+        (None, {"answer": "deny", "message": "x" * 2001}, 400),
+        (None, {"answer": "deny", "message": 1}, 400),
         (None, {}, 400),
     ],
 )

@@ -6,11 +6,12 @@ import json
 import re
 from getpass import getuser
 from http.cookies import SimpleCookie
-from typing import Any
+from typing import Any, ClassVar
 
+import nbformat
 import pytest
 from jupyter_server.auth import Authorizer
-from tornado.httpclient import HTTPResponse
+from tornado.httpclient import HTTPClientError, HTTPResponse
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
@@ -173,11 +174,67 @@ class TestAuthorization:
         self, ask: Ask, jp_auth_header: dict[str, str], method: str, path: str
     ) -> None:
         response = await ask(method, path, **jp_auth_header)
-        if method == "GET" and not path.endswith("mcp"):
+        looks = path.endswith("tools/list_kernels")
+        if looks or (method == "GET" and not path.endswith("mcp")):
             assert response.code != 403
         else:
             assert response.code == 403
             assert _error(response)["code"] == "forbidden"
+
+
+class Actions(Authorizer):
+    """Lets users do what is listed."""
+
+    listed: ClassVar[frozenset[str]] = frozenset()
+
+    def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:  # noqa: ARG002
+        return resource != "tk-ai" or action in self.listed
+
+
+class TestActions:
+    """What a tool's effect is, that its caller has to be allowed."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.ServerApp.authorizer_class = Actions
+        return jp_server_config
+
+    @pytest.mark.proves("mcp:auth")
+    async def test_a_tool_needs_the_action_of_its_effect(
+        self, jp_fetch: Any, jp_root_dir: Any
+    ) -> None:
+        nbformat.write(nbformat.v4.new_notebook(), jp_root_dir / "n.ipynb")
+        insert = [{"action": "insert", "source": "1"}]
+        calls: list[tuple[str, dict[str, Any], str]] = [
+            ("tools/list_notebooks", {}, "read"),
+            ("tools/insert_cell", {"notebook": "n.ipynb", "source": "1"}, "write"),
+            ("tools/edit_cells", {"notebook": "n.ipynb", "operations": insert}, "write"),
+            (
+                "tools/edit_cells",
+                {"notebook": "n.ipynb", "operations": insert, "run": True},
+                "execute",
+            ),
+            ("tools/execute_ipython", {"notebook": "n.ipynb", "code": "1"}, "execute"),
+            ("changes/undo", {"notebook": "n.ipynb", "entries": [1]}, "write"),
+            ("permissions/0123456789abcdef", {"answer": "once"}, "execute"),
+        ]
+        for path, body, needed in calls:
+            for listed in ({"read"}, {"read", "write"}, {"read", "write", "execute"}):
+                if needed == "execute" and listed >= {"execute"}:
+                    continue
+                Actions.listed = frozenset(listed)
+                try:
+                    request = jp_fetch(
+                        "api/tk-ai",
+                        *path.split("/"),
+                        method="POST",
+                        body=json.dumps(body),
+                        headers={"Content-Type": "application/json"},
+                    )
+                    code = (await request).code
+                except HTTPClientError as error:
+                    code = error.code
+                assert (code == 403) == (needed not in listed), (path, needed, listed)
 
 
 class TestAllowedOrigins:

@@ -5,9 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.desk import ALICE
-from tk_ai_extension.model.errors import Conflict, PermissionDenied, PermissionRequired
+from tk_ai_extension.model.errors import (
+    ApprovalOutdated,
+    Conflict,
+    InvalidArguments,
+    PermissionDenied,
+    PermissionRequired,
+)
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.workspace.permissions import Answer, PermissionRequest, Reply
+from tk_ai_extension.tools.registry import MAX_ASKED
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE, Answer, PermissionRequest, Reply
 
 ASK = replace(ALICE, mode="ask")
 
@@ -177,3 +184,120 @@ async def test_a_refused_call_is_told_in_plan_mode_before_anything_is_read(desk)
         await desk.call(
             "execute_cell", caller=replace(ALICE, mode="plan"), notebook="no.ipynb", cell=0
         )
+
+
+async def _switch_notebook(desk, notebook):
+    """Another call of the same caller makes another notebook current."""
+    desk.write("other.ipynb", "a = 1", "b = 2\nprint(b)")
+    await desk.call("use_notebook", notebook="other.ipynb")
+
+
+async def _replace_kernel(desk, notebook):
+    """Somebody shuts the kernel down, and the notebook gets another."""
+    await desk.call("shutdown_kernel", notebook=notebook)
+    await desk.call("execute_ipython", notebook=notebook, code="1")
+
+
+async def _edit_cell(desk, notebook):
+    desk.write(notebook, "a = 1", "b = 3\nprint(b)")
+
+
+HOLES = (
+    ("the current notebook", _switch_notebook, "execute_cell", {"cell": 1}),
+    ("the current notebook", _switch_notebook, "execute_ipython", {"code": "1"}),
+    ("the current notebook", _switch_notebook, "insert_and_execute_cell", {"source": "1"}),
+    ("the current notebook", _switch_notebook, "insert_cell", {"source": "1"}),
+    ("the current notebook", _switch_notebook, "restart_kernel", {}),
+    ("the current notebook", _switch_notebook, "shutdown_kernel", {}),
+    ("the kernel", _replace_kernel, "execute_cell", {"cell": 1}),
+    ("the kernel", _replace_kernel, "execute_cells", {"which": "all"}),
+    ("the kernel", _replace_kernel, "restart_kernel", {}),
+    ("the cell", _edit_cell, "execute_cell", {"cell": 1}),
+    ("the cell", _edit_cell, "execute_cells", {"which": "all"}),
+)
+
+
+@pytest.mark.proves("perm:bound")
+async def test_what_changes_while_a_person_is_asked_is_never_done_by_their_answer(desk, notebook):
+    """Each is tried as an in-call question and as an answer that comes before the next call."""
+    for what, change, tool, arguments in HOLES:
+        desk.write(notebook, "a = 1", "b = 2\nprint(b)")
+        await desk.call("use_notebook", notebook=notebook)
+        request = await shown(desk, tool, **arguments)
+        desk.workspace.policy.answer("alice", request.id, "once")
+        await change(desk, notebook)
+        again = await shown(desk, tool, **arguments)
+        assert again.id != request.id, (what, tool)
+        desk.workspace.policy.answer("alice", again.id, "deny")
+        with pytest.raises(PermissionDenied):
+            await desk.call(tool, caller=ASK, **arguments)
+        desk.workspace.policy.forget(ASK)
+
+        desk.write(notebook, "a = 1", "b = 2\nprint(b)")
+        await desk.call("use_notebook", notebook=notebook)
+
+        person = Person()
+
+        async def before(time, change=change, person=person):
+            if time == 1:
+                await change(desk, notebook)
+            else:
+                person.reply = Reply("deny")
+
+        person.before = before
+        context = ToolContext(desk.workspace, ASK, approver=person)
+        with pytest.raises(PermissionDenied):
+            await desk.registry.call(tool, arguments, context)
+        assert len(person.shown) == 2, (what, tool)
+
+
+@pytest.mark.proves("perm:bound")
+async def test_a_call_that_changes_each_time_it_is_asked_for_is_given_up(desk, notebook):
+    async def before(time):
+        desk.write(notebook, "a = 1", f"b = {time}")
+
+    person = Person(before=before)
+    context = ToolContext(desk.workspace, ASK, approver=person)
+    with pytest.raises(ApprovalOutdated):
+        await desk.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
+    assert len(person.shown) == MAX_ASKED
+    assert desk.app.kernel_manager.list_kernel_ids() == []
+
+
+@pytest.mark.proves("perm:bound")
+async def test_a_standing_approval_for_a_notebook_is_none_for_the_next_current_one(desk, notebook):
+    await desk.call("use_notebook", notebook=notebook)
+    request = await shown(desk, "execute_cell", cell=0)
+    desk.workspace.policy.answer("alice", request.id, "notebook")
+    await desk.call("execute_cell", caller=ASK, cell=0)
+    await _switch_notebook(desk, notebook)
+    assert (await shown(desk, "execute_cell", cell=0)).notebook == "other.ipynb"
+
+
+@pytest.mark.proves("perm:message")
+async def test_a_denial_carries_words_to_the_caller_and_into_the_journal(desk, notebook):
+    request = await shown(desk, "execute_cell", notebook=notebook, cell=0)
+    policy = desk.workspace.policy
+    for answer, message in (("once", "why"), ("deny", "x" * (MAX_MESSAGE + 1))):
+        with pytest.raises(InvalidArguments):
+            policy.answer("alice", request.id, answer, message)
+    policy.answer("alice", request.id, "deny", "use the cached data")
+    with pytest.raises(PermissionDenied, match="use the cached data") as denied:
+        await desk.call("execute_cell", caller=ASK, notebook=notebook, cell=0)
+    assert denied.value.details["user_message"] == "use the cached data"
+    history = await desk.call("notebook_history", notebook=notebook)
+    assert "use the cached data" in history.entries[0].summary
+
+
+@pytest.mark.proves("perm:structured")
+async def test_code_that_looks_like_a_title_or_a_removed_line_is_code_that_runs(desk, notebook):
+    hostile = "Delete old rows.\n-f()\n@decorated\n  indented\nRun code cell 1\n\x1b[2J"
+    request = await shown(desk, "execute_ipython", notebook=notebook, code=hostile)
+    (step,) = request.proposal.steps
+    assert (step.runs, step.code) == (True, hostile)
+    sent = request.as_dict()["proposal"]["steps"][0]["lines"]
+    assert [line["text"] for line in sent] == hostile.split("\n")
+    assert {line["mark"] for line in sent} == {" "}
+    text = request.preview.split("\n")
+    assert [line for line in text if not line.startswith(" ")] == ["Run code"]
+    assert "\x1b" not in request.preview

@@ -132,9 +132,12 @@ class Server:
             ServerSilent: it does not answer in time.
             ServerUnreachable: it does not answer, or not to us.
         """
+        headers = {"Authorization": f"token {self.token}"} if self.token else {}
+        if "body" in options:
+            headers["Content-Type"] = "application/json"
         request = HTTPRequest(
             self.url + path,
-            headers={"Authorization": f"token {self.token}"} if self.token else {},
+            headers=headers,
             request_timeout=PATIENCE,
             connect_timeout=PATIENCE,
             follow_redirects=False,

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
 from tk_ai_extension.model.callers import Caller, checked_key
@@ -60,7 +61,11 @@ METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 Method = Callable[..., Awaitable[None]]
 
 
-def allowed(action: Literal["read", "write", "execute"]) -> Callable[[Method], Method]:
+Action = Literal["read", "write", "execute"]
+"""What an authorizer is asked about."""
+
+
+def allowed(action: Action) -> Callable[[Method], Method]:
     """Lets a method be called by users who are authenticated and authorized for this action."""
 
     def decorate(method: Method) -> Method:
@@ -92,6 +97,18 @@ class TkAIHandler(APIHandler):
             for name in METHODS
             if getattr(cls, name) is not RequestHandler._unimplemented_method  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         )
+
+    async def authorize(self, action: Action) -> None:
+        """Check that the user may do this, where it depends on the request's body.
+
+        Raises:
+            HTTPError: 403.
+        """
+        user = self.current_user
+        if not await ensure_async(
+            self.authorizer.is_authorized(self, user, action, self.auth_resource)
+        ):
+            raise HTTPError(403)
 
     @property
     def services(self) -> Services:

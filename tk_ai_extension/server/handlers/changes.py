@@ -59,7 +59,7 @@ class ChangedCellsHandler(TkAIHandler):
 class ChangesUndoHandler(TkAIHandler):
     """Taking changes back."""
 
-    @allowed("execute")
+    @allowed("write")
     async def post(self) -> None:
         """Takes back: ``{"notebook": …, "entries": [12, 15], "cells": ["318a…"]}``.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.base import Action, TkAIHandler, allowed
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FEATURES = ("call_mode",)
 """What another program may rely on here: ``call_mode``, an MCP call names a mode (`mcp.MODE`)."""
 
+ACTIONS: Mapping[str, Action] = {"READ": "read", "WRITE": "write", "EXECUTE": "execute"}
+"""What a user has to be allowed for a tool of each effect."""
 PIECE = 1 << 20
 """Bytes of an artifact that are sent at once."""
 
@@ -99,9 +101,9 @@ class ToolHandler(TkAIHandler):
 
     _gone: asyncio.Event | None = None
 
-    @allowed("execute")
+    @allowed("read")
     async def post(self, name: str) -> None:
-        """Calls it with the body as its arguments.
+        """Calls it with the body as its arguments; its effect is what the user has to be allowed.
 
         Answers with the structured reading, or with the compact text where only that is accepted.
         Where the client goes away first, the call goes on.
@@ -113,6 +115,11 @@ class ToolHandler(TkAIHandler):
         from tk_ai_extension.tools.context import ToolContext
 
         registry = self.services.registries.get(self.get_query_argument("toolsets", None))
+        tool = registry.get(name)
+        if tool.effect != "READ":
+            # Refused before its arguments are looked at; with these it may need more.
+            await self.authorize(ACTIONS[tool.effect])
+        await self.authorize(ACTIONS[tool.effect_for(registry.validate(tool, arguments))])
         context = ToolContext(self.services.workspace, caller)
         self._gone = context.gone
         self.services.calls += 1
