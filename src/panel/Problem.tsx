@@ -18,7 +18,12 @@ const MODELS = new Set(['no_model', 'model_unauthorized']);
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
   const { chats, commands, trans } = useDesk();
   const trust = async (): Promise<void> => {
-    await chats.api.trustFolder();
+    try {
+      await chats.api.trustFolder();
+    } catch {
+      // It is asked again, with the reason, by the next message.
+      return;
+    }
     await chats.refresh();
     (onRetry ?? onDismiss)?.();
   };
@@ -37,11 +42,7 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
           </button>
         )}
         {problem.code === 'folder_not_trusted' && (
-          <button
-            type="button"
-            className="tk-Button"
-            onClick={() => void trust().catch(reason => console.warn(reason))}
-          >
+          <button type="button" className="tk-Button" onClick={() => void trust()}>
             {trans.__('Trust this folder')}
           </button>
         )}
