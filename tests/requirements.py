@@ -209,6 +209,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author was told; identical after sync"),
+    Requirement("rooms:one-server", "project", "of two servers with collaboration on one folder one has a notebook's room; the other reads, and refuses changes (`notebook_open_elsewhere`) until that server or its room ends: nothing acknowledged is lost"),
     Requirement("deps:missing-parts", "project", "a private part of jupyter-collaboration, jupyter_client, jupyter_server or jupyter_server_nbmodel that is gone is found at start: the feature falls back, the log says so once and `health` names it; a notebook with a room is read and not changed"),
     Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),

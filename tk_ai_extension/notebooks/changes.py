@@ -23,7 +23,7 @@ class Subscriptions:
     Args:
         event_logger: Jupyter's event logger, if there is one.
         renamed: Called with the old and the new path of what a person renames.
-        room_opened: Called with the path of a notebook with listeners when somebody opens its room.
+        room_opened: Called with the path of a notebook when somebody opens its room.
     """
 
     def __init__(
@@ -53,6 +53,10 @@ class Subscriptions:
 
         return remove
 
+    def has(self, path: str) -> bool:
+        """Whether anybody listens to a path."""
+        return path in self._listeners
+
     def notify(self, path: str) -> None:
         """Tells the listeners of a path."""
         for changed in tuple(self._listeners.get(path, ())):
@@ -79,5 +83,5 @@ class Subscriptions:
 
     async def _on_room_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
         path = str(data.get("path", "")).strip("/")
-        if data.get("action") == "initialize" and path in self._listeners:
+        if data.get("action") == "initialize" and path.endswith(".ipynb"):
             self._room_opened(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.errors import InvalidNotebook, OpenElsewhere
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
@@ -17,6 +17,7 @@ from tk_ai_extension.notebooks.files.store import NotebookFiles
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.rooms.collaboration import Rooms
+    from tk_ai_extension.notebooks.rooms.leases import RoomLeases
     from tk_ai_extension.notebooks.rooms.presence import Presence
     from tk_ai_extension.notebooks.tabs.holders import TabHolders
     from tk_ai_extension.notebooks.tabs.reaching import TabChannel
@@ -37,6 +38,7 @@ class ContentsNotebookStore:
         tabs: The way to the tabs in which people have notebooks open; they count where there are no
             rooms.
         warn: Called with what callers should know of a notebook: that its file was recovered, say.
+        leases: Says which of several servers has a notebook's room.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class ContentsNotebookStore:
         event_logger: Any = None,
         tabs: TabChannel | None = None,
         warn: Callable[[str], None] | None = None,
+        leases: RoomLeases | None = None,
     ) -> None:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
+        self._leases = leases
         self._rooms: Rooms | None = None
         self._presence: Presence | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
@@ -105,9 +109,7 @@ class ContentsNotebookStore:
         path = self._contain(path)
         document = await self._kept.open(path)
         if self.missing_parts:
-            from tk_ai_extension.notebooks.rooms.unknown import BesideUnknownRooms
-
-            return BesideUnknownRooms(document, self._settings, self.missing_parts)
+            return _refusing(document, partial(self._check_unknown_rooms, path, self.missing_parts))
         rooms = self._live_rooms()
         if rooms is None and self._tabs is not None:
             return self._in_tab(document, self._tabs)
@@ -115,9 +117,19 @@ class ContentsNotebookStore:
             return document
         if not await self._can_be_live(rooms, document):
             return document
+        if self._leases is not None:
+            try:
+                self._leases.check(path)
+            except OpenElsewhere:
+                return _refusing(document, partial(self._leases.check, path))
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
         return RoomDocument(path, rooms, partial(self._kept.check_writable, path))
+
+    def _check_unknown_rooms(self, path: str, missing: list[str]) -> None:
+        from tk_ai_extension.notebooks.rooms.refusing import check_unknown_rooms
+
+        check_unknown_rooms(path, self._settings, missing)
 
     def _in_tab(self, document: NotebookDocument, tabs: TabHolders) -> NotebookDocument:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
@@ -133,7 +145,7 @@ class ContentsNotebookStore:
         from tk_ai_extension.notebooks.rooms.collaboration import Rooms, find_collaboration
 
         if self._rooms is None and find_collaboration(self._settings) is not None:
-            self._rooms = Rooms(self._settings, self._subscriptions.notify)
+            self._rooms = Rooms(self._settings, self._subscriptions.notify, self._leases)
         return self._rooms
 
     async def _can_be_live(self, rooms: Rooms, document: NotebookDocument) -> bool:
@@ -160,8 +172,16 @@ class ContentsNotebookStore:
             self._channel.renamed(old, new)
 
     def _follow_room(self, path: str) -> None:
-        """Somebody opened the room of a notebook that is listened to."""
-        if (rooms := self._live_rooms()) is not None:
+        """Somebody opened the room of a notebook."""
+        if (rooms := self._live_rooms()) is None:
+            return
+        if self._leases is not None:
+            try:
+                self._leases.take(path)
+            except OpenElsewhere as error:
+                # People are not refused: jupyter-collaboration knows nothing of other servers.
+                _log.warning("%s Both save the file: work may be lost.", error.message)
+        if self._subscriptions.has(path):
             rooms.find(path)
 
     async def create(self, path: str, notebook: Json) -> NotebookDocument:
@@ -187,6 +207,8 @@ class ContentsNotebookStore:
             await self._presence.close()
         if self._rooms is not None:
             await self._rooms.close()
+        if self._leases is not None:
+            self._leases.close()
         await self._kept.close()
 
 
@@ -207,3 +229,9 @@ def _kept(
     if is_on_files(contents_manager):
         return NotebookFiles(root, SaveHooks(contents_manager), changed, warn)
     return ContentsNotebooks(contents_manager, changed)
+
+
+def _refusing(document: NotebookDocument, check: Callable[[], None]) -> NotebookDocument:
+    from tk_ai_extension.notebooks.rooms.refusing import RefusingDocument
+
+    return RefusingDocument(document, check)

@@ -19,6 +19,7 @@ from tk_ai_extension.notebooks.files.atomic import missing_parts as atomic_parts
 from tk_ai_extension.notebooks.files.atomic import replace_on_save
 from tk_ai_extension.notebooks.files.hooks import missing_parts as hook_parts
 from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
+from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.notebooks.tabs.reaching import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
@@ -79,6 +80,13 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         event_logger=managers.server.event_logger,
         tabs=tabs,
         warn=notices.add_for_anybody,
+        leases=None
+        if root is None
+        else RoomLeases(
+            Path(managers.server.runtime_dir, "tk-ai-rooms"),
+            root,
+            lambda: str(managers.server.connection_url),
+        ),
     )
     kernels = kernels_of(
         managers.kernels,

@@ -25,6 +25,7 @@ from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment
+from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 
 _log = logging.getLogger(__name__)
 
@@ -90,12 +91,21 @@ class Rooms:
     Args:
         settings: The web application's settings.
         changed: Called with a notebook's path when its room's content changes.
+        leases: Says which of several servers has a notebook's room; None where nobody asks.
     """
 
-    def __init__(self, settings: Mapping[str, Any], changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        changed: Callable[[str], None],
+        leases: RoomLeases | None = None,
+    ) -> None:
         self._settings = settings
         self._changed = changed
         self._live: dict[str, LiveRoom] = {}
+        self._leases = leases
+        if leases is not None:
+            self._release_with_rooms(leases)
 
     @property
     def extension(self) -> Any:
@@ -124,9 +134,11 @@ class Rooms:
         """The notebook's room, opened if need be, and kept open inside.
 
         Raises:
-            NotebookNotFound, InvalidNotebook.
+            NotebookNotFound, InvalidNotebook, OpenElsewhere.
         """
         extension = self.extension
+        if self._leases is not None:
+            self._leases.take(path)
         try:
             document = await self._opened(path)
             # Nothing is awaited from here to the pin: a room that is about to be cleaned stays.
@@ -143,6 +155,20 @@ class Rooms:
                 live.unpin()
         except HTTPError as error:
             raise manager_error(error, path) from error
+
+    def _release_with_rooms(self, leases: RoomLeases) -> None:
+        """Has the lease of a notebook released when its room is deleted, by whomever."""
+        server = self.extension.ywebsocket_server
+        delete = server.delete_room
+
+        async def delete_room(*, name: str | None = None, room: Any = None) -> None:
+            deleted = server.rooms.get(name) if room is None else room
+            document = getattr(deleted, "_document", None)
+            await delete(name=name, room=room)
+            if document is not None:
+                leases.release(document.path)
+
+        server.delete_room = delete_room
 
     async def _opened(self, path: str) -> Any:
         with _jupyter_reads(path):

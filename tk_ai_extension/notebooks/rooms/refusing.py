@@ -1,12 +1,12 @@
-"""Notebooks beside a jupyter-collaboration that is not the one this extension knows.
+"""Notebooks whose room cannot be edited here: read from the file, and not changed.
 
-A file that is written underneath its room is overwritten by the room. Where the room cannot be
-edited, the notebook is read from its file, and changed only while it surely has no room.
+A file that is written underneath its room is overwritten by the room. The room may be one of a
+jupyter-collaboration that this extension does not know, or that of another server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -16,21 +16,17 @@ from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 
 
-class BesideUnknownRooms:
-    """A document that refuses to change a notebook which may have a room.
+class RefusingDocument:
+    """A document that can be read, and refuses to be changed where there may be such a room.
 
     Args:
-        document: The notebook where nobody has it open.
-        settings: The web application's settings.
-        missing: What of jupyter-collaboration is not as expected.
+        document: The notebook's file.
+        check: Raises where it may not be changed.
     """
 
-    def __init__(
-        self, document: NotebookDocument, settings: Mapping[str, Any], missing: Sequence[str]
-    ) -> None:
+    def __init__(self, document: NotebookDocument, check: Callable[[], None]) -> None:
         self._document = document
-        self._settings = settings
-        self._missing = missing
+        self._check = check
 
     @property
     def path(self) -> str:
@@ -58,7 +54,7 @@ class BesideUnknownRooms:
         """See `NotebookDocument.apply`.
 
         Raises:
-            CollaborationUnsupported: the notebook has a room, or nobody can say whether it has one.
+            CollaborationUnsupported, OpenElsewhere.
         """
         self._check()
         return await self._document.apply(operations)
@@ -72,16 +68,27 @@ class BesideUnknownRooms:
         """See `NotebookDocument.flush`."""
         await self._document.flush()
 
-    def _check(self) -> None:
-        try:
-            rooms: Any = self._settings["jupyter_server_ydoc"].ywebsocket_server.rooms
-            file_id: Any = self._settings["file_id_manager"].get_id(self.path)
-            is_open = file_id is not None and any(str(room).endswith(file_id) for room in rooms)
-        except (AttributeError, KeyError, TypeError):
-            is_open = True
-        if is_open:
-            raise CollaborationUnsupported(
-                f"{self.path} may be open in a collaboration room, which this version of "
-                "jupyter-collaboration does not let the extension edit "
-                f"(missing: {', '.join(self._missing)})."
-            )
+
+def check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
+    """Refuses a notebook that has a room, or of which nobody can say whether it has one.
+
+    Args:
+        path: The notebook.
+        settings: The web application's settings.
+        missing: What of jupyter-collaboration is not as expected.
+
+    Raises:
+        CollaborationUnsupported.
+    """
+    try:
+        rooms: Any = settings["jupyter_server_ydoc"].ywebsocket_server.rooms
+        file_id: Any = settings["file_id_manager"].get_id(path)
+        is_open = file_id is not None and any(str(room).endswith(file_id) for room in rooms)
+    except (AttributeError, KeyError, TypeError):
+        is_open = True
+    if is_open:
+        raise CollaborationUnsupported(
+            f"{path} may be open in a collaboration room, which this version of "
+            "jupyter-collaboration does not let the extension edit "
+            f"(missing: {', '.join(missing)})."
+        )

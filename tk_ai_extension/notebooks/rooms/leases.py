@@ -1,0 +1,132 @@
+"""Which server has a notebook's room: two rooms of one file save over each other.
+
+A lease is a lock on a file in Jupyter's runtime folder, which the servers of one user share. The
+system releases it with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+from tk_ai_extension.model.errors import OpenElsewhere
+
+try:
+    import fcntl
+except ImportError:  # Windows: rooms have no leases there
+    fcntl = None
+
+_log = logging.getLogger(__name__)
+
+
+class RoomLeases:
+    """The leases of one server.
+
+    Args:
+        folder: Where the lock files are, the same for all servers of a user.
+        root: The folder that notebooks' paths are relative to.
+        name: Says which server this is, to people: its address.
+    """
+
+    def __init__(self, folder: Path, root: Path, name: Callable[[], str]) -> None:
+        self._folder = folder
+        self._root = root
+        self._name = name
+        self._held: dict[Path, int] = {}
+
+    def take(self, path: str) -> None:
+        """Takes the lease of a notebook; a second time changes nothing.
+
+        Raises:
+            OpenElsewhere: another server has it.
+        """
+        lock = self._lock_of(path)
+        if lock in self._held or fcntl is None:
+            return
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = _locked(lock)
+            if fd is None:
+                raise self._elsewhere(path, lock)
+            os.ftruncate(fd, 0)
+            os.write(fd, self._name().encode("utf-8", "replace"))
+        except OSError as error:
+            _log.warning("%s has no lease: other servers may open it as well (%s)", path, error)
+            return
+        self._held[lock] = fd
+
+    def check(self, path: str) -> None:
+        """Raises where another server has the lease.
+
+        Raises:
+            OpenElsewhere.
+        """
+        lock = self._lock_of(path)
+        if lock in self._held or fcntl is None:
+            return
+        try:
+            fd = os.open(lock, os.O_RDWR)
+        except OSError:
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._elsewhere(path, lock) from None
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
+    def release(self, path: str) -> None:
+        """Releases the lease of a notebook, if it is held."""
+        self._release(self._lock_of(path))
+
+    def close(self) -> None:
+        """Releases all."""
+        for lock in list(self._held):
+            self._release(lock)
+
+    def _release(self, lock: Path) -> None:
+        fd = self._held.pop(lock, None)
+        if fd is not None:
+            with suppress(OSError):
+                lock.unlink()
+            os.close(fd)
+
+    def _lock_of(self, path: str) -> Path:
+        file = os.fsencode((self._root / path).resolve())
+        return self._folder / blake2b(file, digest_size=16).hexdigest()
+
+    def _elsewhere(self, path: str, lock: Path) -> OpenElsewhere:
+        try:
+            server = lock.read_text(encoding="utf-8")
+        except OSError:
+            server = ""
+        return OpenElsewhere(
+            f"{path} is open in a collaboration room of another Jupyter Server"
+            f"{f' ({server})' if server else ''}.",
+            server=server,
+        )
+
+
+def _locked(lock: Path) -> int | None:
+    """A descriptor that holds a lock; None where another process holds it."""
+    assert fcntl is not None
+    while True:
+        fd = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:
+            os.close(fd)
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), lock.stat()):
+                return fd
+        os.close(fd)  # Who had it removed the file in between.
