@@ -14,6 +14,7 @@ from tk_ai_extension.agent.events import Done, Failed
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.session import ChatSession, Office
 from tk_ai_extension.agent.transcripts import Chat
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     AgentDied,
     AgentUnavailable,
@@ -43,7 +44,7 @@ class Sessions:
         # Sessions that are ending: what happens in them last has to be written down first.
         self._leaving: dict[str, asyncio.Task[None]] = {}
         # Chats in which nothing goes on any more: they are released to other servers.
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._releasing = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
 
     def busy(self, chat_id: str) -> bool:
@@ -131,9 +132,7 @@ class Sessions:
 
     def rested(self, session: ChatSession) -> None:
         """Releases the chat of a session in which nothing goes on any more to other servers."""
-        task = asyncio.create_task(self._release(session), name="tk-ai chat rests")
-        self._releasing.add(task)
-        task.add_done_callback(self._releasing.discard)
+        self._releasing.spawn(self._release(session), "tk-ai chat rests")
 
     async def close(self) -> None:
         """Ends all sessions; transcripts are complete then. A second time changes nothing."""
@@ -144,7 +143,7 @@ class Sessions:
     async def _close(self) -> None:
         sessions, self._live = list(self._live.values()), {}
         await asyncio.gather(*(session.close() for session in sessions), *self._leaving.values())
-        await asyncio.gather(*self._releasing)
+        await self._releasing.join()
         await asyncio.gather(*(log.close() for log in list(self._logs.values())))
         await self._transcripts.close()
 

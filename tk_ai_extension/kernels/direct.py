@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation
 from tk_ai_extension.kernels.run import FASTER, Patience, Run
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
@@ -62,7 +62,7 @@ class DirectExecutor:
         self.kernels = kernels
         self._patience = patience
         self._max_output_bytes = max_output_bytes
-        self._seen_out: set[asyncio.Task[None]] = set()
+        self._seen_out = BackgroundTasks(log)
 
     def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> Run:
         """A listener for one request to one kernel."""
@@ -111,9 +111,7 @@ class DirectExecutor:
             await run.ended.wait()  # at the latest when the connection is closed
             await _let_go(connection, msg_id, run)
 
-        task = asyncio.create_task(see_out())
-        self._seen_out.add(task)
-        task.add_done_callback(self._seen_out.discard)
+        self._seen_out.spawn(see_out(), "Waiting for an execution that nobody follows")
 
 
 async def _let_go(connection: Conversation, msg_id: str, run: Run) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
 from tk_ai_extension.kernels.conversation import Ending
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import (
     EndStatus,
@@ -117,7 +118,7 @@ class Run:
         self._timed_out = False
         self._said_start = False
         self._timers: list[asyncio.TimerHandle] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(log)
 
     @property
     def done(self) -> bool:
@@ -152,10 +153,7 @@ class Run:
         for timer in (*self._timers, self._wake_timer):
             if timer is not None:
                 timer.cancel()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=1)
-            for task in late:
-                task.cancel()
+        await self._tasks.close(grace=1)
 
     # -- what the connection tells
 
@@ -361,14 +359,7 @@ class Run:
         async def interrupt() -> None:
             await self._interrupt()
 
-        task = self._loop.create_task(interrupt())
-        self._tasks.add(task)
-        task.add_done_callback(self._interrupt_done)
-
-    def _interrupt_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("A kernel could not be interrupted: %s", error)
+        self._tasks.spawn(interrupt(), "Interrupting a kernel")
 
     def _after(self, delay: float, action: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, action))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+from tk_ai_extension.model.background import BackgroundTasks, outcome
+
+log = logging.getLogger(__name__)
 
 Action = Callable[[], Coroutine[Any, Any, None]]
 
@@ -18,7 +23,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(log)
         self._last: tuple[str, asyncio.Task[None]] | None = None
 
     async def take(self, kind: str, action: Action, *, join: bool = False) -> None:
@@ -31,34 +36,28 @@ class Turns:
                 not done yet.
         """
         if join and self._last is not None and self._last[0] == kind:
-            await asyncio.shield(self._last[1])
+            await outcome(self._last[1], log)
             return
-        task = asyncio.create_task(self._carry_out(action))
+        task = asyncio.create_task(self._carry_out(action), name=f"A {kind} of a kernel")
         self._last = (kind, task)
-        self._tasks.add(task)
+        self._tasks.keep(task)
         task.add_done_callback(self._done)
-        await asyncio.shield(task)
+        await outcome(task, log)
 
     async def over(self) -> bool:
         """Waits until nothing is being done; returns whether anything was."""
         had_any = bool(self._tasks)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.join()
         return had_any
 
     async def close(self) -> None:
         """Breaks off what is not done yet."""
-        for task in self._tasks:
-            task.cancel()
-        await self.over()
+        await self._tasks.close()
 
     async def _carry_out(self, action: Action) -> None:
         async with self._lock:
             await action()
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
         if self._last is not None and self._last[1] is task:
             self._last = None
-        if not task.cancelled():
-            task.exception()  # it is the caller's; where nobody waits any more it is no news

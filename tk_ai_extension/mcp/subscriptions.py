@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any
@@ -14,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from tk_ai_extension.mcp.places import NotebookPlace, parse
 from tk_ai_extension.mcp.resources import no_resource, protocol_error
 from tk_ai_extension.mcp.sdk import Context, connection_of
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -60,7 +62,7 @@ class Subscriptions:
         self._workspace = workspace
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logging.getLogger(__name__))
 
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams
@@ -109,9 +111,7 @@ class Subscriptions:
     async def close(self) -> None:
         """Ends all streams, saying so; the server stops."""
         self._listen.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _follow(
         self, context: Context, uri: str, notify: Callable[[], None], stack: ExitStack
@@ -131,9 +131,7 @@ class Subscriptions:
         stack.callback(self._workspace.store.subscribe(path, throttle))
 
     def _spawn(self, sending: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(sending)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(sending, "Notifying a subscriber")
 
 
 def _followed(context: Context) -> dict[str, ExitStack]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from tk_ai_extension.model.background import log_failure
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
 from tk_ai_extension.model.outputs import OutputChange
@@ -223,12 +224,11 @@ def code_cell_of(snapshot: Snapshot, key: str) -> Cell:
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:
     """Awaits work that goes to its end also when the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work, name="Work whose caller was cancelled")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
             await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # Looked at, so that asyncio does not report it as lost.
+        log_failure(task, _log)
         raise

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
@@ -43,7 +44,6 @@ from tk_ai_extension.workspace.runs import RunRecords
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 MAX_KEPT = 500
 """How many ended executions are kept for `wait_execution`."""
@@ -93,7 +93,7 @@ class Executions:
         self._under_way = 0
         self._max_kept_output = max_kept_output
         self._kept_output = 0
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = BackgroundTasks(logger)
 
     def start(
         self,
@@ -200,7 +200,7 @@ class Executions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         # What ended just now is written down too.
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.join()
 
     def _forget_old(self) -> None:
         while len(self._runs) - self._under_way > MAX_KEPT:
@@ -406,7 +406,7 @@ class Executions:
         intent = self._journal.intend(
             run.caller, run.path, tool, f"runs {_cells_of(run)}", kind="run"
         )
-        return self._in_background(intent)
+        return self._background.spawn(intent, f"The journal entry of run {run.id}")
 
     async def _end_entry(self, run: Run, tool: str, begun: asyncio.Task[int] | None) -> None:
         """Writes into the journal how a run ended; nobody waits for it where the row is there."""
@@ -422,18 +422,9 @@ class Executions:
                 lost = f"This run is not in the notebook's history: {error.message}"
                 run.current.warning = " ".join(filter(None, (run.current.warning, lost)))
         else:
-            self._in_background(self._journal.done(entry, summary=said))
-
-    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._ended_in_background)
-        return task
-
-    def _ended_in_background(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("The journal: %s", error)
+            self._background.spawn(
+                self._journal.done(entry, summary=said), f"The journal entry of run {run.id}"
+            )
 
 
 def _cells_of(run: Run) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
@@ -85,7 +87,7 @@ class Workspace:
         # Held by those who start a kernel just now, and by nobody afterwards.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logging.getLogger(__name__))
 
     # --- notebooks
 
@@ -204,9 +206,9 @@ class Workspace:
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:
-            task = asyncio.ensure_future(self._record_foreign_run(event))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(
+                self._record_foreign_run(event), f"Finding the cell that ran in {event.kernel_id}"
+            )
         elif event.kind in ("restarted", "died", "shutdown"):
             self.runs.forget_kernel(event.kernel_id)
             happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[
@@ -227,9 +229,7 @@ class Workspace:
     async def close(self) -> None:
         """Ends what runs here, and lets go of notebooks; kernels are left to their owner."""
         self._unsubscribe()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self.executions.close()
         await self.python.close()
         await self.kernels.close()

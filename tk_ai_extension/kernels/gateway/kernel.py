@@ -19,6 +19,7 @@ from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation,
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
 from tk_ai_extension.kernels.gateway.requests import FAILURES, model_of, status_of, unavailable
 from tk_ai_extension.kernels.turns import Turns
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class RemoteKernel:
         self._between: Literal["died", "restarted"] | None = None  # two incarnations
         self._said_restart = False  # so that the server's word of the same one is no other's
         self._session = ""  # in which the present incarnation speaks, or the last one spoke
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(log)
         self._watch: asyncio.Task[None] | None = None
 
     # -- connecting
@@ -143,7 +144,7 @@ class RemoteKernel:
             if self._between is None or status is None or status < 500:
                 raise unavailable(error) from error
             return None
-        self._own(line.reading)
+        self._tasks.follow(line.reading)
         if self.ending is not None:  # it came while we connected
             line.close(self.ending)
             return None
@@ -191,10 +192,7 @@ class RemoteKernel:
         if line is not None:
             line.close(closed)
             await asyncio.wait({line.reading}, timeout=GOODBYE)
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.close()
 
     # -- how an incarnation ends
 
@@ -370,15 +368,4 @@ class RemoteKernel:
         self._emit(KernelEvent(self.id, kind, self.state, **fields))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._own(task)
-        return task
-
-    def _own(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Kernel %s is not followed as it should be", self.id, exc_info=error)
+        return self._tasks.spawn(work, f"Following kernel {self.id}")

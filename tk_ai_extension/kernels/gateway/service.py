@@ -41,6 +41,7 @@ from tk_ai_extension.kernels.gateway.requests import (
 )
 from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,
     KernelBusy,
@@ -104,7 +105,7 @@ class GatewayKernels:
         self._ping_interval = ping_interval
         self._kernels: dict[str, RemoteKernel] = {}
         self._listeners: list[Callable[[KernelEvent], None]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
             patience=replace(patience or Patience(), unasked=NEWS),
@@ -201,9 +202,10 @@ class GatewayKernels:
             raise _start_failed(name, error, "twice") from error
 
     async def _ask_for_kernel(self, name: str, path: str | None) -> str:
-        starting = self._spawn(
+        starting: asyncio.Task[str] = asyncio.ensure_future(
             self._manager.start_kernel(kernel_name=name, path=path, env=self._withheld(name, path))
         )
+        self._tasks.keep(starting)
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -388,11 +390,7 @@ class GatewayKernels:
         for kernel in kernels:
             await kernel.turns.close()
         await asyncio.gather(*(kernel.close() for kernel in kernels))
-        until = asyncio.get_running_loop().time() + CLOSING
-        while self._tasks and (left := until - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(self._tasks, timeout=left)
-        for task in self._tasks:
-            task.cancel()
+        await self._tasks.close(grace=CLOSING)
 
     # -- one kernel
 
@@ -441,10 +439,7 @@ class GatewayKernels:
             return None
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.spawn(work, "Following the kernels of the gateway")
 
 
 def _start_failed(name: str, error: BaseException, how_often: str = "") -> KernelStartFailed:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import LimitReached, ReadOnly, SaveFailed, ToolError
 from tk_ai_extension.notebooks.files.saving import save_error
 from tk_ai_extension.notebooks.tabs.reaching import Tab, TabChannel, TabGone, TabRefused
@@ -56,7 +57,7 @@ class TabHolders:
         self._locks: dict[str, asyncio.Lock] = {}
         self._runs: list[RunsInTab] = []
         self._due: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks(_log)
         channel.subscribe(self._on_opened, changed)
 
     # --- copies
@@ -172,24 +173,13 @@ class TabHolders:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Does something that nobody waits for; it ends with the server."""
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s failed", task.get_name(), exc_info=error)
+        return self._tasks.spawn(work, name)
 
     async def close(self) -> None:
         """Ends what waits for tabs."""
         for due in self._due.values():
             due.cancel()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def refusal(error: TabRefused, path: str) -> ToolError:
