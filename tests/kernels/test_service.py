@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from tests.kernels.conftest import PATIENCE, Server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.stderr import StderrTail
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -230,11 +232,13 @@ async def test_a_kernel_whose_port_was_taken_is_started_once_more(
 ) -> None:
     mark = tmp_path / "tried"
     code = (
-        "import pathlib, runpy, sys, time\n"
+        "import json, pathlib, runpy, sys, time\n"
         f"mark = pathlib.Path({str(mark)!r})\n"
         "if not mark.exists():\n"
         "    mark.touch()\n"
-        "    print('ZMQError: Address already in use', file=sys.stderr, flush=True)\n"
+        "    port = json.loads(pathlib.Path(sys.argv[1]).read_text())['shell_port']\n"
+        "    taken = f\"Address already in use (addr='tcp://127.0.0.1:{port}')\"\n"
+        "    print(f'ZMQError: {taken}', file=sys.stderr, flush=True)\n"
         "    time.sleep(600)\n"
         "sys.argv[1:] = ['-f', sys.argv[1]]\n"
         "runpy.run_module('ipykernel_launcher', run_name='__main__')"
@@ -244,6 +248,53 @@ async def test_a_kernel_whose_port_was_taken_is_started_once_more(
     assert mark.exists()
     assert len(faults.processes_with(str(mark))) == 1
     await kernels.shutdown(kernel_id)
+
+
+@pytest.mark.proves("fault:never-ready")
+async def test_a_kernel_that_finds_another_port_taken_is_left_alone(
+    kernels: JupyterKernels, specs: Path, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    code = (
+        "import pathlib, runpy, sys, time, zmq\n"
+        f"pathlib.Path({str(starts)!r}).open('a').write('x')\n"
+        "context = zmq.Context()\n"
+        "port = context.socket(zmq.REP).bind_to_random_port('tcp://127.0.0.1')\n"
+        "try:\n"
+        "    context.socket(zmq.REP).bind(f'tcp://127.0.0.1:{port}')\n"
+        "except zmq.ZMQError as error:\n"
+        "    print(error, OSError(98, 'Address already in use'), file=sys.stderr, flush=True)\n"
+        "time.sleep(1)  # as an import takes: what is said is read meanwhile\n"
+        "sys.argv[1:] = ['-f', sys.argv[1]]\n"
+        "runpy.run_module('ipykernel_launcher', run_name='__main__')"
+    )
+    faults.write_broken_kernelspec(specs, "busy", code)
+    kernel_id = await kernels.start("busy")
+    assert starts.read_text() == "x"
+    await kernels.shutdown(kernel_id)
+
+
+@pytest.mark.proves("exec:no-block")
+async def test_a_stderr_that_nobody_reads_does_not_hold_the_loop() -> None:
+    read_end, full = os.pipe()
+    ours = os.dup(2)
+    os.set_blocking(full, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(full, b"x" * 512)
+    os.set_blocking(full, True)
+    tail = StderrTail()
+    try:
+        os.dup2(full, 2)
+        os.write(tail.descriptor, (b"y" * 59 + b"\n") * 1000)
+        async with asyncio.timeout(10):
+            while len(tail.text) < 3000:  # noqa: ASYNC110 - its own read
+                await asyncio.sleep(0.01)
+    finally:
+        os.dup2(ours, 2)
+        tail.close()
+        for descriptor in (read_end, full, ours):
+            os.close(descriptor)
 
 
 @pytest.mark.proves("fault:never-ready")

@@ -27,6 +27,19 @@ def test_what_is_no_pattern_is_refused_with_what_to_do(text: str) -> None:
     assert "Escape" in error.value.hint
 
 
+@pytest.mark.proves("threat:exhaustion")
+@pytest.mark.parametrize("text", ["(?R)", "a(?0)?", "((?1))", "(?P<x>a(?&x))", r"\\(?R)"])
+def test_a_pattern_that_contains_itself_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArguments, match="calls a group"):
+        Pattern(text)
+
+
+def test_what_looks_like_such_a_pattern_is_none() -> None:
+    assert Pattern(r"\(\?R\)").found_in("(?R)")
+    assert Pattern("[(?R)]").found_in("R")
+    assert Pattern(r"(?:a)(?P<x>b)(?P=x)").found_in("abb")
+
+
 def test_a_pattern_has_a_bounded_length() -> None:
     Pattern("a" * MAX_PATTERN)
     with pytest.raises(InvalidArguments):

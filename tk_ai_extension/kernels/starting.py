@@ -100,6 +100,8 @@ class KernelStarter:
             raise
         if tail is not None:
             self._tails[kernel_id] = tail
+            info: dict[str, Any] = self._manager.get_kernel(kernel_id).get_connection_info()
+            tail.expect([port for name, port in info.items() if name.endswith("_port")])
             self._hand_over(kernel_id, tail)
         try:
             seconds = await self._first_answer(kernel_id, name)
@@ -181,7 +183,8 @@ class KernelStarter:
         else:
             return clock() - began
         said = tail.text if tail is not None else self._logged(kernel_id)
-        failure = _PortTakenError if tail and tail.port_taken.is_set() else KernelStartFailed
+        is_taken = tail is not None and tail.perhaps_taken
+        failure = _PortTakenError if is_taken else KernelStartFailed
         wrote = f" It wrote:\n{said}" if said else ""
         raise failure(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
 

@@ -7,6 +7,7 @@ interpreter meanwhile.
 
 from __future__ import annotations
 
+import re
 import time
 
 import regex
@@ -17,6 +18,12 @@ MAX_PATTERN = 1_000
 """Characters of a pattern."""
 SECONDS = 10.0
 """How long one pattern may search in all."""
+
+_CALL = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|(\(\?(?:R|\d+|&\w+|P>\w+)\))", re.DOTALL)
+"""A group that contains itself, in group 1; else what only looks like one.
+
+``re`` has no such groups, and those that never end take hundreds of megabytes before time is up.
+"""
 
 
 class Pattern:
@@ -33,6 +40,11 @@ class Pattern:
     def __init__(self, text: str, *, seconds: float = SECONDS) -> None:
         if len(text) > MAX_PATTERN:
             raise InvalidArguments(f"The pattern has more than {MAX_PATTERN:,} characters.")
+        if any(found[1] for found in _CALL.finditer(text)):
+            raise InvalidArguments(
+                f"`{text}` calls a group from a pattern, which is not supported.",
+                hint="Escape characters that stand for themselves, such as `\\(`.",
+            )
         try:
             self._pattern = regex.compile(text)
         except regex.error as error:
@@ -56,6 +68,11 @@ class Pattern:
             raise InvalidArguments(
                 f"`{self._text}` took longer than {self._seconds:g} s to search.",
                 hint="Use a simpler pattern, without a repetition inside a repetition.",
+            ) from None
+        except (MemoryError, RecursionError):
+            raise InvalidArguments(
+                f"`{self._text}` needs too much memory to search.",
+                hint="Use a pattern that does not contain itself.",
             ) from None
         self._left -= time.monotonic() - began
         return found is not None
