@@ -49,6 +49,19 @@ async def test_overwrite_needs_to_have_seen_the_cell(desk, notebook):
     assert desk.sources(notebook)[2] == "b = 3\nprint(b)"
 
 
+@pytest.mark.proves("doc:conflict")
+async def test_the_sources_in_a_conflict_of_a_written_text_count_as_seen(desk, notebook):
+    text = (await desk.call("read_notebook", notebook=notebook)).text
+    await desk.call("overwrite_cell", notebook=notebook, cell=2, source="b = 5")
+    with pytest.raises(Conflict) as raised:
+        await desk.call(
+            "write_notebook", caller=BOB, notebook=notebook, text=text.replace("b = 2", "b = 7")
+        )
+    assert raised.value.details["cells"][0]["source"] == "b = 5"
+    await desk.call("overwrite_cell", caller=BOB, notebook=notebook, cell=2, source="b = 7")
+    assert desk.sources(notebook)[2] == "b = 7"
+
+
 async def test_a_line_of_list_cells_licenses_only_what_it_showed_whole(desk, notebook):
     listed = await desk.call("list_cells", notebook=notebook)
     assert [cell.address is not None for cell in listed.cells] == [True, True, False]

@@ -59,7 +59,7 @@ class TestFormer:
         journal = Journal(path, keep_days=100_000)
         history = await journal.history("one.ipynb", 10, "ana")
         assert [(each.id, each.kind, each.state) for each in history] == [
-            (5, "change", "unknown"),
+            (5, "change", "interrupted"),
             (4, "refused", "failed"),
             (3, "run", "done"),
             (1, "change", "done"),

@@ -97,6 +97,13 @@ def mark_seen(
     workspace.seen.mark_cells(caller, snapshot.path, cells)
 
 
+def mark_shown(workspace: Workspace, caller: Caller, path: str, conflict: Conflict) -> None:
+    """Mark the sources that a Conflict shows as seen, whatever the notebook holds by now."""
+    for cell in conflict.details.get("cells", ()):
+        if cell["source"] is not None:  # None where others deleted it
+            workspace.seen.mark(caller, path, cell["cell"], source_hash(cell["source"]))
+
+
 async def apply(
     workspace: Workspace,
     caller: Caller,
@@ -140,10 +147,7 @@ async def apply(
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
         if isinstance(error, Conflict):
-            # The sources in the error, whatever the notebook holds by now.
-            for cell in error.details.get("cells", ()):
-                shown = source_hash(cell["source"])
-                workspace.seen.mark(caller, document.path, cell["cell"], shown)
+            mark_shown(workspace, caller, document.path, error)
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
     await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))

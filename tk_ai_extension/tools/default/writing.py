@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.errors import InvalidArguments, UnsupportedFormat
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, UnsupportedFormat
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.notebooks.anchoring import anchored
 from tk_ai_extension.tools.changes import CellsChanged, apply_edit, cells_changed, plan_edit
@@ -59,9 +59,12 @@ async def write_notebook(
         raise UnsupportedFormat(
             f"{path} is of nbformat {current.nbformat[0]}, which is not written."
         )
-    operations = merge(
-        _base(context, current, base or parsed.revision, new=not current.cells), current, parsed
-    )
+    read = _base(context, current, base or parsed.revision, new=not current.cells)
+    try:
+        operations = merge(read, current, parsed)
+    except Conflict as conflict:
+        editing.mark_shown(workspace, context.caller, path, conflict)
+        raise
     return plan_edit(context, document, current, *anchored(current, operations))
 
 
