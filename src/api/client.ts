@@ -50,6 +50,12 @@ export interface IMessage {
 export type PlanAnswer =
   { answer: 'approve'; mode: Mode } | { answer: 'reject'; words: string; model?: string };
 
+/** What an undo names: entries of the journal, and which of their cells. */
+export interface IUndo {
+  entries: number[];
+  cells: string[];
+}
+
 /** The result of an undo in one notebook. */
 export interface IUndone {
   notebook: string;

@@ -1,5 +1,6 @@
 /** What waits for a person's decision, for all that list it. Plain values. */
 
+import type { IUndo } from '../api/client';
 import { type IKept, isKept } from './kept';
 
 /** A change of one cell that stands: nobody has undone it. */
@@ -9,12 +10,6 @@ export interface IStandingStep {
   time: number;
   cell: string;
   action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
-}
-
-/** What an undo names: entries of the journal, and which of their cells. */
-export interface IUndo {
-  entries: number[];
-  cells: string[];
 }
 
 /**

@@ -4,11 +4,11 @@ import {
   ApiError,
   type ChatApi,
   type IMessage,
+  type IUndo,
   type IUndone,
   type PlanAnswer
 } from '../api/client';
 import type { ChatEvent, IProblem, Leave } from '../api/events';
-import type { IUndo } from '../changes/pending';
 import { keepLine } from '../api/line';
 import type { ILines, Need } from '../api/lines';
 import { reduce } from './reduce';

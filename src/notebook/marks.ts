@@ -1,7 +1,8 @@
 /** Which cells agents have changed since the person last kept what they saw. Plain values. */
 
 import type { IKept } from '../changes/kept';
-import { type IStandingStep, type IUndo, pendingSteps, undoOf } from '../changes/pending';
+import type { IUndo } from '../api/client';
+import { type IStandingStep, pendingSteps, undoOf } from '../changes/pending';
 import type { IChange } from './routes';
 
 /** One change of one cell. */

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.async_api import Page, Request, expect
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
 
 NOTEBOOKS = ("one.ipynb", "two.ipynb", "three.ipynb")
@@ -66,6 +66,7 @@ async def test_an_answer_gets_through_beside_three_notebooks_and_two_chats_that_
     await lab.say("The second one.")
     await expect(question).to_be_visible()
 
+    await armed(question)
     await question.focus()
     await lab.page.keyboard.press("Enter")
     await expect(lab.log.get_by_text("The second one is there.")).to_be_visible()
@@ -77,6 +78,7 @@ async def test_an_answer_gets_through_beside_three_notebooks_and_two_chats_that_
         .locator(".tk-Entry-open")
         .click()
     )
+    await armed(question)
     await question.focus()
     await lab.page.keyboard.press("Enter")
     await expect(lab.log.get_by_text("The first one is there.")).to_be_visible()

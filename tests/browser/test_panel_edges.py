@@ -9,7 +9,7 @@ import httpx2
 from playwright.async_api import Locator, Route, expect
 
 from tests.browser.agents import NOTEBOOK, Open, write_cells
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 ASKS = ToolUse("insert_cell", {"source": "x = 1"})
@@ -109,6 +109,7 @@ async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
     await lab.panel.get_by_role("button", name="History").click()
     await lab.command("tk-ai:question")
     await expect(question).to_be_focused()
+    await armed(question)
     await lab.page.keyboard.press("Escape")
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
 

@@ -13,7 +13,7 @@ from tk_ai_extension.kernels.sockets import SocketReader, client_context
 DEADLINE = 30
 
 
-@pytest.mark.proves("relay:idle")
+@pytest.mark.proves("kernel:relay-idle")
 async def test_a_socket_that_only_sends_is_not_read() -> None:
     context = client_context()
     try:
@@ -27,7 +27,7 @@ async def test_a_socket_that_only_sends_is_not_read() -> None:
         context.destroy(linger=0)
 
 
-@pytest.mark.proves("relay:idle")
+@pytest.mark.proves("kernel:relay-idle")
 async def test_a_socket_that_fails_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     context = client_context()
     try:

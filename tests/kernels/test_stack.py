@@ -163,7 +163,7 @@ async def test_a_stack_that_is_not_known_is_not_used_and_the_log_says_so(
         kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, stack=object())
     assert kernels.executor(kernel_id).name == "direct"
     assert (
-        "Executions go direct: this version of jupyter_server_nbmodel is not known" in caplog.text
+        "Executions go direct: jupyter_server_nbmodel lacks " in caplog.text
     )
     await kernels.close()
 

@@ -23,7 +23,7 @@ from tk_ai_extension.notebooks.files import hooks
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.document_bench import code, notebook, sources
 
-pytestmark = pytest.mark.proves("deps:missing-parts")
+pytestmark = pytest.mark.proves("ext:missing-parts")
 
 
 def test_attributes_of_instances_are_found_without_one() -> None:

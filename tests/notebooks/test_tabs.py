@@ -373,7 +373,7 @@ async def test_history_says_what_came_of_a_change_once_the_tab_is_back(desk: Des
 
     assert await state() == "intended"
     holders: Any = desk.store
-    settling = set(holders._tabs._tasks)
+    settling = set(holders._tabs._tasks._tasks)
     await desk.page.connect()
     await asyncio.wait_for(asyncio.gather(*settling), DEADLINE)
     assert await state() == "done"

@@ -29,7 +29,7 @@ async def call(server: ServerProcess, tool: str, **arguments: Any) -> tuple[int,
         return response.status_code, response.json()
 
 
-@pytest.mark.proves("rooms:one-server")
+@pytest.mark.proves("fault:one-server")
 async def test_what_is_acknowledged_is_in_the_notebook(start_server: StartServer) -> None:
     one = await start_server(config=ROOMS + DELAY)
     nbformat.write(nbformat.v4.new_notebook(), one.root / "a.ipynb")

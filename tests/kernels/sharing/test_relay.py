@@ -269,7 +269,7 @@ def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> 
     assert share.is_withdrawn()
 
 
-@pytest.mark.proves("relay:idle")
+@pytest.mark.proves("kernel:relay-idle")
 async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     client = await relayed.client()
