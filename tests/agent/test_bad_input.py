@@ -10,7 +10,8 @@ from tests.agent.conftest import USER, Talk, kinds, of_kind
 from tests.agent.test_asking import INSERT
 from tests.agent.test_stopping import WITHIN, goes_on, rest, until
 from tests.desk import Desk
-from tk_ai_extension.model.errors import ChatNotFound, PermissionNotFound, ToolError
+from tk_ai_extension.model.agent_errors import ChatNotFound
+from tk_ai_extension.model.errors import PermissionNotFound, ToolError
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 COUNTING = Answer.of("One, two, three, four.")

@@ -12,7 +12,8 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
 from tests.desk import Desk
-from tk_ai_extension.model.errors import ChatNotFound, DiskFull
+from tk_ai_extension.model.agent_errors import ChatNotFound
+from tk_ai_extension.model.errors import DiskFull
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 

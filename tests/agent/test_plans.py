@@ -14,14 +14,8 @@ from tests.desk import Desk
 from tk_ai_extension.agent.chats import Begun
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import APPROVED, parse_plan_answer
-from tk_ai_extension.model.errors import (
-    ChatNotFound,
-    InvalidArguments,
-    NoModel,
-    NotebookNotFound,
-    PermissionDenied,
-    PlanNotFound,
-)
+from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel, PlanNotFound
+from tk_ai_extension.model.errors import InvalidArguments, NotebookNotFound, PermissionDenied
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 

@@ -19,7 +19,7 @@ from tk_ai_extension.agent.providers import Provider, ProviderSettings, choose
 from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.agent.sources import Given
 from tk_ai_extension.agent.trusted_folders import TrustedFolders
-from tk_ai_extension.model.errors import NoModel
+from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ScriptedModel
 
 CANARY = "sk-ant-canary-0123456789"

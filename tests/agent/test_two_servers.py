@@ -13,7 +13,7 @@ from tk_ai_extension.agent.chats import Begun
 from tk_ai_extension.agent.events import Began, Sent
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.model.errors import ChatElsewhere
+from tk_ai_extension.model.agent_errors import ChatElsewhere
 from tk_ai_extension.testing.scripted_model import Answer, Held
 
 

@@ -126,7 +126,6 @@ async def typing(lab: Lab, until: float, *, saves: bool) -> str:
         if saves and len(typed) % 40 < 6:
             # Agents change the notebook all the time: it need not be clean afterwards.
             await lab.command("docmanager:save")
-        await asyncio.sleep(0.3)
     return typed
 
 

@@ -94,7 +94,9 @@ async def kill_again_and_again(start_server: StartServer, kills: int, seed: int)
                 assert ("run", "interrupted") in states
         await callers.start_long(server, NOTEBOOKS[0])
         working = [asyncio.create_task(callers.work(server, path)) for path in NOTEBOOKS]
-        await asyncio.sleep(chance.uniform(0.5, 3))  # The moment of the kill is what is tried.
+        # The moment of the kill is what is tried.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), chance.uniform(0.5, 3))
         await server.stop(signal.SIGKILL)
         await asyncio.gather(*working)
         for path in NOTEBOOKS:

@@ -162,9 +162,7 @@ async def test_a_stack_that_is_not_known_is_not_used_and_the_log_says_so(
     with caplog.at_level(logging.INFO, "tk_ai_extension"):
         kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, stack=object())
     assert kernels.executor(kernel_id).name == "direct"
-    assert (
-        "Executions go direct: jupyter_server_nbmodel lacks " in caplog.text
-    )
+    assert "Executions go direct: jupyter_server_nbmodel lacks " in caplog.text
     await kernels.close()
 
 

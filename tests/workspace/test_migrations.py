@@ -20,8 +20,8 @@ from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import StateTooNew, StateUnavailable, ToolError
 from tk_ai_extension.workspace.database import Database
-from tk_ai_extension.workspace.journal import MIGRATIONS as JOURNAL
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.journal_queries import MIGRATIONS as JOURNAL
 
 DATA = Path(__file__).parent.parent / "data"
 ANA = Caller("ana", key="k1", face="mcp", name="Claude")

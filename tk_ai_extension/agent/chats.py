@@ -16,17 +16,14 @@ from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAns
 from tk_ai_extension.agent.session import Office
 from tk_ai_extension.agent.sessions import Sessions
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import (
+from tk_ai_extension.model.agent_errors import (
     ChatElsewhere,
     FolderNotTrusted,
-    InvalidArguments,
-    LimitReached,
     NoModel,
-    PermissionDenied,
     PlanNotFound,
-    ToolError,
 )
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.workspace.journal import Touched
 
 MAX_TITLE = 80

@@ -21,8 +21,8 @@ from tk_ai_extension.agent.branches import Origin
 from tk_ai_extension.agent.imports import import_sdk
 from tk_ai_extension.agent.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.providers import Provider
+from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.errors import AgentDied, AgentUnavailable
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message

@@ -21,7 +21,7 @@ from tk_ai_extension.agent.trusted_folders import (
     user_folder,
 )
 from tk_ai_extension.kernels.sandbox.projects import has_sandbox
-from tk_ai_extension.model.errors import NoModel
+from tk_ai_extension.model.agent_errors import NoModel
 
 
 class Provision:

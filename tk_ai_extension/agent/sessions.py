@@ -14,14 +14,9 @@ from tk_ai_extension.agent.events import Done, Failed
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.session import ChatSession, Office
 from tk_ai_extension.agent.transcripts import Chat
+from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, ChatElsewhere
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.errors import (
-    AgentDied,
-    AgentUnavailable,
-    ChatElsewhere,
-    LimitReached,
-    ToolError,
-)
+from tk_ai_extension.model.errors import LimitReached, ToolError
 
 logger = logging.getLogger(__name__)
 

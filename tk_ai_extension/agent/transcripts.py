@@ -17,7 +17,7 @@ from typing import Any
 
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.presence import Presence
-from tk_ai_extension.model.errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.paths import moved
 

@@ -17,13 +17,8 @@ from tk_ai_extension.agent.events import (
     Used,
     What,
 )
-from tk_ai_extension.model.errors import (
-    ModelBusy,
-    ModelFailed,
-    ModelUnauthorized,
-    NoModel,
-    ToolError,
-)
+from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
+from tk_ai_extension.model.errors import ToolError
 
 if TYPE_CHECKING:
     from claude_agent_sdk import Message, ResultMessage

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.cli.wire import MODELS
-from tk_ai_extension.model.errors import AgentUnavailable
+from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
+from tk_ai_extension.workspace import journal_queries as queries
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.records import decode_changes, encode_changes
 
@@ -32,130 +33,6 @@ MAX_BYTES = 500_000_000
 """Bytes of changes that are kept, about."""
 PRUNE_EVERY = 500
 """Entries between two looks at the bounds; the first one looks too."""
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    time REAL NOT NULL,
-    path TEXT NOT NULL,
-    user TEXT NOT NULL,
-    caller_key TEXT,
-    author TEXT NOT NULL,
-    tool TEXT NOT NULL,
-    turn TEXT,
-    kind TEXT NOT NULL,
-    state TEXT NOT NULL,
-    summary TEXT NOT NULL,
-    note TEXT NOT NULL DEFAULT '',
-    undone_by INTEGER
-) STRICT;
-CREATE INDEX IF NOT EXISTS entries_by_path ON entries (path, id);
-CREATE INDEX IF NOT EXISTS entries_by_caller ON entries (user, caller_key, id);
-CREATE INDEX IF NOT EXISTS entries_open ON entries (id) WHERE state = 'intended';
-CREATE TABLE IF NOT EXISTS changes (
-    entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE,
-    data TEXT NOT NULL
-) STRICT;
-
--- Which cells they are about, so that nobody reads all sources and outputs in order to know.
-CREATE TABLE IF NOT EXISTS touched (
-    entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
-    cell TEXT NOT NULL,
-    action TEXT NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS touched_by_entry ON touched (entry);
-CREATE TRIGGER IF NOT EXISTS touched_first AFTER INSERT ON changes BEGIN
-    DELETE FROM touched WHERE entry = new.entry;
-    INSERT INTO touched
-    SELECT new.entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
-    FROM json_each(new.data);
-END;
-CREATE TRIGGER IF NOT EXISTS touched_anew AFTER UPDATE OF data ON changes BEGIN
-    DELETE FROM touched WHERE entry = new.entry;
-    INSERT INTO touched
-    SELECT new.entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
-    FROM json_each(new.data);
-END;
-INSERT INTO touched SELECT entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
-FROM changes, json_each(data) WHERE entry NOT IN (SELECT entry FROM touched);
-"""
-
-# What an entry takes is known without reading its body; a trigger, since a server of the version
-# before may write the same file.
-_SIZES = """
-ALTER TABLE entries ADD COLUMN size INTEGER NOT NULL DEFAULT 200;
-UPDATE entries SET size = 200 + (SELECT length(data) FROM changes WHERE entry = id)
-WHERE id IN (SELECT entry FROM changes);
-CREATE TRIGGER sized_first AFTER INSERT ON changes BEGIN
-    UPDATE entries SET size = 200 + length(new.data) WHERE id = new.entry;
-END;
-CREATE TRIGGER sized_again AFTER UPDATE OF data ON changes BEGIN
-    UPDATE entries SET size = 200 + length(new.data) WHERE id = new.entry;
-END;
-"""
-
-MIGRATIONS = (_TABLES, _SIZES)
-"""See `Database`. The first one also takes in files of before there were versions."""
-
-_INSERT = """
-INSERT INTO entries (time, user, caller_key, author, path, tool, turn, kind, state, summary, note)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
-"""
-
-# Another server's that go on say so themselves when they end.
-_LEFT_OVER = """
-UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
-WHERE state = 'intended';
-"""
-
-_HISTORY = """
-SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note
-FROM entries WHERE path = ? ORDER BY id DESC LIMIT ?
-"""
-
-_UNDOABLE = """
-SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
-FROM entries JOIN changes ON entry = id
-WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
-  AND (:path IS NULL OR path = :path)
-  AND (:since IS NULL OR id > :since)
-  AND (:turn IS NULL OR turn = :turn)
-ORDER BY id DESC LIMIT :limit
-"""
-
-_STANDING = """
-SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
-FROM entries JOIN changes ON entry = id
-WHERE path = :path AND kind = 'change' AND state = 'done' AND id > :since
-ORDER BY id DESC LIMIT :limit
-"""
-
-# What an undo brought back counts as written then, where something of an agent's stands below it.
-_WRITTEN = """
-SELECT cell, max(time) FROM entries JOIN touched ON entry = id
-WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'
-  AND action NOT IN ('move', 'delete')
-GROUP BY cell HAVING max(kind = 'change')
-"""
-
-_TOUCHED = """
-SELECT id, time, path, turn, cell FROM (
-    SELECT id, time, path, turn FROM entries
-    WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
-    ORDER BY id DESC LIMIT :limit
-) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
-"""
-
-_UNSETTLED = """
-SELECT max(time) FROM entries
-WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'interrupted', 'unknown')
-"""
-
-_OVER = """
-DELETE FROM entries WHERE id IN (SELECT id FROM (
-    SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM entries
-) WHERE total > ?)
-"""
 
 
 _Written = tuple[str, str, str | None, Kind, State, str, str]
@@ -234,7 +111,7 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, MIGRATIONS, on_open=_LEFT_OVER)
+        self._database = Database(database, queries.MIGRATIONS, on_open=queries.LEFT_OVER)
         self.keep_days = keep_days
         """Days for which entries are kept."""
         self._max_bytes = max_bytes
@@ -348,7 +225,7 @@ class Journal:
         """
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(_HISTORY, (path, _bounded(limit)))
+            rows = db.execute(queries.HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
 
         return await self._database.read(select)
@@ -367,7 +244,7 @@ class Journal:
         wanted = {"path": path, "since": since, "limit": _bounded(limit)}
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(_STANDING, wanted)
+            rows = db.execute(queries.STANDING, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
         return await self._database.read(select)
@@ -383,8 +260,8 @@ class Journal:
 
         def select(db: sqlite3.Connection) -> tuple[dict[str, float], float | None]:
             # In this order: what is settled in between is among the cells then.
-            [unsettled] = db.execute(_UNSETTLED, (path,)).fetchone()
-            return dict(db.execute(_WRITTEN, (path,)).fetchall()), unsettled
+            [unsettled] = db.execute(queries.UNSETTLED, (path,)).fetchone()
+            return dict(db.execute(queries.WRITTEN, (path,)).fetchall()), unsettled
 
         return await self._database.read(select)
 
@@ -418,7 +295,7 @@ class Journal:
         }
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(_UNDOABLE, wanted)
+            rows = db.execute(queries.UNDOABLE, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
 
         return await self._database.read(select)
@@ -435,7 +312,7 @@ class Journal:
 
         def select(db: sqlite3.Connection) -> list[Touched]:
             cells: dict[tuple[int, float, str, str | None], dict[str, None]] = {}
-            for *entry, cell in db.execute(_TOUCHED, wanted):
+            for *entry, cell in db.execute(queries.TOUCHED, wanted):
                 cells.setdefault(tuple(entry), {})[cell] = None
             return [Touched(*entry, tuple(keys)) for entry, keys in cells.items()]
 
@@ -459,7 +336,7 @@ class Journal:
 
         def delete(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM entries WHERE time < ?", (oldest,))
-            db.execute(_OVER, (self._max_bytes,))
+            db.execute(queries.OVER, (self._max_bytes,))
 
         await self._database.run(delete)
         # As a script, since `execute` would take one step of it, which gives one page back.
@@ -483,7 +360,9 @@ class Journal:
         self._inserted += 1
         who = (caller.user, caller.session, _storable(caller.author))
         row = (time.time(), *who, *written)
-        return await self._database.run(lambda db: int(db.execute(_INSERT, row).fetchone()[0]))
+        return await self._database.run(
+            lambda db: int(db.execute(queries.INSERT, row).fetchone()[0])
+        )
 
 
 def _storable(text: str) -> str:

@@ -25,7 +25,7 @@ IGNORED = "interrupt_ignored"
 """What an execution says that was interrupted and still runs."""
 
 
-@dataclass
+@dataclass(eq=False)
 class PythonStep(Step):
     """One cell of a `python` call."""
 

@@ -19,8 +19,9 @@ from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
 from tk_ai_extension.cli.talk import Json, Talk
 from tk_ai_extension.cli.telling import Telling
+from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.errors import ChatNotFound, PathRefused, ToolError
+from tk_ai_extension.model.errors import PathRefused, ToolError
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, MODES
 

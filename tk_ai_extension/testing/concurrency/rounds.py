@@ -385,7 +385,7 @@ class _Notebook:
                 try:
                     return json.loads((self._bench.root / self._path).read_bytes())["cells"]
                 except ValueError:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
 
     def _report(self, calls: Sequence[Call], wrong: str) -> str:
         history = "\n".join(f"  {call}" for call in calls)

@@ -1,0 +1,34 @@
+"""What kernels say on their standard error is read without waiting for our own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+import pytest
+
+from tk_ai_extension.kernels.stderr import StderrTail
+
+
+@pytest.mark.proves("exec:no-block")
+async def test_a_stderr_that_nobody_reads_does_not_hold_the_loop() -> None:
+    read_end, full = os.pipe()
+    ours = os.dup(2)
+    os.set_blocking(full, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(full, b"x" * 512)
+    os.set_blocking(full, True)
+    tail = StderrTail()
+    try:
+        os.dup2(full, 2)
+        os.write(tail.descriptor, (b"y" * 59 + b"\n") * 1000)
+        async with asyncio.timeout(10):
+            while len(tail.text) < 3000:  # noqa: ASYNC110 - its own read
+                await asyncio.sleep(0)
+    finally:
+        os.dup2(ours, 2)
+        tail.close()
+        for descriptor in (read_end, full, ours):
+            os.close(descriptor)

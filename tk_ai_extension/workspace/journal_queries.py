@@ -1,0 +1,127 @@
+"""The journal's tables, migrations and queries (SQLite)."""
+
+from __future__ import annotations
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time REAL NOT NULL,
+    path TEXT NOT NULL,
+    user TEXT NOT NULL,
+    caller_key TEXT,
+    author TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    turn TEXT,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    note TEXT NOT NULL DEFAULT '',
+    undone_by INTEGER
+) STRICT;
+CREATE INDEX IF NOT EXISTS entries_by_path ON entries (path, id);
+CREATE INDEX IF NOT EXISTS entries_by_caller ON entries (user, caller_key, id);
+CREATE INDEX IF NOT EXISTS entries_open ON entries (id) WHERE state = 'intended';
+CREATE TABLE IF NOT EXISTS changes (
+    entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE,
+    data TEXT NOT NULL
+) STRICT;
+
+-- Which cells they are about, so that nobody reads all sources and outputs in order to know.
+CREATE TABLE IF NOT EXISTS touched (
+    entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+    cell TEXT NOT NULL,
+    action TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS touched_by_entry ON touched (entry);
+CREATE TRIGGER IF NOT EXISTS touched_first AFTER INSERT ON changes BEGIN
+    DELETE FROM touched WHERE entry = new.entry;
+    INSERT INTO touched
+    SELECT new.entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
+    FROM json_each(new.data);
+END;
+CREATE TRIGGER IF NOT EXISTS touched_anew AFTER UPDATE OF data ON changes BEGIN
+    DELETE FROM touched WHERE entry = new.entry;
+    INSERT INTO touched
+    SELECT new.entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
+    FROM json_each(new.data);
+END;
+INSERT INTO touched SELECT entry, json_extract(value, '$.cell'), json_extract(value, '$.action')
+FROM changes, json_each(data) WHERE entry NOT IN (SELECT entry FROM touched);
+"""
+
+# What an entry takes is known without reading its body; a trigger, since a server of the version
+# before may write the same file.
+SIZES = """
+ALTER TABLE entries ADD COLUMN size INTEGER NOT NULL DEFAULT 200;
+UPDATE entries SET size = 200 + (SELECT length(data) FROM changes WHERE entry = id)
+WHERE id IN (SELECT entry FROM changes);
+CREATE TRIGGER sized_first AFTER INSERT ON changes BEGIN
+    UPDATE entries SET size = 200 + length(new.data) WHERE id = new.entry;
+END;
+CREATE TRIGGER sized_again AFTER UPDATE OF data ON changes BEGIN
+    UPDATE entries SET size = 200 + length(new.data) WHERE id = new.entry;
+END;
+"""
+
+MIGRATIONS = (TABLES, SIZES)
+"""See `Database`. The first one also takes in files of before there were versions."""
+
+INSERT = """
+INSERT INTO entries (time, user, caller_key, author, path, tool, turn, kind, state, summary, note)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+"""
+
+# Another server's that go on say so themselves when they end.
+LEFT_OVER = """
+UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
+WHERE state = 'intended';
+"""
+
+HISTORY = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note
+FROM entries WHERE path = ? ORDER BY id DESC LIMIT ?
+"""
+
+UNDOABLE = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+FROM entries JOIN changes ON entry = id
+WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+  AND (:path IS NULL OR path = :path)
+  AND (:since IS NULL OR id > :since)
+  AND (:turn IS NULL OR turn = :turn)
+ORDER BY id DESC LIMIT :limit
+"""
+
+STANDING = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+FROM entries JOIN changes ON entry = id
+WHERE path = :path AND kind = 'change' AND state = 'done' AND id > :since
+ORDER BY id DESC LIMIT :limit
+"""
+
+# What an undo brought back counts as written then, where something of an agent's stands below it.
+WRITTEN = """
+SELECT cell, max(time) FROM entries JOIN touched ON entry = id
+WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'
+  AND action NOT IN ('move', 'delete')
+GROUP BY cell HAVING max(kind = 'change')
+"""
+
+TOUCHED = """
+SELECT id, time, path, turn, cell FROM (
+    SELECT id, time, path, turn FROM entries
+    WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
+    ORDER BY id DESC LIMIT :limit
+) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
+"""
+
+UNSETTLED = """
+SELECT max(time) FROM entries
+WHERE path = ? AND kind IN ('change', 'undo') AND state IN ('intended', 'interrupted', 'unknown')
+"""
+
+OVER = """
+DELETE FROM entries WHERE id IN (SELECT id FROM (
+    SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM entries
+) WHERE total > ?)
+"""
