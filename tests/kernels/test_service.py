@@ -254,11 +254,10 @@ async def test_a_kernel_that_finds_another_port_taken_is_left_alone(
 ) -> None:
     starts = tmp_path / "starts"
     code = (
-        "import pathlib, runpy, sys, time\n"
-        f"pathlib.Path({str(starts)!r}).open('a').write('x')\n"
+        "import runpy, sys, time\n"
+        f"open({str(starts)!r}, 'a').write('x')\n"
         "print('Address already in use', file=sys.stderr, flush=True)\n"
-        "time.sleep(1)  # as an import takes: what is said is read meanwhile\n"
-        "sys.argv[1:] = ['-f', sys.argv[1]]\n"
+        "time.sleep(1); sys.argv[1:] = ['-f', sys.argv[1]]\n"
         "runpy.run_module('ipykernel_launcher', run_name='__main__')"
     )
     faults.write_broken_kernelspec(specs, "busy", code)
@@ -443,7 +442,6 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
         await server.request("DELETE", f"api/kernels/{kernel_id}")
         await happens(events, "died", kernel_id=found)
     outcome = await running.outcome()
-    # Its owner interrupts it first; nobody but the owner knows why.
     assert outcome.status in {"connection_lost", "interrupted"}
     assert outcome.text() == "running\n"
     await kernels.close()

@@ -362,7 +362,7 @@ async def test_the_models_are_listed_without_a_secret(client: Client) -> None:
         ({"mode": "root"}, 400, "invalid_arguments"),
         ({"model": "gpt-0"}, 409, "no_model"),
         ({"chat": "nobody's"}, 404, "chat_not_found"),
-        ({"chat": "a\ud800"}, 400, "invalid_arguments"),
+        ({"chat": "a\ud800"}, 404, "chat_not_found"),
         ({"notebook": "../outside.ipynb"}, 403, "path_refused"),
         ({"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
         ({"notebook": "folder"}, 400, "not_a_notebook"),

@@ -71,9 +71,9 @@ async def test_a_huge_index_is_no_cell(desk, notebook, address):
         await desk.call("clear_outputs", notebook=notebook, cells=f"0-{'9' * 5_000}")
 
 
-async def test_half_a_character_is_refused(desk, notebook):
-    with pytest.raises(InvalidArguments):
-        await desk.call("insert_cell", notebook=notebook, source="\ud800")
+async def test_half_a_character_is_replaced_where_it_comes_in(desk, notebook):
+    await desk.call("insert_cell", notebook=notebook, source="x\ud800", index=0)
+    assert desk.sources(notebook)[0] == "x\ufffd"
 
 
 async def test_a_pattern_that_backtracks_does_not_hold_the_loop(desk):
