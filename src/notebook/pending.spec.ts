@@ -1,10 +1,10 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from '../chat/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../chat/state';
-import { type IKept, NOTHING_KEPT } from './kept';
-import { marksOf, undoing } from '../notebook/marks';
-import { undoOf } from './pending';
-import { keepingTurn, reviewOf } from './turns';
+import { type IKept, NOTHING_KEPT } from '../changes/kept';
+import { marksOf, undoing } from './marks';
+import { undoOf } from '../changes/pending';
+import { keepingTurn, reviewOf } from '../changes/turns';
 
 /** A turn that changed these cells, each by the entry of its place, from 1. */
 function turnOf(...cells: string[]): ITurn {
