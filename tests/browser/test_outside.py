@@ -169,7 +169,10 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_have_count(2)
-        await question.nth(1).get_by_role("button", name="Always in this notebook").click()
+        always = question.nth(1).get_by_role("button", name="Always in this notebook")
+        await always.scroll_into_view_if_needed()
+        await armed(question.nth(1))
+        await always.click(delay=100)
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
     # Who goes takes the questions along.

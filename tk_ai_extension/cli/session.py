@@ -115,7 +115,11 @@ class Session:
             if self.screen.live:
                 self.screen.show_part(result)
             wait = min(deadline - clock(), SLICE if self.screen.live else LONG)
-            result = await self._wait(result.execution_id, wait, caller)
+            later = await self._wait(result.execution_id, wait, caller)
+            if not self.screen.live:
+                # What was said to the caller besides was said once.
+                later.notices = result.notices + later.notices
+            result = later
         return result
 
     async def _wait(self, execution_id: str, wait: float, caller: Caller) -> ExecutionResult:
