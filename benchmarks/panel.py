@@ -211,7 +211,7 @@ def turn_of(chat: str, number: int) -> list[What]:
         ToolCalled("c1", "read_cell", {"notebook": "sales.ipynb", "cell": "a1"}),
         ToolAnswered("c1", "read_cell", ok=True, text=f"rows = {number}\n" * 20, structured=found),
         TextDelta(0, 0, answer),
-        Used(900, 300, 0, 0, 0.01, 2.5, 2),
+        Used(900, 300, 0, 0, 0.01, 0.01 * number, 2.5, 2),
         Done("done", answer),
     ]
 
