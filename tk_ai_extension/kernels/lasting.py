@@ -7,6 +7,7 @@ in one folder, and write what they have to say beside their outputs to a file th
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -20,15 +21,20 @@ from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
 from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import TraitError, Unicode
+from traitlets import Instance, TraitError, Unicode
 
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import (
     Confinement,
     connection_file_in,
-    remove_folder,
 )
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.kernels.socket_folders import (
+    make_folder,
+    remove_folder,
+    restore_folder,
+    supports_ipc,
+)
 from tk_ai_extension.kernels.stderr import KEPT
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.probing import missing_in
@@ -68,13 +74,36 @@ class LastingProvisioner(LocalProvisioner):
 
     started_for = Unicode(help="The path that the kernel was started for; empty where for none.")
 
+    sockets: Any = Instance(Path, allow_none=True, help="The folder of its sockets; None for TCP.")
+
+    uses_ipc = True
+    """Whether its sockets are in a folder of its own, if its kernel supports that.
+
+    Jupyter's default is TCP, where every user of the machine reads all outputs: iopub asks for no key.
+    """
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Called by the kernel manager before each launch of the process."""
+        if self.sockets is not None:
+            await asyncio.to_thread(restore_folder, self.sockets)
+        elif self.uses_ipc and not self.ports_cached and supports_ipc(self.kernel_spec.argv):
+            self.sockets = await asyncio.to_thread(make_folder)
+            self.parent.transport = "ipc"
+            self.parent.ip = str(self.sockets / "k")
+        return await super().pre_launch(**kwargs)
+
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Called by the kernel manager to start the process."""
         self.started_for = kwargs["env"].get("JPY_SESSION_NAME", self.started_for)
-        with self._file(".log").open("wb") as output:
-            info = await super().launch_kernel(
-                cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
-            )
+        try:
+            with self._file(".log").open("wb") as output:
+                info = await super().launch_kernel(
+                    cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
+                )
+        except BaseException:
+            if self.sockets is not None and not self._file(NOTE).exists():
+                remove_folder(self.sockets)  # of a first start, which nothing cleans up
+            raise
         try:
             self._write_note()
         except BaseException:
@@ -90,6 +119,7 @@ class LastingProvisioner(LocalProvisioner):
             "kernel_name": self.parent.kernel_name,
             "cwd": os.fspath(self.cwd or Path.cwd()),
             "started_for": self.started_for,
+            "sockets": None if self.sockets is None else str(self.sockets),
         }
 
     def _write_note(self) -> None:
@@ -114,6 +144,8 @@ class LastingProvisioner(LocalProvisioner):
         if not restart:
             for ending in (NOTE, NEW, ".log"):
                 self._file(ending).unlink(missing_ok=True)
+            if self.sockets is not None:
+                await asyncio.to_thread(remove_folder, self.sockets)
 
     def _file(self, ending: str) -> Path:
         return Path(self.parent.connection_file).with_suffix(ending)
@@ -121,6 +153,8 @@ class LastingProvisioner(LocalProvisioner):
 
 class ConfinedProvisioner(LastingProvisioner, SandboxedProvisioner):
     """The same for a kernel in a sandbox: it stays there, whoever starts it again."""
+
+    uses_ipc = False  # its sandbox has a folder for them
 
     def note(self) -> dict[str, Any]:
         """What the next host has to know, its sandbox too."""
@@ -234,6 +268,7 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
             log.info("Kernel %s is that of the folder that this one is a copy of.", kernel_id)
             return None
         folder = Path(known["sandbox"]["folder"]) if "sandbox" in known else None
+        sockets = Path(known["sockets"]) if known.get("sockets") else None
         try:
             process = AdoptedProcess(
                 index(known["pid"]),
@@ -241,8 +276,8 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
             )
         except psutil.NoSuchProcess:
             log.info("Kernel %s does not run any more.", kernel_id)
-            if folder:
-                remove_folder(folder)
+            for left in filter(None, (folder, sockets)):
+                remove_folder(left)
             return None
         confinement = Confinement.from_note(known["sandbox"]) if folder else None
         manager = self.pre_start_kernel(
@@ -252,6 +287,7 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
         adopted.adopt(kernel_id, process, known["cwd"], environment)
         provisioner = cast("LastingProvisioner", adopted.provisioner)
         provisioner.started_for = known.get("started_for", "")
+        provisioner.sockets = sockets
         return adopted
 
     def started_for(self, kernel_id: str) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
 from typing import Any, Self
 
 from tk_ai_extension.kernels.sandbox.base import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, search_path
 from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, program
+from tk_ai_extension.kernels.socket_folders import is_own, make_folder, remove_folder
 from tk_ai_extension.model.errors import SandboxUnavailable
 
 OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
@@ -27,9 +26,6 @@ PACKAGES = frozenset({"site-packages", "dist-packages", "node_modules", "__pycac
 
 OURS = Path(__file__).parents[2]
 """This package: a project that holds it is that of its developers."""
-
-PREFIX = "nb-"
-"""How the name of a sandbox's own folder begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,7 @@ class Confinement:
             )
         sandbox = find_sandbox(project)
         inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
-        return cls(sandbox, project, inside, Path(mkdtemp(prefix=PREFIX)), tuple(names))
+        return cls(sandbox, project, inside, make_folder(), tuple(names))
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any]) -> Self:
@@ -88,7 +84,7 @@ class Confinement:
             SandboxUnavailable: this machine does not have the sandbox any more.
         """
         kind, options, folder = note["kind"], tuple(note["options"]), Path(note["folder"])
-        if not _is_own(folder):
+        if not is_own(folder):
             raise ValueError(f"{folder} is not the folder of a sandbox.")
         project = Path(note["project"])
         for sandbox in installed(kind, project):
@@ -206,20 +202,3 @@ class Confinement:
 def connection_file_in(folder: Path) -> Path:
     """What the command line of a kernel names whose sandbox has this folder of its own."""
     return folder / "s" / "connection.json"
-
-
-def remove_folder(folder: Path) -> None:
-    """Removes a sandbox's own folder; nothing where it is none, whoever has named it. Blocks."""
-    if _is_own(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_own(folder: Path) -> bool:
-    """Whether a folder, not a link to one, is such as `Confinement.of` makes for this user."""
-    if folder.parent != Path(gettempdir()) or not folder.name.startswith(PREFIX):
-        return False
-    try:
-        status = folder.lstat()
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 from jupyter_client.connect import LocalPortCache
@@ -16,6 +14,7 @@ from traitlets import Unicode
 
 from tk_ai_extension.kernels.sharing.gate import ControlGate
 from tk_ai_extension.kernels.sharing.share import CHANNELS, Connection, NoConnection, Share
+from tk_ai_extension.kernels.socket_folders import make_folder, remove_folder
 
 
 class SharedKernelProvisioner(KernelProvisionerBase):
@@ -111,7 +110,7 @@ class SharedKernelProvisioner(KernelProvisionerBase):
             return
         await self._close_gate()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
             self._folder = None
 
     def _kernel_shared(self) -> Share:
@@ -139,7 +138,7 @@ class SharedKernelProvisioner(KernelProvisionerBase):
         The path is short: that of a socket must not be longer than about 100 bytes.
         """
         if self._folder is None:
-            self._folder = Path(mkdtemp(prefix="nb-"))
+            self._folder = make_folder()
         own = replace(kernel, ip=str(self._folder / "k"))
         for channel in CHANNELS:
             link = Path(own.socket_file(channel))
