@@ -13,10 +13,10 @@ import pytest
 from tests.cli.conftest import Nb
 from tests.servers import ServerProcess, StartServer, start_server
 from tk_ai_extension.cli.headless import Headless
-from tk_ai_extension.cli.masking import MaskingFormatter, masked
 from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.masking import MaskingFormatter, masked
 
 __all__ = ["start_server"]
 

@@ -1,12 +1,19 @@
 """Running cells and code."""
 
 import asyncio
+import os
 import re
+import signal
 
 import pytest
 
 from tests.desk import ALICE, BOB
-from tk_ai_extension.model.errors import ExecutionNotFound, InvalidArguments, NotebookRequired
+from tk_ai_extension.model.errors import (
+    ExecutionNotFound,
+    InvalidArguments,
+    KernelBusy,
+    NotebookRequired,
+)
 from tk_ai_extension.tools.context import ToolContext
 
 
@@ -150,6 +157,24 @@ async def test_a_cancelled_call_interrupts_its_cell(desk, notebook):
         await call
     assert runs[0].status == "interrupted"
     assert (await desk.call("execute_ipython", code="'on'")).status == "ok"
+
+
+async def test_a_kernel_whose_process_is_stopped_is_not_called_interrupted(desk, notebook):
+    await desk.call("use_notebook", notebook=notebook)
+    assert (await desk.call("execute_ipython", code="1")).status == "ok"
+    (kernel_id,) = desk.workspace.kernels.ids()
+    pid = (await desk.workspace.kernels.info(kernel_id)).pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        await asyncio.to_thread(os.waitpid, pid, os.WUNTRACED)
+        with pytest.raises(KernelBusy, match="SIGSTOP"):
+            await desk.call("interrupt_kernel")
+        assert (await desk.call("get_kernel_status")).kernel.state == "stopped"
+        with pytest.raises(KernelBusy):
+            await desk.call("list_variables")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (await desk.call("execute_ipython", code="2")).runs[0].output == "2"
 
 
 async def test_an_execution_is_interrupted_by_its_id_while_it_runs_and_while_it_waits(

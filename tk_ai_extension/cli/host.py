@@ -24,11 +24,11 @@ from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.launch import LISTENS
-from tk_ai_extension.cli.masking import MaskingFormatter, masked
 from tk_ai_extension.cli.project import HOST_LOCK, Project
 from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import NothingRead, Surroundings
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
+from tk_ai_extension.model.masking import MaskingFormatter, masked
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.mcp import McpOverSocket

@@ -17,8 +17,8 @@ from jupyter_core.paths import jupyter_runtime_dir
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import HTTPTimeoutError
 
-from tk_ai_extension.cli.masking import masked
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
 
 PATIENCE = 5.0

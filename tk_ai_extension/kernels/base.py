@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from tk_ai_extension.model.executions import ExecutionEvent, ExecutionRequest
 
-KernelState = Literal["starting", "idle", "busy", "restarting", "dead", "unknown"]
+KernelState = Literal["starting", "idle", "busy", "restarting", "dead", "stopped", "unknown"]
 
 
 class Executor(Protocol):

@@ -72,6 +72,17 @@ def local_process(manager: Any) -> subprocess.Popen[bytes] | AdoptedProcess | No
     return process if isinstance(process, subprocess.Popen | AdoptedProcess) else None  # pyright: ignore[reportUnknownVariableType]
 
 
+def is_stopped(manager: Any) -> bool:
+    """Return whether a kernel's process on this machine was stopped (SIGSTOP), so handles no signal."""
+    process = local_process(manager)
+    if process is None:
+        return False
+    try:
+        return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
 async def process_end(manager: Any) -> int | None:
     """Waits until the present process of a kernel has ended.
 

@@ -27,7 +27,7 @@ from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.guard import GuardedClient
 from tk_ai_extension.kernels.kernel import LiveKernel
 from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
-from tk_ai_extension.kernels.process import Usage, UsageMeter, local_process
+from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import StackExecutor
@@ -131,6 +131,8 @@ class JupyterKernels:
         if state == "unknown" and kernel.ending is None:
             state = getattr(manager, "execution_state", None) or "unknown"
         process = local_process(manager)
+        if is_stopped(manager):
+            state = "stopped"
         usage = None if process is None else await self._usage(kernel_id, process.pid)
         spec = getattr(manager, "kernel_spec", None)
         return KernelInfo(

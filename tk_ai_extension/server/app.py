@@ -12,6 +12,7 @@ from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
 
 from tk_ai_extension import __version__
 from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
+from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
@@ -247,6 +248,7 @@ class TkAIExtensionApp(ExtensionApp):
         """
         if self.hide_process:
             hide_process()
+        mask_failed_requests()
         server: Any = self.serverapp
         managers = Managers(
             contents=server.contents_manager,

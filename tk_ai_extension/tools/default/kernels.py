@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import KernelInfo
+from tk_ai_extension.model.errors import KernelBusy
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.permitting import path_of_kernel
@@ -217,6 +218,11 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
     if running is None:
+        if (await workspace.kernels.info(found)).state == "stopped":
+            raise KernelBusy(
+                f"The process of kernel {found[:8]} is stopped (SIGSTOP). Nothing was interrupted.",
+                hint="Continue the process (kill -CONT) and interrupt again, or restart_kernel.",
+            )
         workspace.asking.spare(found, context.caller)
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")

@@ -52,7 +52,7 @@ async def ask(
         raise LanguageUnsupported(
             f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}."
         )
-    if info.state == "busy" or workspace.executions.active(kernel_id=kernel_id):
+    if info.state in {"busy", "stopped"} or workspace.executions.active(kernel_id=kernel_id):
         raise KernelBusy("The kernel is running something.")
     source = files("tk_ai_extension.tools").joinpath(program).read_text("utf-8")
     asked = json.dumps(call)

@@ -30,3 +30,28 @@ class MaskingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         return masked(super().format(record))
+
+
+class MaskingFilter(logging.Filter):
+    """Changes a log's records: their messages are without the tokens. One object has no state."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True; the record is kept."""
+        message = record.getMessage()
+        without = masked(message)
+        if without != message:
+            record.msg, record.args = without, None
+        return True
+
+
+_FILTER = MaskingFilter()
+
+
+def mask_failed_requests() -> None:
+    """Have Tornado's loggers mask the addresses of requests.
+
+    Jupyter masks its own line of a request. Tornado logs the whole address beside it if a handler
+    raises `HTTPError` with a message or fails, and these loggers are its only ones.
+    """
+    for name in ("tornado.access", "tornado.application", "tornado.general"):
+        logging.getLogger(name).addFilter(_FILTER)  # the same one again is no second one
