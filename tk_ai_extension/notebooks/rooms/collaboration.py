@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
@@ -19,12 +19,13 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 )
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
+from tk_ai_extension.model.errors import ReadOnly, ToolError
 from tk_ai_extension.model.probing import missing_in
 from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment
+from tk_ai_extension.notebooks.rooms.json_errors import readable, representable
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 
 _log = logging.getLogger(__name__)
@@ -61,28 +62,6 @@ def missing_parts() -> list[str]:
         ),
     }
     return [part for kind, names in used.items() for part in missing_in(kind, names)]
-
-
-@contextmanager
-def _jupyter_reads(path: str) -> Generator[None]:
-    """Makes what Jupyter cannot read of a notebook an error with a type.
-
-    A room that Jupyter could not fill stays, and is filled again by whoever comes next.
-
-    Raises:
-        InvalidNotebook.
-    """
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise InvalidNotebook(
-            f"{path} has half a surrogate pair in it, which Jupyter cannot open live.",
-            hint="Replace the JSON escape (from \\ud800 to \\udfff, alone) in the file.",
-            path=path,
-        ) from error
-    except (TypeError, ValueError) as error:
-        # Valid JSON that Jupyter stumbles over.
-        raise InvalidNotebook(f"{path} cannot be opened live: {error}", path=path) from error
 
 
 class Rooms:
@@ -148,7 +127,7 @@ class Rooms:
             live = self._known(room, file_id, path)
             live.pin()
             try:
-                with _jupyter_reads(path):
+                with readable(path):
                     await live.settled()
                 yield live
             finally:
@@ -171,7 +150,7 @@ class Rooms:
         server.delete_room = delete_room
 
     async def _opened(self, path: str) -> Any:
-        with _jupyter_reads(path):
+        with readable(path):
             return await self.extension.get_document(
                 path=path,
                 content_type="notebook",
@@ -419,23 +398,6 @@ class LiveRoom:
 
     def _on_change(self) -> None:
         self._tell(self.path)
-
-
-@contextmanager
-def representable(path: str) -> Generator[None]:
-    """Says by name that jupyter-ydoc cannot give a notebook with such numbers as JSON.
-
-    Raises:
-        InvalidNotebook.
-    """
-    try:
-        yield
-    except (OverflowError, ValueError) as error:
-        raise InvalidNotebook(
-            f"{path} holds a number that is infinite or none (NaN): it cannot be saved while it is live.",
-            hint="Mend the number in the file, or close the notebook everywhere and edit its file.",
-            path=path,
-        ) from error
 
 
 def _log_failure(task: asyncio.Task[int]) -> None:

@@ -17,7 +17,8 @@ from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook, whole
-from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms, representable
+from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
+from tk_ai_extension.notebooks.rooms.json_errors import representable
 from tk_ai_extension.notebooks.rooms.outputs import RoomOutputWriter, distrust, shared_output
 from tk_ai_extension.notebooks.saved import cell_of, code_cell_of, unbroken
 from tk_ai_extension.notebooks.textdiff import text_edits
