@@ -19,7 +19,7 @@ from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStub
 )
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.errors import ReadOnly, ToolError
+from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
 from tk_ai_extension.model.probing import missing_in
 from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
@@ -27,6 +27,7 @@ from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment
 from tk_ai_extension.notebooks.rooms.json_errors import readable, representable
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
+from tk_ai_extension.notebooks.rooms.versions import RoomFile
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +56,13 @@ def missing_parts() -> list[str]:
 
     used = {
         YDocExtension: ("get_document", "document_cleanup_delay", "_room_locks"),
-        FileLoader: ("maybe_notify", "maybe_save_content", "number_of_subscriptions"),
+        FileLoader: (
+            *("last_modified", "maybe_notify", "maybe_save_content", "number_of_subscriptions"),
+        ),
         DocumentRoom: (
             *("cleaner", "clients", "file_format", "file_type", "initialize", "ready"),
             *("_document", "_file", "_on_outofband_change", "_saving_document", "_update_lock"),
+            *("_maybe_save_document", "_save_delay"),
         ),
     }
     return [part for kind, names in used.items() for part in missing_in(kind, names)]
@@ -150,14 +154,26 @@ class Rooms:
         server.delete_room = delete_room
 
     async def _opened(self, path: str) -> Any:
-        with readable(path):
-            return await self.extension.get_document(
-                path=path,
-                content_type="notebook",
-                file_format="json",
-                copy=False,
-                create=True,
-            )
+        extension = self.extension
+        try:
+            with readable(path):
+                return await extension.get_document(
+                    path=path,
+                    content_type="notebook",
+                    file_format="json",
+                    copy=False,
+                    create=True,
+                )
+        except Exception:
+            # A room that could not be filled is stopped, but listed: who fills it then waits for
+            # its store for ever. Nothing is awaited between its end and here.
+            room_id = _room_id(self._settings["file_id_manager"].get_id(path))
+            room = extension.ywebsocket_server.rooms.get(room_id)
+            if room is not None and not room.ready and not room.clients:
+                del extension.ywebsocket_server.rooms[room_id]
+                if self._leases is not None:
+                    self._leases.release(path)
+            raise
 
     async def close(self) -> None:
         """Saves what is unsaved, and leaves the rooms to jupyter-collaboration."""
@@ -223,6 +239,9 @@ class LiveRoom:
         self._reloading = 0
         # A reload loads first and replaces later: what is saved in between it would take out again.
         self._save_or_reload = asyncio.Lock()
+        self._file = room._file if isinstance(room._file, RoomFile) else RoomFile(room._file)
+        room._file = self._file
+        room._maybe_save_document = self._save_for_room
         self._reload = room._on_outofband_change
         # The room's own save calls it by this name, its file's watcher as it was subscribed.
         room._on_outofband_change = self._on_reload
@@ -260,8 +279,14 @@ class LiveRoom:
             write()
 
     async def take_in_file(self) -> None:
-        """Takes in what another program wrote to the file, as the room does once a second."""
-        await self.room._file.maybe_notify()
+        """Takes in what another program wrote to the file, as the room does once a second.
+
+        Raises:
+            InvalidNotebook: Jupyter cannot read it; the room stays as it is, and is not saved.
+        """
+        await self._file.maybe_notify()
+        if self._file.is_behind:  # It could not be loaded when the loader saw it first.
+            await self._on_reload()
         await self.settled()
 
     # --- staying open
@@ -335,9 +360,38 @@ class LiveRoom:
 
         Raises:
             FileChanged: another program wrote the file; the room has its content now.
+            InvalidNotebook: another program wrote the file, and Jupyter cannot read it.
             ReadOnly, DiskFull, SaveFailed.
         """
         return await asyncio.shield(self._queue_save())
+
+    async def _save_for_room(
+        self, previous: asyncio.Task[None] | None, save_now: bool = False
+    ) -> None:
+        """Save where the room wants to: after a change, with its delay, or when a person saves.
+
+        Raises:
+            ToolError: `save_now`, and it was not saved.
+        """
+        room = self.room
+        delay = 0 if save_now else room._save_delay
+        if delay is None:
+            return
+        if previous is not None:
+            previous.cancel()
+        try:
+            await asyncio.sleep(delay)
+            if room._saving_document is asyncio.current_task():
+                room._saving_document = None  # It is under way: neither put off nor cancelled.
+            await self.save()
+        except asyncio.CancelledError:
+            return
+        except FileChanged:
+            _log.info("%s was written by another program, and loaded again", self.path)
+        except ToolError as error:
+            _log.warning("A live notebook was not saved: %s", error)
+            if save_now:
+                raise
 
     def _queue_save(self) -> asyncio.Task[int]:
         if self._next_save is None:
@@ -385,16 +439,36 @@ class LiveRoom:
         return reloads
 
     async def _on_reload(self) -> None:
-        """Take in another program's file, as the room does."""
+        """Take in another program's file, as the room does.
+
+        Raises:
+            InvalidNotebook: Jupyter cannot read it.
+        """
         # Counted at both ends: what is changed in between is replaced as well.
         self.reloads += 1
         self._reloading += 1
         try:
             async with self._save_or_reload:
-                await self._reload()
+                await self._load_again()
                 self.reloads += 1
         finally:
             self._reloading -= 1
+
+    async def _load_again(self) -> None:
+        before, self._file.version = self._file.version, None
+        try:
+            with readable(self.path):
+                await self._reload()
+        except BaseException:
+            self._file.version = before
+            raise
+        if self._file.version is None:  # The room has logged why.
+            self._file.version = before
+            raise InvalidNotebook(
+                f"Another program wrote {self.path}, and Jupyter cannot read it as a notebook now.",
+                hint="Repair the file. Until then the live notebook is not saved over it.",
+                path=self.path,
+            )
 
     def _on_change(self) -> None:
         self._tell(self.path)

@@ -1,0 +1,132 @@
+"""The file under a live room: other programs' writes, files that cannot be read, repaired files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_server.serverapp import ServerApp
+
+from tests.notebooks.conftest import room_bench, running_server
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import InvalidNotebook
+from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.notebooks.files.saving import FileChanged
+from tk_ai_extension.testing.document_bench import (
+    DEADLINE,
+    DocumentBench,
+    code,
+    notebook,
+    sources,
+    written,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerApp]:
+    async with running_server(tmp_path_factory.mktemp("rooms")) as app:
+        yield app
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bench(app: ServerApp) -> AsyncIterator[DocumentBench]:
+    async with room_bench(app) as bench:
+        yield bench
+
+
+def room_of(app: ServerApp, path: str) -> Any:
+    """The room of a notebook, if it has one."""
+    settings = app.web_app.settings
+    file_id: Any = settings["file_id_manager"].get_id(path)
+    found: Any = settings["jupyter_server_ydoc"].ywebsocket_server.rooms.get(
+        f"json:notebook:{file_id}"
+    )
+    return found
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_a_save_between_a_look_at_the_file_and_its_loading_overwrites_nothing(
+    bench: DocumentBench, app: ServerApp
+) -> None:
+    """The loader knows another program's write before the room does."""
+    for ours in (True, False):
+        document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+        path = document.path
+        await document.read()
+        room = room_of(app, path)
+        loader = app.web_app.settings["jupyter_server_ydoc"].file_loaders[
+            room.room_id.rpartition(":")[2]
+        ]
+        take_in = loader._subscriptions[room.room_id]
+        saved: list[bool] = []
+
+        async def late(
+            ours: bool = ours, room: Any = room, take_in: Any = take_in, saved: Any = saved
+        ) -> None:
+            saved.append(True)
+            with suppress(FileChanged):
+                await (bench.settle(room._document.path) if ours else room._save_to_disc())
+            await take_in()
+
+        loader.observe(room.room_id, late, room._on_filepath_change)
+        await bench.person.type(path, 0, " typed")
+        file = bench.root / path
+        file.write_bytes(written(notebook(code("a", "aaaa1111"), code("theirs", "bbbb2222"))))
+        os.utime(file)
+        await loader.maybe_notify()
+        assert saved
+        assert sources((await bench.on_disk(document))["cells"]) == ["a", "theirs"]
+        await document.apply([Replace("aaaa1111", "mine")])
+        assert sources((await bench.on_disk(document))["cells"]) == ["mine", "theirs"]
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_a_file_that_cannot_be_read_any_more_is_not_overwritten(
+    bench: DocumentBench, app: ServerApp
+) -> None:
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    await document.read()
+    file = bench.root / document.path
+    room = room_of(app, document.path)
+    whole = written(notebook(code("theirs", "aaaa1111")))
+    for broken in (whole[:-9], whole.replace(b"theirs", b"\\ud83d")):
+        file.write_bytes(broken)
+        os.utime(file)
+        for _ in range(2):  # The loader knows this version the second time.
+            with pytest.raises(InvalidNotebook):
+                await document.apply([Replace("aaaa1111", "mine")])
+            await bench.person.type(document.path, 0, "!")
+            with pytest.raises(InvalidNotebook):
+                await room._save_to_disc()
+        assert file.read_bytes() == broken
+    file.write_bytes(whole)
+    os.utime(file)
+    await document.apply([Insert(CellContent("code", "mine"))])
+    assert sources((await bench.on_disk(document))["cells"]) == ["theirs", "mine"]
+
+
+async def test_a_notebook_that_could_not_be_opened_can_be_once_its_file_is_repaired(
+    bench: DocumentBench, app: ServerApp
+) -> None:
+    good = notebook(code("a", "aaaa1111"))
+    path = bench.put(good)
+    file = bench.root / path
+    file.write_bytes(written(good).replace(b'"a"', b'"\\ud83d"'))
+    document = await bench.store.open(path)
+    for _ in range(2):
+        async with asyncio.timeout(DEADLINE):
+            with pytest.raises(InvalidNotebook):
+                await document.read()
+    assert room_of(app, path) is None
+    file.write_bytes(written(good))
+    async with asyncio.timeout(DEADLINE):
+        assert sources((await document.read()).cells) == ["a"]
+        await document.apply([Replace("aaaa1111", "mine")])
+    assert sources((await bench.on_disk(document))["cells"]) == ["mine"]
