@@ -199,7 +199,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:stdin", "project", "a cell that calls `input()` never hangs"),
     Requirement("fault:killed-in-save", "project", "a server killed in mid-save: any reader finds old or new, in files, rooms and JupyterLab's own saves: nothing empty, every acknowledged edit there; 100 tries with files, 40 with three rooms under edits and runs, none broken"),
     Requirement("fault:emptied-notebook", "project", "a notebook that another program's cut-off save left empty is recovered from `.~NAME` beside it where that is surely its content, with a warning; else the error names the copy; a file with content is never overwritten"),
-    Requirement("fault:cut-run", "project", "a run or change that the server's end cut off has a journal row: `interrupted: the server stopped`"),
+    Requirement("fault:cut-run", "project", "a run or change that the server's end cut off has a journal row: `interrupted: the server stopped`; one that goes on in another server that is alive stays `intended`"),
     Requirement("fault:disk-full", "project", "a full disk: typed error, the old content intact, no retry storm"),
     Requirement("fault:read-only", "project", "a read-only file or folder: typed error, the old content intact"),
     Requirement("fault:schema-version", "project", "the journal and the chats have a schema version; files that former versions wrote are migrated in one transaction for each step, by several servers at once too, and a step that fails changes nothing"),

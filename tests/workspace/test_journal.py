@@ -104,8 +104,12 @@ async def test_what_ran_is_one_entry_and_written_when_it_is_over(journal: Journa
     assert (entry.id, entry.kind, entry.state) == (run, "run", "done")
 
 
-async def test_what_a_server_did_not_live_to_say_is_said_by_the_next(tmp_path: Path) -> None:
+async def test_what_a_server_did_not_live_to_say_is_said_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = Journal(tmp_path / "j.sqlite"), Journal(tmp_path / "j.sqlite")
+    # A server on another host, which cannot be seen from here.
+    monkeypatch.setattr("tk_ai_extension.workspace.journal.own_process", lambda: "elsewhere:1:1")
     try:
         left = await first.intend(A, "n.ipynb", "edit_cell", "edit @318a")
         (entry,) = await second.history("n.ipynb", 10, "ada")

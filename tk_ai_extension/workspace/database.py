@@ -47,10 +47,15 @@ class Database:
         path: The file.
         migrations: SQL scripts, applied in order, each in one transaction and once for each file. A
             released one is never changed; a change of the schema is one more at the end.
-        on_open: A script that runs each time the file is opened for writing.
+        on_open: Called each time the file is opened for writing, in a transaction.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[str], on_open: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        migrations: Sequence[str],
+        on_open: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
         self._path = path
         self._migrations = migrations
         self._on_open = on_open
@@ -158,7 +163,9 @@ class Database:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             self._migrate(connection)
-            connection.executescript(self._on_open)
+            if self._on_open is not None:
+                with connection:
+                    self._on_open(connection)
         except BaseException:
             connection.close()
             raise

@@ -19,6 +19,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
 from tk_ai_extension.workspace.database import Database
+from tk_ai_extension.workspace.owners import is_alive, own_process
 from tk_ai_extension.workspace.records import decode_changes, encode_changes
 
 Kind = Literal["change", "run", "undo", "refused"]
@@ -111,7 +112,7 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, queries.MIGRATIONS, on_open=queries.LEFT_OVER)
+        self._database = Database(database, queries.MIGRATIONS, on_open=_interrupt_left_over)
         self.keep_days = keep_days
         """Days for which entries are kept."""
         self._max_bytes = max_bytes
@@ -359,7 +360,7 @@ class Journal:
             await self.prune()
         self._inserted += 1
         who = (caller.user, caller.session, _storable(caller.author))
-        row = (time.time(), *who, *written)
+        row = (time.time(), own_process(), *who, *written)
         return await self._database.run(
             lambda db: int(db.execute(queries.INSERT, row).fetchone()[0])
         )
@@ -368,6 +369,13 @@ class Journal:
 def _storable(text: str) -> str:
     """The text as SQLite can hold it: half a surrogate pair becomes a question mark."""
     return text.encode(errors="replace").decode()
+
+
+def _interrupt_left_over(db: sqlite3.Connection) -> None:
+    """Settles what a server that has stopped left; what goes on in another server does go on."""
+    for (owner,) in db.execute(queries.GOING_ON).fetchall():
+        if not is_alive(owner):
+            db.execute(queries.LEFT_OVER, (owner,))
 
 
 def _bounded(limit: int | None) -> int:

@@ -63,18 +63,26 @@ CREATE TRIGGER sized_again AFTER UPDATE OF data ON changes BEGIN
 END;
 """
 
-MIGRATIONS = (TABLES, SIZES)
+# Which process an entry that goes on belongs to, so that another server can see whether it is alive.
+OWNERS = """
+ALTER TABLE entries ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+"""
+
+MIGRATIONS = (TABLES, SIZES, OWNERS)
 """See `Database`. The first one also takes in files of before there were versions."""
 
 INSERT = """
-INSERT INTO entries (time, user, caller_key, author, path, tool, turn, kind, state, summary, note)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+INSERT INTO entries
+    (time, owner, user, caller_key, author, path, tool, turn, kind, state, summary, note)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 """
 
-# Another server's that go on say so themselves when they end.
+GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
+
+# Those of a process that cannot be seen from here say themselves how they end.
 LEFT_OVER = """
 UPDATE entries SET state = 'interrupted', note = 'interrupted: the server stopped'
-WHERE state = 'intended';
+WHERE state = 'intended' AND owner = ?
 """
 
 HISTORY = """

@@ -1,0 +1,106 @@
+"""Entries of the journal belong to a process: what goes on elsewhere is not called interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.owners import is_alive, own_process
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.workspace.journal import Journal
+
+async def main():
+    journal = Journal(Path(sys.argv[1]))
+    caller = Caller("ada", "session-a")
+    run = await journal.intend(caller, "n.ipynb", "execute_cell", "run @318a", kind="run")
+    print("runs", flush=True)
+    if sys.stdin.readline():
+        await journal.done(run)
+    print("ended", flush=True)
+    sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+async def state(database: Path) -> str:
+    """The entry's state, as a server that starts now reads it."""
+    journal = Journal(database)
+    (entry,) = await journal.history("n.ipynb", 10, "ada")
+    await journal.close()
+    return entry.state
+
+
+@pytest.mark.proves("fault:cut-run")
+async def test_what_runs_in_another_server_is_interrupted_only_by_that_servers_end(
+    tmp_path: Path,
+) -> None:
+    for ends in ("killed", "done"):
+        database = tmp_path / f"{ends}.sqlite"
+        other = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", PROGRAM, str(database)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert other.stdin is not None
+        assert other.stdout is not None
+        try:
+            async with asyncio.timeout(30):
+                assert await other.stdout.readline() == b"runs\n"
+                assert await state(database) == "intended"
+                if ends == "done":
+                    other.stdin.write(b"\n")
+                    assert await other.stdout.readline() == b"ended\n"
+                    assert await state(database) == "done"
+        finally:
+            other.kill()
+            await other.wait()
+        assert await state(database) == {"killed": "interrupted"}.get(ends, ends)
+
+
+def test_another_process_with_the_pid_is_not_the_owner() -> None:
+    host, pid, started = own_process().rsplit(":", 2)
+    assert is_alive(own_process())
+    for other in (
+        f"{host}:{pid}:{float(started) - 60:.2f}",
+        f"another{host}:{pid}:{started}",
+        f"{host}:{max(psutil.pids()) + 10_000}:{started}",
+        *("", "nobody", f"{host}:{pid}:", f"{host}::{started}"),
+    ):
+        assert not is_alive(other), other
+
+
+def test_a_process_that_has_ended_and_was_not_waited_for_is_not_alive() -> None:
+    host = own_process().rsplit(":", 2)[0]
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        started = psutil.Process(child).create_time()
+        assert not is_alive(f"{host}:{child}:{started:.2f}")
+    finally:
+        os.waitpid(child, 0)
+
+
+async def test_entries_of_before_there_were_owners_are_interrupted(tmp_path: Path) -> None:
+    database = tmp_path / "journal.sqlite"
+    journal = Journal(database)
+    await journal.check()
+    await journal.close()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO entries (time, path, user, author, tool, kind, state, summary)"
+            " VALUES (1, 'n.ipynb', 'ada', 'Ada', 'execute_cell', 'run', 'intended', 'run')"
+        )
+    assert await state(database) == "interrupted"
