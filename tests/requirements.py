@@ -207,6 +207,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:state-unavailable", "project", "a data folder that cannot be written, is full or has no file locks: a typed error at once that names the folder and `TkAIExtensionApp.data_dir`; notebooks, chats and the journal are read on, and health says so"),
     Requirement("fault:idle-culler", "project", "a call that waits, an execution or a turn counts as activity of the server for JupyterHub's and Jupyter Server's idle cullers; a session that only listens does not"),
     Requirement("fault:corrupt", "project", "corrupt JSON and invalid notebooks: the faults of doc:errors refused, the rest read with warnings, the file byte-identical, the error says where"),
+    Requirement("fault:many-cells", "project", "a notebook of 100,000 cells is listed, read, changed and undone without holding the loop more than 0.2 s, Python's garbage collections apart"),
     Requirement("fault:huge-notebook", "project", "a 200 MB notebook is listed and paged without holding the loop more than 0.2 s"),
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author was told; identical after sync"),
     Requirement("fault:one-server", "project", "of two servers with collaboration on one folder one has a notebook's room; the other reads, and refuses changes (`notebook_open_elsewhere`) until that server or its room ends: nothing acknowledged is lost"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.workspace.revisions import Revisions
+from tk_ai_extension.workspace.revisions import CELL, Revisions
 
 
 def notebook(source: str, path: str = "n.ipynb") -> Snapshot:
@@ -37,12 +37,12 @@ def test_reading_the_same_twice_takes_the_room_of_one() -> None:
     revisions.remember(notebook("x = 1"))
     revisions.remember(notebook("x = 1"))
     assert len(revisions) == 1
-    assert revisions.characters == len("x = 1") + len("318a")
+    assert revisions.characters == len("x = 1") + CELL
 
 
 @pytest.mark.proves("threat:exhaustion")
 def test_over_the_bound_the_one_used_least_recently_goes() -> None:
-    revisions = Revisions(max_characters=30)
+    revisions = Revisions(max_characters=2 * CELL + 30)
     first, second, third = (notebook(f"{name:<10}") for name in "abc")
     revisions.remember(first)
     revisions.remember(second)
@@ -50,7 +50,7 @@ def test_over_the_bound_the_one_used_least_recently_goes() -> None:
     revisions.remember(third)
     assert revisions.get("n.ipynb", second.revision) is None
     assert revisions.get("n.ipynb", first.revision) is first
-    assert revisions.characters <= 30
+    assert revisions.characters <= 2 * CELL + 30
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -75,4 +75,4 @@ def test_revisions_follow_a_renamed_notebook() -> None:
     assert found.cells == read.cells
     assert revisions.get("x/n.ipynb", read.revision) is None
     assert len(revisions) == 1
-    assert revisions.characters == len("x = 1") + len("318a")
+    assert revisions.characters == len("x = 1") + CELL

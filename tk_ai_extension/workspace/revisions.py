@@ -9,7 +9,9 @@ from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.workspace.paths import moved
 
 MAX_CHARACTERS = 64_000_000
-"""Characters of source that are kept over all revisions."""
+"""Characters that are kept over all revisions: of source, and `CELL` for each cell."""
+CELL = 500
+"""Characters that a cell counts beside its source: its other fields take about so many bytes."""
 MIN_PREFIX = 4
 """The fewest characters of a revision that name it."""
 
@@ -22,7 +24,7 @@ class Revisions:
     notebook could never be written back.
 
     Args:
-        max_characters: The bound on the characters of source that are kept.
+        max_characters: The bound on the characters that are kept, as `MAX_CHARACTERS` counts them.
     """
 
     def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
@@ -35,7 +37,7 @@ class Revisions:
 
     @property
     def characters(self) -> int:
-        """How many characters of source are kept."""
+        """How many characters are kept."""
         return self._characters
 
     def remember(self, snapshot: Snapshot) -> None:
@@ -73,4 +75,4 @@ class Revisions:
 
 
 def _size(snapshot: Snapshot) -> int:
-    return sum(len(cell.source) + len(cell.key) for cell in snapshot.cells)
+    return sum(len(cell.source) + CELL for cell in snapshot.cells)

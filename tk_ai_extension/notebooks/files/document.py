@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import NotReadable
+from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft
@@ -62,7 +63,7 @@ class FileDocument:
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
         indexed = await self._file.index(self.path)
-        return self._file.snapshot(indexed.index, self.path)
+        return await prepared(self._file.snapshot(indexed.index, self.path))
 
     async def outputs(self, cell: str) -> tuple[Json, ...]:
         """See `NotebookDocument.outputs`."""
@@ -121,10 +122,10 @@ class FileDocument:
             index = await self._file.rewritten(self.path, make)
             draft, running = made[0]
             follow(draft, running, index.cells)
-        snapshot = self._file.snapshot(index, self.path)
+        snapshot = await prepared(self._file.snapshot(index, self.path))
         if draft.steps:
             self._changed()
-        return Applied(snapshot, draft.changes())
+        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), draft.changes))
 
     @asynccontextmanager
     async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:

@@ -2,7 +2,7 @@
 
 `Indexer` starts ``tk_ai_extension.notebooks.files.indexing`` as a program when the first large file is asked
 for, asks it one file after the other, and lets it go when nothing was asked for a while. A request
-is a line of JSON; an answer is its length in eight bytes and a pickle.
+is a line of JSON; an answer is its length in eight bytes and what `indexing.encode` makes of it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pickle
 import sys
 from pathlib import Path
 
 from tk_ai_extension.model.errors import InternalError, InvalidNotebook
-from tk_ai_extension.notebooks.files.indexing import Answer, IndexedFile
+from tk_ai_extension.notebooks.files.indexing import IndexedFile, decode
 
 IDLE = 60.0
 """Seconds without a request after which the process is let go."""
@@ -52,7 +51,7 @@ class Indexer:
                 # Cancelled half-way: what comes next from the process answers nobody.
                 await self._stop()
                 raise
-        answer = await asyncio.to_thread(_load, data)
+        answer = await asyncio.to_thread(decode, data)
         if answer[0] == "ok":
             return answer[1]
         if answer[0] == "error":
@@ -99,7 +98,3 @@ class Indexer:
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
-
-
-def _load(data: bytes) -> Answer:
-    return pickle.loads(data)  # noqa: S301 - from our own process
