@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from tests.kernels.conftest import Server
@@ -31,8 +34,7 @@ def backend() -> str:
 async def filtered(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_TOKEN", "CORP_SECRET", "HARMLESS"):
         monkeypatch.setenv(name, "canary")
-    factory = KernelProvisionerFactory.instance()
-    monkeypatch.setattr(factory, "default_provisioner_name", "local-provisioner")
+    monkeypatch.setattr(server.manager, "pre_start_kernel", server.manager.pre_start_kernel)
     keep_secrets_from_kernels(server.manager, ["CORP_*"])
     yield
 
@@ -90,5 +92,30 @@ async def test_another_default_provisioner_is_left_alone(
 ) -> None:
     factory = KernelProvisionerFactory.instance()
     monkeypatch.setattr(factory, "default_provisioner_name", "the-administrators")
-    keep_secrets_from_kernels(server.manager)
+    manager = AsyncMultiKernelManager()
+    keep_secrets_from_kernels(manager)
+    assert manager.pre_start_kernel("python3", {})[0].provisioner is None
     assert factory.default_provisioner_name == "the-administrators"
+
+
+async def test_another_manager_in_the_process_is_left_alone() -> None:
+    factory = KernelProvisionerFactory.instance()
+    before = factory.default_provisioner_name, dict(factory.provisioners)
+    ours, other, third = (AsyncMultiKernelManager() for _ in range(3))
+    keep_secrets_from_kernels(ours, ["OURS_*"])
+    keep_secrets_from_kernels(third, ["THIRD_*"])
+    provisioners: list[Any] = [
+        each.pre_start_kernel("python3", {})[0].provisioner for each in (ours, third)
+    ]
+    assert "OURS_*" in provisioners[0].left_out
+    assert "THIRD_*" not in provisioners[0].left_out
+    assert "THIRD_*" in provisioners[1].left_out
+    assert other.pre_start_kernel("python3", {})[0].provisioner is None
+    assert (factory.default_provisioner_name, dict(factory.provisioners)) == before
+
+
+async def test_a_kernelspec_that_is_not_there_is_jupyters_to_refuse() -> None:
+    manager = AsyncMultiKernelManager()
+    keep_secrets_from_kernels(manager)
+    with pytest.raises(NoSuchKernel):
+        await manager.start_kernel(kernel_name="nowhere")

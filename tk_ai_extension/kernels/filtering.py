@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
+import traitlets
+from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import Callable, List, Unicode
-from traitlets.config import Config
+from traitlets import List, Unicode
 
 from tk_ai_extension.kernels.environment import SECRET_NAMES, without
-
-NAME = "tk-ai-local-provisioner"
-"""The provisioner's name in a kernelspec's metadata, too."""
 
 
 class Passes(Protocol):
@@ -41,53 +38,62 @@ class FilteringProvisioner(LocalProvisioner):
     kernel_id: Any
 
     left_out = List(
-        Unicode(),
-        config=True,
-        help="Names or patterns of environment variables that kernels do not get.",
+        Unicode(), help="Names or patterns of environment variables that kernels do not get."
     )
 
-    passes = Callable(
-        None,
-        allow_none=True,
-        config=True,
-        help="Gives the `Passes` of kernels; none where left out.",
-    )
+    passes: Any = traitlets.Any(help="The `Passes` of kernels; None where there are none.")
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Called by the kernel manager before each launch of the process."""
         environment = without(kwargs.pop("env", os.environ), self.left_out)
         if self.passes is not None:
-            environment.update(await self.passes().issue(self.kernel_id))
+            environment.update(await self.passes.issue(self.kernel_id))
         return await super().pre_launch(env=environment, **kwargs)
 
     async def cleanup(self, restart: bool = False) -> None:
         """Called by the kernel manager when the process has ended."""
         if self.passes is not None and not restart:
-            self.passes().revoke(self.kernel_id)
+            self.passes.revoke(self.kernel_id)
         await super().cleanup(restart=restart)
 
 
 def keep_secrets_from_kernels(
     manager: Any, secrets: Iterable[str] = (), passes: Passes | None = None
 ) -> None:
-    """Has all kernels that a multi-kernel manager starts from now on do without the secrets.
+    """Have all kernels that a multi-kernel manager starts from now on do without the secrets.
 
-    Where an administrator has chosen another default provisioner, it is left alone.
+    Where an administrator has chosen another default provisioner, or a kernelspec names one, it is
+    left alone.
 
     Args:
-        manager: The multi-kernel manager: of each, only its own kernels are concerned.
+        manager: The multi-kernel manager. Only this one is changed: jupyter_client's factory of
+            provisioners is one for all managers of the process.
         secrets: Names or patterns beside `SECRET_NAMES`.
         passes: Gives each kernel a pass; None for none.
     """
+    left_out = [*SECRET_NAMES, *secrets]
+    prepare = manager.pre_start_kernel
+
+    def pre_start_kernel(kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
+        kernel, name, kernel_id = prepare(kernel_name, kwargs)
+        if kernel.provisioner is None and _is_local(manager, kernel):
+            kernel.provisioner = FilteringProvisioner(
+                kernel_id=kernel_id,
+                kernel_spec=kernel.kernel_spec,
+                parent=kernel,
+                left_out=left_out,
+                passes=passes,
+            )
+        return kernel, name, kernel_id
+
+    manager.pre_start_kernel = pre_start_kernel
+
+
+def _is_local(manager: Any, kernel: Any) -> bool:
+    """Return whether a new kernel would get jupyter_client's own local provisioner by default."""
+    try:
+        named = "kernel_provisioner" in kernel.kernel_spec.metadata
+    except NoSuchKernel:
+        return False  # starting it says so
     factory: Any = KernelProvisionerFactory.instance(parent=manager)
-    if factory.default_provisioner_name not in {"local-provisioner", NAME}:
-        return
-    entry = f"{FilteringProvisioner.__module__}:{FilteringProvisioner.__qualname__}"
-    factory.provisioners[NAME] = EntryPoint(NAME, entry, factory.GROUP_NAME)
-    factory.default_provisioner_name = NAME
-    names = [*SECRET_NAMES, *secrets]
-    settings: dict[str, Any] = {"left_out": names}
-    if passes is not None:
-        # A function, since traitlets copies every other value that it is configured with.
-        settings["passes"] = lambda: passes
-    manager.update_config(Config({FilteringProvisioner.__name__: settings}))
+    return not named and factory.default_provisioner_name == "local-provisioner"
