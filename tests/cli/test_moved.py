@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Any, TextIO
 
 import nbformat
 import pytest
@@ -16,18 +16,19 @@ from tests.servers import StartServer, start_server
 __all__ = ["start_server"]
 
 
-def begun(nb: Nb) -> str:
-    """An execution whose first cell waits until somebody writes into `go`."""
+def begun(nb: Nb) -> tuple[str, TextIO]:
+    """An execution whose first cell has begun, and the file that it reads until that is closed."""
     os.mkfifo(nb.root / "go")
     nb.notebook("a.ipynb", "open('go').read()\nprint(6 * 7)")
     nb("open", "a.ipynb")
-    return nb("exec", "0", "--wait", "0", "--json").json["execution_id"]
+    execution = nb("exec", "0", "--wait", "0", "--json").json["execution_id"]
+    return execution, (nb.root / "go").open("w")  # Opens when the cell does.
 
 
 def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_said(nb: Nb) -> None:
-    execution = begun(nb)
+    execution, go = begun(nb)
     (nb.root / "a.ipynb").unlink()
-    (nb.root / "go").write_text("now")
+    go.close()
     ended = nb("watch", execution, status=None)
     assert "42" in ended.out
     assert "a.ipynb" in ended.out + ended.err
@@ -36,9 +37,9 @@ def test_a_notebook_that_is_deleted_under_a_run_stays_deleted_and_that_is_said(n
 
 
 def test_a_notebook_that_is_moved_under_a_run_is_not_made_anew_at_its_old_place(nb: Nb) -> None:
-    execution = begun(nb)
+    execution, go = begun(nb)
     (nb.root / "a.ipynb").rename(nb.root / "b.ipynb")
-    (nb.root / "go").write_text("now")
+    go.close()
     assert "42" in nb("watch", execution, status=None).out
     assert not (nb.root / "a.ipynb").exists()
     assert "1 cells" in nb("cells", "b.ipynb").out

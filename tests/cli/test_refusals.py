@@ -91,6 +91,11 @@ def test_what_is_no_text_is_refused(nb: Nb, path: Path) -> None:
         ended = nb("insert", "0", "-", "-n", "a.ipynb", stdin=stdin, status=2)
         assert "invalid_arguments" in ended.err
         assert path.read_bytes() == before
+    (nb.root / "a.txt").write_bytes(b"# %%\n\xff\n")
+    for words in (("insert", "0", "\udcff", "-n", "a.ipynb"), ("write", "a.txt", "-n", "a.ipynb")):
+        ended = nb(*words, status=2)
+        assert "not UTF-8" in ended.err
+        assert path.read_bytes() == before
 
 
 def test_a_socket_that_a_host_has_left_behind_is_nobody(nb: Nb, path: Path) -> None:

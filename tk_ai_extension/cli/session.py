@@ -16,7 +16,7 @@ from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.screen import Screen
 from tk_ai_extension.cli.terminal import Terminal
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.results import Result
@@ -84,10 +84,20 @@ class Session:
         return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
 
     async def call(self, tool: str, **arguments: Any) -> Result:
-        """Call a tool, with its progress on the terminal meanwhile."""
+        """Call a tool, with its progress on the terminal meanwhile.
+
+        Bytes of the command line, standard input or a file that are not UTF-8 are refused. (What
+        comes as JSON gets replacement characters instead: its sender can see what was written.)
+        """
         return await self._call_for(self.caller, tool, arguments)
 
     async def _call_for(self, caller: Caller, tool: str, arguments: Mapping[str, Any]) -> Result:
+        try:
+            json.dumps(arguments, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidArguments(
+                "The text is not UTF-8.", hint="Nothing was changed. Give the text as UTF-8."
+            ) from None
         context = ToolContext(self.headless.workspace, caller, self.screen.progress)
         try:
             return await self.headless.registry.call(tool, arguments, context)
