@@ -16,6 +16,7 @@ from tests.notebooks.conftest import room_bench, running_server
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.files.saving import FileChanged
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
@@ -85,6 +86,24 @@ async def test_a_save_between_a_look_at_the_file_and_its_loading_overwrites_noth
         assert sources((await bench.on_disk(document))["cells"]) == ["a", "theirs"]
         await document.apply([Replace("aaaa1111", "mine")])
         assert sources((await bench.on_disk(document))["cells"]) == ["mine", "theirs"]
+
+
+async def test_the_keys_of_outputs_have_one_order(bench: DocumentBench) -> None:
+    keys = [f"{kind}/{name}" for kind in ("image", "text", "x") for name in "abcdefgh"]
+    document = await bench.open(notebook(code("a", "aaaa1111")))
+    shown = {key: f"the {key}" for key in reversed(keys)}
+    output = {"output_type": "display_data", "data": shown, "metadata": {}}
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(output)])
+        await writer.finish(1)
+    for _ in range(3):
+        (stored,) = await document.outputs("aaaa1111")
+        assert list(stored["data"]) == keys
+        (again,) = (await document.raw())["cells"][0]["outputs"]
+        assert list(again["data"]) == keys
+        (cell,) = (await document.read()).cells
+        assert list(cell.outputs.mimes) == sorted(cell.outputs.mimes)
 
 
 @pytest.mark.proves("fault:concurrent-edit")

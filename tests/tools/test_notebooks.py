@@ -138,6 +138,12 @@ async def test_create_refuses_to_overwrite(desk):
         await desk.call("create_notebook", notebook="d.ipynb", cells=[{"source": 3}])
 
 
+async def test_a_notebook_created_without_cells_has_an_empty_one(desk):
+    created = await desk.call("create_notebook", notebook="c.ipynb")
+    assert created.total_cells == 1
+    assert desk.sources("c.ipynb") == [""]
+
+
 async def test_files_are_listed_and_read_page_by_page(desk):
     (desk.root / "data").mkdir()
     (desk.root / "data" / "t.csv").write_text("".join(f"row {n}\n" for n in range(500)))

@@ -173,11 +173,14 @@ class LiveNotebook:
 
 
 def whole(value: Any) -> Any:
-    """A shared value with numbers that are whole as integers: to JavaScript they are all one."""
+    """A shared value with numbers that are whole as integers: to JavaScript they are all one.
+
+    Keys are sorted, as nbformat writes them: shared maps have no order, and each read another one.
+    """
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
-        return {key: whole(item) for key, item in cast("Json", value).items()}
+        return {key: whole(item) for key, item in sorted(cast("Json", value).items())}
     if isinstance(value, list):
         return [whole(item) for item in cast("list[Any]", value)]
     return value

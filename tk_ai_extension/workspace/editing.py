@@ -180,6 +180,8 @@ async def create(
 ) -> Journalled:
     """Makes a notebook with these cells, all at once; they count as seen, and can be taken back.
 
+    Without cells it has an empty one, as JupyterLab makes it and as a room adds it in any case.
+
     Raises:
         NotebookExists, ToolError: whatever the store refuses; nothing was made.
         InvalidArguments: a source that no cell may have.
@@ -188,8 +190,9 @@ async def create(
         check_source(workspace, source)
     said = f"created {path}"
     entry = await workspace.journal.intend(caller, path, tool, said)
+    stored = empty_notebook(cells or [("code", "")], kernelspec=kernelspec)
     try:
-        document = await workspace.store.create(path, empty_notebook(cells, kernelspec=kernelspec))
+        document = await workspace.store.create(path, stored)
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
         raise
