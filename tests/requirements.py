@@ -119,6 +119,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:progress", "S4", "a long execution reports progress"),
     Requirement("exec:concurrent", "S4", "two callers on one kernel queue; one's error does not drop the other's cells"),
     Requirement("exec:own-source", "project", "under concurrent edits code runs once for each answer that says so, as its cell's source was at one moment, and a cell has no other cell's outputs"),
+    Requirement("exec:restart-among-callers", "project", "a kernel restarted while several callers run code ends each run that it cuts as kernel_restarted and as nothing else; what was edited stays explained by a serial order, no code runs twice, and without a restart no run ends so"),
     Requirement("exec:saved", "S3", "outputs are attached to the cell and saved; the file on disk has them at most 2 s later while the cell still runs"),
     Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them"),
     Requirement("exec:bounded", "project", "what an execution holds in memory is bounded: messages not yet read, requests that wait for a shared kernel, status events; doubling the output doubles the work, never more"),

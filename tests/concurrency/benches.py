@@ -22,7 +22,7 @@ from tk_ai_extension.testing.concurrency.people import (
     RoomTypist,
     TabTypist,
 )
-from tk_ai_extension.testing.concurrency.rounds import ConcurrencyBench
+from tk_ai_extension.testing.concurrency.rounds import ConcurrencyBench, Fault
 from tk_ai_extension.testing.tab_page import TabPage
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -76,6 +76,7 @@ async def light_bench(
         settle,
         person,
         program,
+        [Fault("restart", kernels.restart_busy, frozenset(("kernel_restarted",)))],
     )
     await workspace.close()
 

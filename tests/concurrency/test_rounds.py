@@ -34,7 +34,12 @@ async def play(documents: str, folder: Path, steps: int, record: object) -> None
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.proves("edit:linearizable", "edit:journal-replays", "exec:own-source")
+@pytest.mark.proves(
+    "edit:linearizable",
+    "edit:journal-replays",
+    "exec:own-source",
+    "exec:restart-among-callers",
+)
 @pytest.mark.parametrize("documents", BENCHES)
 async def test_a_serial_order_explains_all_answers(
     documents: str, tmp_path: Path, record_property: object

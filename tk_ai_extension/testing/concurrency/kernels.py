@@ -10,7 +10,9 @@ import asyncio
 import itertools
 import re
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Protocol
 from uuid import uuid4
 
@@ -80,6 +82,21 @@ class SaidFile:
         return dict(zip(itertools.accumulate(len(line) + 1 for line in lines), lines, strict=True))
 
 
+@dataclass
+class _Kernel:
+    """One of them.
+
+    Attributes:
+        lock: Held by what runs.
+        restarts: How often it was restarted; what began before ends there.
+        counts: The numbers of executions.
+    """
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    restarts: int = 0
+    counts: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+
 class SayingKernels:
     """Kernels that understand ``say`` and ``fail``; see `kernels.base.Kernels` and `Sessions`.
 
@@ -90,7 +107,7 @@ class SayingKernels:
 
     def __init__(self) -> None:
         self._said: list[str] = []
-        self._kernels: dict[str, tuple[asyncio.Lock, itertools.count[int]]] = {}
+        self._kernels: dict[str, _Kernel] = {}
         self._bound: dict[str, str] = {}
 
     def said(self) -> dict[int, str]:
@@ -106,7 +123,7 @@ class SayingKernels:
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002
         """Starts one."""
         kernel_id = str(uuid4())
-        self._kernels[kernel_id] = asyncio.Lock(), itertools.count(1)
+        self._kernels[kernel_id] = _Kernel()
         return kernel_id
 
     async def wait_ready(self, kernel_id: str) -> float:
@@ -133,9 +150,19 @@ class SayingKernels:
         self._known(kernel_id)
 
     async def restart(self, kernel_id: str) -> None:
-        """Begins to count again."""
-        async with self._known(kernel_id)[0]:
-            self._kernels[kernel_id] = asyncio.Lock(), itertools.count(1)
+        """Ends what runs and what waits, and begins to count again."""
+        kernel = self._known(kernel_id)
+        kernel.restarts += 1
+        kernel.counts = itertools.count(1)
+
+    async def restart_busy(self, path: str, random: Random) -> None:
+        """Restarts a notebook's kernel while it runs something, if it does so soon."""
+        for _ in range(random.randrange(2_000)):
+            kernel_id = self._bound.get(path)
+            if kernel_id and self._kernels[kernel_id].lock.locked() and random.random() < 0.2:
+                await self.restart(kernel_id)
+                return
+            await asyncio.sleep(0)
 
     async def shutdown(self, kernel_id: str) -> None:
         """Ends one."""
@@ -149,7 +176,7 @@ class SayingKernels:
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _known(self, kernel_id: str) -> tuple[asyncio.Lock, itertools.count[int]]:
+    def _known(self, kernel_id: str) -> _Kernel:
         if kernel_id not in self._kernels:
             raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         return self._kernels[kernel_id]
@@ -160,14 +187,20 @@ class SayingKernels:
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
         """Says what a source says, one line at a time."""
-        lock, counts = self._known(kernel_id)
-        async with lock:
-            count = next(counts)
+        kernel = self._known(kernel_id)
+        restarts = kernel.restarts
+        async with kernel.lock:
+            if kernel.restarts != restarts:
+                yield _cut((), None)
+                return
+            count = next(kernel.counts)
             yield Started(count)
             text = ""
             error: Json | None = None
             for token in tokens(request.code):
                 await asyncio.sleep(0)
+                if kernel.restarts != restarts:
+                    break
                 self._said.append(token)
                 new = f"{token} {len(self._said)}\n"
                 change: OutputChange = (
@@ -180,6 +213,9 @@ class SayingKernels:
             outputs: list[Json] = (
                 [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
             )
+            if kernel.restarts != restarts:
+                yield _cut(tuple(outputs), count)
+                return
             if ".fail(" in request.code:
                 error = {
                     "output_type": "error",
@@ -206,3 +242,9 @@ class SayingKernels:
     async def paths_of(self, kernel_id: str) -> list[str]:
         """The notebooks of a kernel."""
         return [path for path, bound in self._bound.items() if bound == kernel_id]
+
+
+def _cut(outputs: tuple[Json, ...], count: int | None) -> Execution:
+    return Execution(
+        "kernel_restarted", outputs, count, message="The kernel was restarted.", backend="saying"
+    )

@@ -38,7 +38,8 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
 
     Args:
         call: The call, with its rows of the journal.
-        excused: Further codes of errors that need no explanation, since a fault was injected.
+        excused: Further codes of errors, and statuses of runs, that need no explanation, since a
+            fault was injected.
     """
     if call.edit is not None:
         return [Event(str(call), call.began, call.ended, partial(_person, call.edit))]
@@ -46,6 +47,11 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
     assert answer is not None, f"no answer: {call}"
     steps: list[Step] = []
     effects = [entry for entry in call.entries if entry.changes]
+    steps += [
+        _refuse(f"a run ended as {run['status']}, and nothing went wrong")
+        for run in answer.data.get("runs", ())
+        if run["status"] not in {"ok", "error"} | excused
+    ]
     steps += [
         _refuse(f"the journal does not say how {row.tool} ended")
         for row in call.entries

@@ -116,7 +116,10 @@ class Tally:
         for call in calls:
             error = call.answer.error if call.answer is not None else None
             name = f"{call.name}: {error}" if error else call.name
-            self.calls[name] = self.calls.get(name, 0) + 1
+            runs = call.answer.data.get("runs", ()) if call.answer is not None else ()
+            cut = [f"cut: {run['status']}" for run in runs if run["status"] not in ("ok", "error")]
+            for each in (name, *cut):
+                self.calls[each] = self.calls.get(each, 0) + 1
 
 
 async def run_rounds(bench: ConcurrencyBench, seed: int, steps: int) -> Tally:
@@ -192,7 +195,7 @@ class _Notebook:
         self._assign(history.calls)
         excused = fault.excused if fault is not None else frozenset[str]()
         verdict = self._check_order(history.calls, start, end, excused)
-        self._check_outputs(history.calls, outputs, excused)
+        self._check_outputs(history.calls, outputs)
         await self._check_copies(history.calls, end, outputs)
         self._tally.add(history.calls, verdict)
 
@@ -306,9 +309,7 @@ class _Notebook:
             )
         return verdict
 
-    def _check_outputs(
-        self, calls: Sequence[Call], outputs: dict[str, str], excused: frozenset[str]
-    ) -> None:
+    def _check_outputs(self, calls: Sequence[Call], outputs: dict[str, str]) -> None:
         """Code ran once for each answer that says so, and outputs are those of the cell's runs."""
         said = self._bench.said.said()
         new = {number: token for number, token in said.items() if number not in self._said}
@@ -322,18 +323,20 @@ class _Notebook:
             untold |= call.answer.error is not None and "execute" in call.name
             untold |= call.answer.error is not None and bool(call.arguments.get("run"))
             for run in call.answer.data.get("runs", ()):
+                # One that was cut may have said more than its answer has.
+                untold |= run["status"] not in ("ok", "error")
                 ran.setdefault(run.get("cell", ""), []).append(printed(run.get("output", "")))
         lines = [line for runs in ran.values() for each in runs for line in each]
         for line in lines:
             token, number = line.split()
             if new.pop(int(number), None) != token:
                 raise Violation(self._report(calls, f"`{line}` was told twice, or never said."))
-        if new and not untold and not excused:
+        if new and not untold:
             raise Violation(self._report(calls, f"This was said, and nobody was told: {new}."))
         self._untold |= {f"{token} {number}" for number, token in new.items()}
         for cell, runs in ran.items():
             self._runs.setdefault(cell, []).extend(runs)
-        if not untold and not excused:
+        if not untold:
             self._check_each_output(calls, outputs, ran)
 
     def _check_each_output(
