@@ -143,6 +143,30 @@ async def test_a_command_brings_its_own_key_to_a_host_that_runs_already(
     assert model.environment["ANTHROPIC_API_KEY"] not in ran.out
 
 
+async def test_each_command_asks_the_model_of_its_own_environment(
+    chatting: Nb, model: ScriptedModel
+) -> None:
+    """Also where its message waits for a turn while a command of another environment comes."""
+    async with ScriptedModel().running() as other:
+        held = Held(Answer.of(COUNTED), after=3)
+        model.add(held, Answer.of("The first model."))
+        first = await chatting.start("chat", "-n", "a.ipynb", "Count.")
+        async with asyncio.timeout(DEADLINE):
+            await held.held.wait()
+            (chat,) = await chats(chatting)
+            second = await chatting.start("chat", "--resume", chat["id"], "Which one?", "--json")
+            assert second.stdout is not None
+            assert json.loads(await second.stdout.readline())["kind"] == "message"
+            other.add(Answer.of("The other model."))
+            environment = {**other.environment, "ANTHROPIC_MODEL": MODEL}
+            third = await run(chatting, "chat", "--new", "Which one?", env=environment)
+            held.go_on.set()
+            await first.communicate()
+            out, _ = await second.communicate()
+    assert third.out == "The other model.\n"
+    assert json.loads(out.splitlines()[-1])["text"] == "The first model."
+
+
 async def test_without_a_model_the_tour_answers(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
     ended = await run(nb, "chat", "Hello.")

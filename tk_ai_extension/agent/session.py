@@ -350,7 +350,7 @@ class ChatSession:
     async def _ready(self, turn: Turn) -> Claude:
         """Claude's process; started where there is none, or where another provider answers now."""
         office = self._office
-        provider = await office.provider()
+        provider = await asyncio.create_task(_chosen(office), context=turn.context)
         goes_on = self._claude is not None and self._claude.alive and not self._replaced
         if not (goes_on and self._provider == provider):
             await self._hang_up()
@@ -432,6 +432,10 @@ class ChatSession:
         if turn is None or turn.stopping.is_set():
             return error_content(PermissionDenied("The turn is over.", hint="Wait for the user."))
         return await turn.call(self._office.workspace, self._office.registry, call, tool, arguments)
+
+
+async def _chosen(office: Office) -> Provider:
+    return await office.provider()
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,8 @@ class Turn:
         stopping: Set when somebody stops it.
         stopped: When that was, on the monotonic clock.
         calls: The calls under way.
+        context: The context variables of who sent the message: the provider is chosen by them, also
+            where the message has waited for other turns.
         over: Whether its end was told: nothing is told after it.
     """
 
@@ -66,6 +69,7 @@ class Turn:
     calls: set[asyncio.Task[types.CallToolResult]] = field(
         default_factory=set["asyncio.Task[types.CallToolResult]"]
     )
+    context: Context = field(default_factory=copy_context)
     over: bool = False
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _journalled: int = 0

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]
+
+_named: ContextVar[Mapping[str, str]] = ContextVar("models of a command", default={})  # noqa: B039
+"""What the environment of the command that talks says of models: it counts before the host's own.
+
+Commands talk at the same time: each message is sent in the context of its own.
+"""
 
 MISSING = "claude-agent-sdk is not installed, which runs Claude."
 """What is said where a package is missing."""
@@ -102,8 +109,6 @@ class ProjectChats:
         self._state = state
         self._workspace = workspace
         self._registry = registry
-        # What the command that talks has in its environment counts before what the host began with.
-        self._named: dict[str, str] = {}
         self._opening: asyncio.Task[tuple[Chats, Provision]] | None = None
 
     async def talk(self, user: str, environment: Mapping[str, str]) -> Talk:
@@ -116,8 +121,7 @@ class ProjectChats:
         Raises:
             AgentUnavailable: a package is missing.
         """
-        self._named.clear()
-        self._named.update(environment)
+        _named.set(environment)
         if self._opening is None:
             if importlib.util.find_spec("claude_agent_sdk") is None:
                 raise AgentUnavailable(MISSING, hint="pip install --upgrade tk-ai-extension")
@@ -144,8 +148,9 @@ class ProjectChats:
         def environment() -> Mapping[str, str]:
             # What a command says of models takes the place of all that the host's says: a key of one
             # does not go to an address of the other.
-            said = {n: v for n, v in os.environ.items() if not (self._named and n in MODELS)}
-            return {**said, **self._named}
+            named = _named.get()
+            said = {n: v for n, v in os.environ.items() if not (named and n in MODELS)}
+            return {**said, **named}
 
         provision = Provision(ProviderSettings(), environment, self._root)
 
