@@ -132,7 +132,7 @@ async def typing(lab: Lab, until: float, *, saves: bool) -> str:
     while time.monotonic() < until:
         word = f" w{len(typed)}"
         # A click would wait until the cell has kept its place for two frames.
-        await lab.page.locator(EDITOR).nth(1).focus()
+        await lab.page.locator(EDITOR).nth(1).focus(timeout=120_000)
         await lab.page.keyboard.press("Control+End")
         await lab.page.keyboard.type(word)
         typed += word

@@ -55,6 +55,34 @@ def test_a_full_disk_under_the_host_is_said_loses_nothing_and_passes(nb: Nb) -> 
     assert nb.host == host
 
 
+@pytest.mark.proves("fault:too-many-files")
+def test_too_many_open_files_are_said_and_pass(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "6 * 7")
+    nb.notebook("b.ipynb", "1")
+    nb("open", "a.ipynb")
+    host = nb.host
+    before = resource.prlimit(host, resource.RLIMIT_NOFILE)
+    said: set[str] = set()
+    for more in range(2, 14, 3):
+        # The command's own connection takes one.
+        free = len(list(Path(f"/proc/{host}/fd").iterdir())) + more
+        resource.prlimit(host, resource.RLIMIT_NOFILE, (free, before[1]))
+        for words in (
+            ("cells", "-n", "b.ipynb"),
+            ("insert", "0", "x", "-n", "b.ipynb"),
+            ("open", "b.ipynb"),
+        ):
+            ended = nb(*words, "--json", status=None)
+            if ended.status:
+                said.add(ended.json["error"]["code"])
+        resource.prlimit(host, resource.RLIMIT_NOFILE, before)
+        nb("stop", "b.ipynb", status=None)
+    assert "too_many_open_files" in said
+    assert "internal_error" not in said
+    assert "42" in nb("exec", "0", "-n", "a.ipynb").out
+    assert nb.host == host
+
+
 @pytest.mark.parametrize("key", ["x" * 201, "a\x1b[2J"])
 def test_a_callers_name_is_checked_as_everywhere(nb: Nb, key: str) -> None:
     nb.notebook("a.ipynb", "1")

@@ -75,6 +75,18 @@ class LimitReached(ToolError):
     default_hint = "Wait until something ends, or let go of something, then try again."
 
 
+class TooManyOpenFiles(ToolError):
+    """The process, or the system, has as many files and sockets open as it may."""
+
+    code = "too_many_open_files"
+    status = 503
+    retryable = True
+    default_hint = (
+        "Shut down kernels that nobody needs, then try again; or start the server with a higher "
+        "limit (`ulimit -n`)."
+    )
+
+
 class InternalError(ToolError):
     """A defect of ours; the server's log has the traceback."""
 

@@ -23,8 +23,10 @@ from tk_ai_extension.model.errors import (
     InternalError,
     InvalidArguments,
     ToolError,
+    TooManyOpenFiles,
     UnknownTool,
 )
+from tk_ai_extension.model.open_files import is_out_of_files
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permitting import (
@@ -244,6 +246,9 @@ class Registry:
         except ToolError:
             raise
         except Exception as error:
+            if is_out_of_files(error):
+                logger.warning("Tool %s: %s", name, error)
+                raise TooManyOpenFiles(f"{name} could not open a file: {error}") from error
             logger.exception("Tool %s failed", name)
             raise InternalError(f"{name} failed: {type(error).__name__}: {error}") from error
         result.notices += context.workspace.notices.take(context.caller)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Awaitable, Callable
 
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.errors import KernelspecNotFound, KernelStartFailed
+from tk_ai_extension.model.open_files import is_out_of_files
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ async def start_python(
         try:
             return await kernels.start(name, path=path)
         except (KernelStartFailed, OSError) as error:
-            if not _is_exhausted(error):
+            if not is_out_of_files(error):
                 raise
             if attempt == ATTEMPTS:
                 raise KernelStartFailed(f"The kernel could not be started: {error}") from error
@@ -51,14 +51,3 @@ async def _python_kernelspec(kernels: Kernels) -> str:
             return spec.name
     known = ", ".join(spec.name for spec in specs) or "none"
     raise KernelspecNotFound(f"No Python kernel is installed (there are: {known}).")
-
-
-def _is_exhausted(error: BaseException | None) -> bool:
-    """Whether this error, or what caused it, is that the system has no more files to open."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            return True
-        if "Too many open files" in str(error):
-            return True
-        error = error.__cause__
-    return False
