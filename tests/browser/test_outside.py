@@ -188,7 +188,7 @@ async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: 
         await question.focus()
         await expect(question).to_have_count(0)
         said = lab.panel.get_by_role("status").first
-        await expect(said).to_have_text("The question of claude-code 2.1 has expired.")
+        await expect(said).to_have_text("The request of claude-code 2.1 has expired.")
         # It went under the person's hands.
         await expect(lab.message_box).to_be_focused()
     assert sources(lab) == ["prices = [3, 4, 5]"]

@@ -55,7 +55,7 @@ async def test_a_jupyter_server_opens_what_it_has_written_as_it_is(
     )
     nb.root = server.root
     await asyncio.to_thread(nb, "open", "a.ipynb")
-    await asyncio.to_thread(nb, "add", "x = 6\nprint(x * 7)")
+    await asyncio.to_thread(nb, "edit", "0", "x = 6\nprint(x * 7)")
     await asyncio.to_thread(nb, "insert", "0", "# Title", "--cell-type", "markdown")
     await asyncio.to_thread(nb, "add", "6 * 7")
     opened: Any = await asyncio.to_thread(ask, server, "api/contents/a.ipynb")
