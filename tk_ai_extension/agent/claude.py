@@ -46,13 +46,14 @@ class Surroundings:
     Attributes:
         folder: Where the CLI keeps its sessions; made with mode 0700.
         cli: The CLI's path; empty for the one that the SDK brings, else the first one in PATH.
-        retries: How often the CLI asks again where the model's server fails.
+        retries: How often the CLI asks again where the model's server fails; None: as the
+            environment's ``CLAUDE_CODE_MAX_RETRIES`` says, 4 times without it.
         request_timeout: Seconds that one request to the model's server may take.
     """
 
     folder: Path
     cli: str = ""
-    retries: int = 4
+    retries: int | None = None
     request_timeout: float = 600.0
 
 
@@ -273,8 +274,12 @@ def _options(
 
 
 def _environment(provider: Provider, surroundings: Surroundings) -> dict[str, str]:
-    """What the process has besides what it inherits."""
+    """What the process has besides what it inherits; what is set holds over the environment."""
+    retries = surroundings.retries
     return {
+        "CLAUDE_CODE_MAX_RETRIES": "4",
+        **provider.environment,
+        **({} if retries is None else {"CLAUDE_CODE_MAX_RETRIES": str(retries)}),
         "CLAUDE_CONFIG_DIR": str(surroundings.folder),
         # Its logs, which are for everybody to read in the user's own folder.
         "XDG_CACHE_HOME": str(surroundings.folder / "cache"),
@@ -282,9 +287,7 @@ def _environment(provider: Provider, surroundings: Surroundings) -> dict[str, st
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         # Every tool is offered at once, and nothing is offered that stands for those to be found.
         "ENABLE_TOOL_SEARCH": "false",
-        "CLAUDE_CODE_MAX_RETRIES": str(surroundings.retries),
         "API_TIMEOUT_MS": str(int(surroundings.request_timeout * 1000)),
-        **provider.environment,
     }
 
 
