@@ -145,6 +145,8 @@ function useFollowing(): {
     follows.current = true;
     if (view.current !== null) {
       view.current.scrollTop = view.current.scrollHeight;
+      // Where the content has shrunk, the end is above where it was: nobody scrolled up.
+      top.current = view.current.scrollTop;
     }
   }, []);
   const onScroll = useCallback(() => {
@@ -159,20 +161,20 @@ function useFollowing(): {
   }, []);
   useLayoutEffect(toEnd, [toEnd]);
   useEffect(() => {
+    const settle = (): void => (follows.current ? toEnd() : onScroll());
     // Text is rendered, and pictures are measured, after React has put them there.
-    const observer = new ResizeObserver(() => {
-      if (follows.current) {
-        toEnd();
-      } else {
-        onScroll();
-      }
-    });
-    for (const node of [view.current, content.current]) {
-      if (node !== null) {
-        observer.observe(node);
-      }
+    const resized = new ResizeObserver(settle);
+    // Content that shrinks and grows within one frame looks like somebody who scrolled up.
+    const changed = new MutationObserver(settle);
+    if (view.current !== null && content.current !== null) {
+      resized.observe(view.current);
+      resized.observe(content.current);
+      changed.observe(content.current, { childList: true, characterData: true, subtree: true });
     }
-    return () => observer.disconnect();
+    return () => {
+      resized.disconnect();
+      changed.disconnect();
+    };
   }, [toEnd, onScroll]);
   return { view, content, atEnd, toEnd, onScroll };
 }

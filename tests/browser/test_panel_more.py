@@ -38,6 +38,35 @@ DROP = """
   node.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
 }
 """
+SHRINK_AND_GROW = """async log => {
+  const frames = async () => {
+    for (let n = 0; n < 3; n++) await new Promise(requestAnimationFrame);
+  };
+  const content = log.firstElementChild;
+  const add = (text, height) => {
+    const node = document.createElement('div');
+    node.append(document.createElement('span'));
+    node.firstChild.append(text);
+    node.style.cssText = `display: flex; align-items: end; height: ${height}px`;
+    content.append(node);
+    return node;
+  };
+  const first = add('', 500);
+  await frames();
+  const shrunk = new Promise(resolve => {
+    const height = content.clientHeight;
+    new ResizeObserver((_, observer) => {
+      if (content.clientHeight < height) {
+        observer.disconnect();
+        resolve();
+      }
+    }).observe(content);
+  });
+  first.remove();
+  await shrunk;  // The browser has moved the view up, and says so with the next frame.
+  add('what came last', 800);
+  await frames();
+}"""
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -438,6 +467,9 @@ async def test_who_reads_above_is_told_of_what_is_new_below(lab: Lab, model: Scr
     await lab.panel.get_by_role("button", name="↓ New").click()
     await expect(end).to_be_in_viewport()
     await expect(lab.panel.get_by_role("button", name="↓ New")).to_have_count(0)
+    # Content that shrinks takes the view up with it, and what comes then is followed all the same.
+    await lab.log.evaluate(SHRINK_AND_GROW)
+    await expect(lab.panel.get_by_text("what came last")).to_be_in_viewport()
 
 
 async def test_a_cell_that_was_run_is_shown_with_its_code_and_found_by_a_click(
