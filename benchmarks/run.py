@@ -36,7 +36,6 @@ FAMILIES = (
     "outputs",
     "runs",
     "notebooks",
-    "reading",
     "chat",
     "panel",
     "growth",

@@ -122,8 +122,7 @@ export class ChatApi {
         `chats/${id}${after === 0 ? '' : `?after=${after}`}`
       );
       events.push(...page.events.map(each => numbered(each)));
-      // A server of a former version answers with all of it at once, and without `next`.
-      if (typeof page.next !== 'number') {
+      if (page.next === null) {
         return { chat: page.chat, events };
       }
       after = page.next;

@@ -10,22 +10,19 @@ export interface IFrame {
 /**
  * Puts the pieces of a stream together to events.
  *
- * A piece ends anywhere: in the middle of a line, between the two characters of a line's end.
- * Comments (which keep the line alive) are left out. Each piece is looked through once, however long
- * the line is that it belongs to: pictures make lines of megabytes.
+ * A piece ends anywhere. Lines end with a line feed, as the server writes them. Comments (which keep
+ * the line alive) are left out. Each piece is looked through once, however long the line is that it
+ * belongs to: pictures make lines of megabytes.
  */
 export class FrameParser {
   /** The events that this piece completes. */
   feed(piece: string): IFrame[] {
     const frames: IFrame[] = [];
-    const ends = /\r\n|\n|\r/g;
-    // The rest of a line's end that began in the piece before.
-    let begin = this._returned && piece.startsWith('\n') ? 1 : 0;
-    ends.lastIndex = begin;
-    for (let end = ends.exec(piece); end !== null; end = ends.exec(piece)) {
-      const line = [...this._begun, piece.slice(begin, end.index)].join('');
+    const lines = piece.split('\n');
+    const rest = lines.pop() ?? '';
+    for (const end of lines) {
+      const line = [...this._begun, end].join('');
       this._begun = [];
-      begin = ends.lastIndex;
       if (line !== '') {
         this._line(line);
       } else {
@@ -35,10 +32,7 @@ export class FrameParser {
         this._data = [];
       }
     }
-    if (piece !== '') {
-      this._begun.push(piece.slice(begin));
-      this._returned = piece.endsWith('\r');
-    }
+    this._begun.push(rest);
     return frames;
   }
 
@@ -53,7 +47,6 @@ export class FrameParser {
 
   /** The pieces of a line whose end has not come. */
   private _begun: string[] = [];
-  private _returned = false;
   private _id = '';
   private _data: string[] = [];
 }

@@ -10,12 +10,13 @@ interface IPhrases {
   /** As what was or is asked for: "add a cell". */
   ask: string;
   doing?: string;
-  done: string;
+  /** Where it is not what was asked for. */
+  done?: string;
 }
 
 /** What a call does, and to what. */
 export function describe(call: ICall, trans: TranslationBundle): string {
-  const { ask, doing, done } = phrasesOf(call, trans);
+  const { ask, doing, done = upper(ask) } = phrasesOf(call, trans);
   switch (call.status) {
     case 'pending':
       return upper(ask);
@@ -43,11 +44,10 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
   switch (call.tool) {
     case 'read_notebook':
     case 'list_cells':
-      return path
-        ? { ask: trans.__('read %1', path), done: trans.__('Read %1', path) }
-        : { ask: trans.__('read the notebook'), done: trans.__('Read the notebook') };
+    case 'read_file':
+      return { ask: path ? trans.__('read %1', path) : trans.__('read the notebook') };
     case 'read_cell':
-      return { ask: trans.__('read cell %1', cell), done: trans.__('Read cell %1', cell) };
+      return { ask: trans.__('read cell %1', cell) };
     case 'use_notebook':
       return { ask: trans.__('open %1', path), done: trans.__('Opened %1', path) };
     case 'create_notebook':
@@ -89,19 +89,15 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
       return path
         ? { ask: trans.__('write %1', path), done: trans.__('Wrote %1', path) }
         : { ask: trans.__('write the notebook'), done: trans.__('Wrote the notebook') };
-    case 'read_file':
-      return { ask: trans.__('read %1', path), done: trans.__('Read %1', path) };
     case 'search_cells':
       return { ask: trans.__('search the cells'), done: trans.__('Searched the cells') };
     case 'list_variables':
       return { ask: trans.__('list the variables'), done: trans.__('Looked at the variables') };
     case 'inspect_variable':
       return { ask: trans.__('look at %1', name), done: trans.__('Looked at %1', name) };
-    default: {
+    default:
       // `interrupt_kernel` as "interrupt kernel".
-      const ask = call.tool.replaceAll('_', ' ');
-      return { ask, done: upper(ask) };
-    }
+      return { ask: call.tool.replaceAll('_', ' ') };
   }
 }
 

@@ -8,6 +8,7 @@ import type { ChatModel } from '../chat/model';
 import type { ITurn } from '../chat/state';
 import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
+import { Button } from './Button';
 import { useDesk, useSignal } from './desk';
 import { Fold } from './Fold';
 
@@ -88,12 +89,8 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
         </span>
         {open.length > 0 && (
           <>
-            <button type="button" className="tk-Button" onClick={keep}>
-              {trans.__('Keep')}
-            </button>
-            <button type="button" className="tk-Button" onClick={() => void undo(open)}>
-              {trans.__('Undo')}
-            </button>
+            <Button onClick={keep}>{trans.__('Keep')}</Button>
+            <Button onClick={() => void undo(open)}>{trans.__('Undo')}</Button>
           </>
         )}
         {open.length === 0 && shown > 0 && decided.length > 0 && (
@@ -148,16 +145,10 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
             <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
           ))}
           <div className="tk-CellChange-actions">
-            <button
-              type="button"
-              className="tk-Button"
-              onClick={() => void surroundings.reveal(notebook, cell)}
-            >
+            <Button onClick={() => void surroundings.reveal(notebook, cell)}>
               {trans.__('Show')}
-            </button>
-            <button type="button" className="tk-Button" onClick={onUndo}>
-              {trans.__('Undo this cell')}
-            </button>
+            </Button>
+            <Button onClick={onUndo}>{trans.__('Undo this cell')}</Button>
           </div>
         </>
       )}

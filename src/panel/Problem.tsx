@@ -2,6 +2,7 @@ import type { JSX } from 'react';
 
 import type { IProblem } from '../api/events';
 import { UNREACHABLE } from '../api/client';
+import { Button } from './Button';
 import { useDesk } from './desk';
 
 interface IProps {
@@ -33,34 +34,20 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
       {problem.hint !== '' && <div className="tk-Problem-hint">{problem.hint}</div>}
       <div className="tk-Problem-actions">
         {MODELS.has(problem.code) && (
-          <button
-            type="button"
-            className="tk-Button"
-            onClick={() => void commands.execute('tk-ai:connect')}
-          >
+          <Button onClick={() => void commands.execute('tk-ai:connect')}>
             {trans.__('Connect a model')}
-          </button>
+          </Button>
         )}
         {problem.code === 'folder_not_trusted' && (
-          <button type="button" className="tk-Button" onClick={() => void trust()}>
-            {trans.__('Trust this folder')}
-          </button>
+          <Button onClick={() => void trust()}>{trans.__('Trust this folder')}</Button>
         )}
         {onRetry !== undefined && (
-          <button type="button" className="tk-Button" onClick={onRetry}>
+          <Button onClick={onRetry}>
             {problem.code === UNREACHABLE ? trans.__('Reconnect') : trans.__('Retry')}
-          </button>
+          </Button>
         )}
-        {onContinue !== undefined && (
-          <button type="button" className="tk-Button" onClick={onContinue}>
-            {trans.__('Continue')}
-          </button>
-        )}
-        {onDismiss !== undefined && (
-          <button type="button" className="tk-Button" onClick={onDismiss}>
-            {trans.__('Dismiss')}
-          </button>
-        )}
+        {onContinue !== undefined && <Button onClick={onContinue}>{trans.__('Continue')}</Button>}
+        {onDismiss !== undefined && <Button onClick={onDismiss}>{trans.__('Dismiss')}</Button>}
       </div>
     </div>
   );

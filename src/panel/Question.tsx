@@ -6,6 +6,7 @@ import type { ChatModel } from '../chat/model';
 import type { ICall, IQuestion } from '../chat/state';
 import { visible } from '../parts/visible';
 import { useArming } from './arming';
+import { Button } from './Button';
 import { useDesk } from './desk';
 import { Proposal } from './Proposal';
 
@@ -123,10 +124,9 @@ export function QuestionCard(props: IProps): JSX.Element {
     }
   };
   const button = (leave: Leave, [label, meaning]: readonly [string, string]): JSX.Element => (
-    <button
+    <Button
       key={leave}
-      type="button"
-      className={leave === 'once' ? 'tk-Button tk-mod-accept' : 'tk-Button'}
+      primary={leave === 'once'}
       title={meaning}
       // One that is disabled would lose the focus.
       aria-disabled={!isReady}
@@ -140,7 +140,7 @@ export function QuestionCard(props: IProps): JSX.Element {
       onClick={event => onClick(event, leave)}
     >
       {label}
-    </button>
+    </Button>
   );
   return (
     <div
@@ -188,15 +188,11 @@ export function QuestionCard(props: IProps): JSX.Element {
         ) : (
           <>
             {button('deny', [trans.__('Deny'), trans.__('Deny with this note (Enter)')])}
-            <button type="button" className="tk-Button" onClick={() => setNote(null)}>
-              {trans.__('Cancel')}
-            </button>
+            <Button onClick={() => setNote(null)}>{trans.__('Cancel')}</Button>
           </>
         )}
         {note === null && question.answers.includes('deny') && (
-          <button type="button" className="tk-Button" onClick={() => setNote('')}>
-            {trans.__('Deny with a note…')}
-          </button>
+          <Button onClick={() => setNote('')}>{trans.__('Deny with a note…')}</Button>
         )}
         <span id={waiting} hidden>
           {trans.__('Available in a moment, once you have seen it')}

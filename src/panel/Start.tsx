@@ -1,5 +1,6 @@
 import type { JSX } from 'react';
 
+import { Button } from './Button';
 import type { IBeginnings } from './surroundings';
 import { useDesk, useSignal } from './desk';
 
@@ -22,29 +23,21 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
         <>
           <p>{trans.__('No model is connected yet. A short tour shows what one would do.')}</p>
           <div className="tk-Start-buttons">
-            <button
-              type="button"
-              className="tk-Button tk-mod-accept"
-              onClick={() => onStart(trans.__('start'))}
-            >
+            <Button primary onClick={() => onStart(trans.__('start'))}>
               {trans.__('Take the tour')}
-            </button>
-            <button
-              type="button"
-              className="tk-Button"
-              onClick={() => void commands.execute('tk-ai:connect')}
-            >
+            </Button>
+            <Button onClick={() => void commands.execute('tk-ai:connect')}>
               {trans.__('Connect a model')}
-            </button>
+            </Button>
           </div>
         </>
       )}
       {!tour && seen !== null && preferences.now.starters && (
         <div className="tk-Start-buttons">
           {startersOf(surroundings.beginnings, trans).map(text => (
-            <button key={text} type="button" className="tk-Button" onClick={() => onStart(text)}>
+            <Button key={text} onClick={() => onStart(text)}>
               {text}
-            </button>
+            </Button>
           ))}
         </div>
       )}

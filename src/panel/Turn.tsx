@@ -6,6 +6,7 @@ import type { Mode } from '../api/events';
 import { doing, dollars, duration, tokens } from '../chat/describe';
 import type { ChatModel } from '../chat/model';
 import { type Item, isUnsent, type ITurn, waits } from '../chat/state';
+import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { Changes } from './Changes';
 import { copyText } from './clipboard';
@@ -144,13 +145,9 @@ function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.
         {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Waits for the message before it')}
       </span>
       {isUnsent(turn) ? (
-        <button type="button" className="tk-Button" onClick={() => actions.resend(turn)}>
-          {trans.__('Send')}
-        </button>
+        <Button onClick={() => actions.resend(turn)}>{trans.__('Send')}</Button>
       ) : (
-        <button type="button" className="tk-Button" onClick={() => actions.withdraw(turn)}>
-          {trans.__('Remove')}
-        </button>
+        <Button onClick={() => actions.withdraw(turn)}>{trans.__('Remove')}</Button>
       )}
     </div>
   );
@@ -161,16 +158,10 @@ function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX
   return (
     <div className="tk-Ending">
       <span>{trans.__('Stopped. What was done stays.')}</span>
-      <button
-        type="button"
-        className="tk-Button"
-        onClick={() => actions.resend(turn, { text: trans.__('Go on.') })}
-      >
+      <Button onClick={() => actions.resend(turn, { text: trans.__('Go on.') })}>
         {trans.__('Continue')}
-      </button>
-      <button type="button" className="tk-Button" onClick={() => actions.resend(turn)}>
-        {trans.__('Retry')}
-      </button>
+      </Button>
+      <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
     </div>
   );
 }
@@ -181,19 +172,13 @@ function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.El
   return (
     <div className="tk-Ending">
       <span>{trans.__('A plan: nothing was changed.')}</span>
-      <button
-        type="button"
-        className="tk-Button tk-mod-accept"
-        onClick={() => actions.approve(turn, 'edit')}
-      >
+      <Button primary onClick={() => actions.approve(turn, 'edit')}>
         {trans.__('Approve')}
-      </button>
-      <button type="button" className="tk-Button" onClick={() => actions.approve(turn, 'ask')}>
+      </Button>
+      <Button onClick={() => actions.approve(turn, 'ask')}>
         {trans.__('Approve, but ask each time')}
-      </button>
-      <button type="button" className="tk-Button" onClick={() => actions.revise(turn)}>
-        {trans.__('Change the plan…')}
-      </button>
+      </Button>
+      <Button onClick={() => actions.revise(turn)}>{trans.__('Change the plan…')}</Button>
     </div>
   );
 }

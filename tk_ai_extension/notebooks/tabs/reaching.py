@@ -7,10 +7,9 @@ server's business (`server.tabs`); this is what documents need of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.cells import Json
 
 
 class TabGone(Exception):
