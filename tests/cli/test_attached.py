@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Nb
+from tests.cli.test_mcp import connected
 from tests.servers import ServerProcess, StartServer, start_server
 from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.project import Project
@@ -288,3 +290,58 @@ async def test_a_connection_to_a_server_that_is_given_up_is_closed(
     finally:
         await remote.close()
         await headless.close()
+
+
+@pytest.mark.proves("nb:connections")
+async def test_callers_beyond_a_bound_and_those_that_are_gone_keep_no_connection(
+    tmp_path: Path, server: ServerProcess
+) -> None:
+    headless = await Headless.without_kernels(Project(str(tmp_path)))
+    tool = headless.registry.get("list_kernels")
+    remote = RemoteTools(Server(server.url, server.token), connections=2)
+    try:
+        opened: list[set[asyncio.Task[Any]]] = []
+
+        async def call(key: str) -> None:
+            before = asyncio.all_tasks()
+            await remote.call(tool, {}, ToolContext(headless.workspace, headless.caller(key)))
+            opened.append(asyncio.all_tasks() - before)
+
+        async def closed(number: int) -> None:
+            assert opened[number]
+            _, left = await asyncio.wait(opened[number], timeout=30)
+            assert not left
+
+        await call("a")
+        await call("b")
+        await call("a")
+        assert not opened[2]
+        await call("c")
+        await closed(1)
+        remote.release(headless.caller("a"))
+        await closed(0)
+        assert not any(task.done() for task in opened[3])
+        await call("a")
+        assert opened[4]
+    finally:
+        await remote.close()
+        await headless.close()
+
+
+@pytest.mark.proves("nb:connections")
+async def test_a_client_that_goes_leaves_no_connection_to_the_server(
+    beside: Nb, server: ServerProcess
+) -> None:
+    beside.notebook("a.ipynb", "1")
+    port = int(server.url.rpartition(":")[2].partition("/")[0])
+
+    def connections() -> int:
+        found = psutil.Process(beside.host).net_connections("tcp")
+        return sum(bool(each.raddr) and each.raddr.port == port for each in found)
+
+    async with connected(beside) as client:
+        await client.call_tool("read_notebook", {"notebook": "a.ipynb"})
+        assert await asyncio.to_thread(connections)
+    async with asyncio.timeout(30):
+        while await asyncio.to_thread(connections):
+            pass

@@ -88,6 +88,7 @@ class Headless:
         self._folder = Path(project.folder)
         self._servers = Servers()
         self._router = Router(root, self._servers, settings)
+        self.workspace.on_forget.append(self._router.forget)
         self.host = host
         self.stopped = asyncio.Event()
         self.cleans = False

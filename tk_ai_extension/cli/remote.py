@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tk_ai_extension.cli.servers import PATIENCE, Server, ServerSilent, ServerUnreachable
 from tk_ai_extension.mcp import MODE
 from tk_ai_extension.model import errors
+from tk_ai_extension.model.callers import Caller, Mode
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Tool
@@ -20,6 +22,9 @@ OPENING = 30.0
 """Seconds in which a connection must be there."""
 QUIET = 30.0
 """Seconds without a sign of a call, after which a server is asked whether it is there at all."""
+
+MAX_CONNECTIONS = 50
+"""How many callers keep a connection to a server; beyond, the one unused for longest is closed."""
 
 KINDS: Mapping[str, type[ToolError]] = {
     kind.code: kind
@@ -62,8 +67,8 @@ class _Line:
     task: asyncio.Task[None]
     client: asyncio.Future[Any]
     close: asyncio.Event = field(default_factory=asyncio.Event)
-    calls: int = 0
-    """How many are under way."""
+    uses: int = 0
+    """How many calls wait for it or are under way."""
 
 
 class RemoteTools:
@@ -73,16 +78,26 @@ class RemoteTools:
         server: Which.
         quiet: Seconds without a sign of a call, after which the server is asked whether it is there.
         opening: Seconds in which a connection must be there.
+        connections: How many callers keep a connection.
     """
 
-    def __init__(self, server: Server, *, quiet: float = QUIET, opening: float = OPENING) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        quiet: float = QUIET,
+        opening: float = OPENING,
+        connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self.server = server
         self._quiet = quiet
         self._opening = opening
+        self._connections = connections
         self._asks = False
+        # By caller, the one used last at the end.
         self._lines: dict[str, _Line] = {}
         # No new call is made on these; they are closed when the last one on them has ended.
-        self._broken: set[_Line] = set()
+        self._retired: set[_Line] = set()
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Result:
         """Calls a tool there.
@@ -92,14 +107,20 @@ class RemoteTools:
             CallRefused: the protocol's own error.
             ServerSilent, ServerUnreachable: it did not answer.
         """
-        # Half a second of imports: only for who works in a server.
-        from mcp import MCPError
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
-
         mode = context.workspace.policy.mode(context.caller)
         if mode != "auto":
             await self._check_asks()
         line = self._line(context)
+        with self._in_use(line):
+            return await self._call(line, tool, {**arguments}, context, mode)
+
+    async def _call(
+        self, line: _Line, tool: Tool, arguments: dict[str, Any], context: ToolContext, mode: Mode
+    ) -> Result:
+        # Half a second of imports: only for who works in a server.
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
         client = await self._opened(line, context)
 
         async def progress(_done: float, _total: float | None, message: str | None) -> None:
@@ -108,9 +129,7 @@ class RemoteTools:
 
         signs = asyncio.Event()
         calling = asyncio.create_task(
-            client.call_tool(
-                tool.name, dict(arguments), progress_callback=progress, meta={MODE: mode}
-            )
+            client.call_tool(tool.name, arguments, progress_callback=progress, meta={MODE: mode})
         )
         self._began(line, calling)
         try:
@@ -179,29 +198,49 @@ class RemoteTools:
             if not signs.is_set():
                 await self.server.get("api/tk-ai/health")
 
+    @contextmanager
+    def _in_use(self, line: _Line) -> Generator[None]:
+        line.uses += 1
+        try:
+            yield
+        finally:
+            line.uses -= 1
+            self._close_unused(line)
+
     def _began(self, line: _Line, calling: asyncio.Task[Any]) -> None:
-        line.calls += 1
+        """A call is made, which may take longer than anybody waits for it."""
+        using = ExitStack()
+        using.enter_context(self._in_use(line))
 
         def ended(call: asyncio.Task[Any]) -> None:
-            line.calls -= 1
             if not call.cancelled():
                 call.exception()  # whoever gave it up does not ask any more
-            if line in self._broken and not line.calls:
-                line.close.set()
+            using.close()
 
         calling.add_done_callback(ended)
 
+    def release(self, caller: Caller) -> None:
+        """Close a caller's connection when the last call on it has ended: their session is over."""
+        self._retire(caller.identity)
+
     def _breaks(self, line: _Line, context: ToolContext) -> None:
-        """No new call is made on a line; it is closed when the last one on it has ended."""
         if self._lines.get(context.caller.identity) is line:
-            del self._lines[context.caller.identity]
-            self._broken.add(line)
-            if not line.calls:
-                line.close.set()
+            self._retire(context.caller.identity)
+
+    def _retire(self, identity: str) -> None:
+        """No new call is made on a connection; it is closed when the last one on it has ended."""
+        line = self._lines.pop(identity, None)
+        if line is not None and not line.task.done():
+            self._retired.add(line)
+            self._close_unused(line)
+
+    def _close_unused(self, line: _Line) -> None:
+        if line in self._retired and not line.uses:
+            line.close.set()
 
     async def close(self) -> None:
         """Closes all connections; those that do not close in time are dropped."""
-        lines = [*self._lines.values(), *self._broken]
+        lines = [*self._lines.values(), *self._retired]
         for line in lines:
             line.close.set()
         tasks = [line.task for line in lines]
@@ -213,14 +252,21 @@ class RemoteTools:
 
     def _line(self, context: ToolContext) -> _Line:
         identity = context.caller.identity
-        line = self._lines.get(identity)
+        line = self._lines.pop(identity, None)
         if line is None or line.task.done():
+            self._make_room()
             client = asyncio.get_running_loop().create_future()
             close = asyncio.Event()
             task = asyncio.create_task(self._hold(context.caller.author, client, close))
-            line = self._lines[identity] = _Line(task, client, close)
-            task.add_done_callback(lambda _: self._broken.discard(line))
+            line = _Line(task, client, close)
+            task.add_done_callback(lambda _: self._retired.discard(line))
+        self._lines[identity] = line
         return line
+
+    def _make_room(self) -> None:
+        unused = [identity for identity, line in self._lines.items() if not line.uses]
+        while unused and len(self._lines) >= self._connections:
+            self._retire(unused.pop(0))
 
     async def _hold(self, name: str, opened: asyncio.Future[Any], close: asyncio.Event) -> None:
         """Keeps one connection open: the SDK's client has to be left by the task that entered it."""

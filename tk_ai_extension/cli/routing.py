@@ -192,6 +192,12 @@ class Router:
         """The servers that a notebook may be open in, and which do not answer."""
         return self._servers.silent_over(self._root / path)
 
+    def forget(self, caller: Caller) -> None:
+        """Close a caller's connections to servers: their session is over."""
+        self._last.pop(caller.identity, None)
+        for remote in self._remotes.values():
+            remote.release(caller)
+
     async def close(self) -> None:
         """Closes the connections to servers."""
         for remote in self._remotes.values():

@@ -88,6 +88,8 @@ class Workspace:
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
+        self.on_forget: list[Callable[[Caller], None]] = []
+        """Called with each caller whose session is over."""
 
     # --- notebooks
 
@@ -203,6 +205,8 @@ class Workspace:
         self.policy.forget(caller)
         self.notices.forget(caller)
         self.executions.forget(caller)
+        for notify in self.on_forget:
+            notify(caller)
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind == "ran" and not event.ours:
