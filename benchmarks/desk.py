@@ -80,6 +80,8 @@ async def desk(root: Path, executor: str = "direct", *, live: bool = False) -> A
     await app.extension_manager.start_all_extensions()
     try:
         extension = next(iter(app.extension_manager.extension_apps["tk_ai_extension"]))
+        # Now, not in the middle of what is measured.
+        await extension.services.mcp()
         yield Desk(
             app,
             extension.services.workspace,

@@ -36,6 +36,7 @@ FAMILIES = (
     "outputs",
     "runs",
     "notebooks",
+    "reading",
     "chat",
     "panel",
     "growth",

@@ -177,7 +177,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:schema-size", "project", "names, descriptions and input schemas of the default toolset stay below 20,000 characters"),
     Requirement("mcp:reading-size", "project", "the notebook of fifty cells reads in fewer than 12,500 characters with nothing an agent needs missing"),
     Requirement("mcp:second-client", "project", "a second client implementation, not the official Python one, lists and calls the tools"),
-    Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop"),
+    Requirement("mcp:lazy", "project", "starting the server imports neither mcp nor the Claude SDK; what is imported later does not hold the loop; `health`, the models and the tools over REST need neither"),
     Requirement("mcp:stdio", "project", "the same tools over stdio and over the local socket behind `nb`"),
     # -- REST --
     Requirement("rest:health", "project", "`GET /api/tk-ai/health` says that the extension is up, its version, its backends, and what is configured and missing for the chat"),

@@ -14,7 +14,7 @@ from tests.proofs import ROOT
 
 FAMILIES = {
     *("sizes", "latency", "commands", "kernels", "start", "outputs", "runs", "notebooks"),
-    *("chat", "panel", "growth"),
+    *("reading", "chat", "panel", "growth"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -210,3 +211,38 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout
     assert printed.strip() == "[]"
+
+
+@pytest.mark.proves("mcp:lazy")
+def test_a_server_loads_the_extension_with_no_other_package_of_its_own(tmp_path: Path) -> None:
+    program = (
+        "import sys; from jupyter_server.serverapp import ServerApp;"
+        "ServerApp.instance().initialize(sys.argv[1:]);"
+        "print('modules', *sys.modules)"
+    )
+    folders = dict.fromkeys(("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"), str(tmp_path))
+    loaded: dict[bool, set[str]] = {}
+    for extension in (False, True):
+        printed = subprocess.run(
+            [
+                *(sys.executable, "-c", program, "--allow-root", "--no-browser"),
+                f"--ServerApp.root_dir={tmp_path}",
+                "--ServerApp.port=0",
+                f"--ServerApp.jpserver_extensions=tk_ai_extension={extension}",
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ
+            | {f"JUPYTER_{name}": folder for name, folder in folders.items()}
+            | {"JUPYTER_NO_CONFIG": "1"},
+        ).stdout
+        loaded[extension] = set(printed.partition("modules ")[2].split())
+    added = {name for name in loaded[True] - loaded[False] if "." not in name}
+    assert added - sys.stdlib_module_names == {"tk_ai_extension"}
+    ours = {name for name in loaded[True] if name.startswith("tk_ai_extension.")}
+    assert "tk_ai_extension.server.app" in ours
+    # What works on notebooks is imported when the server is up.
+    late = ("tools", "model.cells", "model.operations", "workspace.workspace", "server.wiring")
+    assert not ours & {f"tk_ai_extension.{name}" for name in late}
+    assert len(ours) < 60

@@ -269,7 +269,7 @@ async def test_a_failure_is_said_without_a_traceback(
 
 async def end_of_turn(extension: Any) -> str:
     """How the first turn of the only chat ended."""
-    chats = (await extension.services.chatting()).chats
+    chats = await extension.services.chats()
     user = extension.services.owner
     ((chat, _),) = await chats.list(user)
     async with asyncio.timeout(DEADLINE):

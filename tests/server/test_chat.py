@@ -277,7 +277,7 @@ async def test_who_follows_chats_takes_no_place_from_those_who_are_answered(
 ) -> None:
     model.add(*[Answer.of("Yes.")] * 4)
     chats = [(await client.say("Are you there?"))[1]["chat"] for _ in range(3)]
-    sessions = (await extension.services.chatting()).chats
+    sessions = await extension.services.chats()
     following = [await sessions.follow(sessions_user(extension), chat, 0) for chat in chats]
     first = [await anext(events) for events in following]
     assert [event.kind for event in first] == ["message"] * 3

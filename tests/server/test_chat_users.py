@@ -63,7 +63,7 @@ async def test_another_cannot_answer_for_one(
     from tk_ai_extension.model.errors import PermissionNotFound
 
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("No, then."))
-    chats = (await extension.services.chatting()).chats
+    chats = await extension.services.chats()
     request = parse_request({"message": "Add a cell.", "notebook": notebook})
     policy = extension.workspace.policy
     async for event in (await chats.send("ada", request)).events:

@@ -33,6 +33,23 @@ class Watch:
 
 sys.meta_path.insert(0, Watch())
 """
+HOLD_MCP = """
+import importlib.machinery, sys, threading
+
+class Hold:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("mcp", "mcp_types", "claude_agent_sdk"):
+            return importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        print("import of mcp held", file=sys.stderr, flush=True)
+        threading.Event().wait()
+
+sys.meta_path.insert(0, Hold())
+"""
 LONG = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(0.1)"
 
 
@@ -78,6 +95,18 @@ async def test_what_takes_long_to_import_waits_until_the_server_is_up(
     async with Rest(server) as rest:
         assert (await rest.get("tools")).status_code == 200
     assert "claude_agent_sdk" not in server.log.text
+
+
+@pytest.mark.proves("mcp:lazy")
+async def test_health_the_models_and_tools_by_rest_wait_for_no_mcp(
+    start_server: StartServer,
+) -> None:
+    server = await start_server(config=HOLD_MCP)
+    await server.log.line("import of mcp held")
+    async with Rest(server) as rest:
+        for path in ("health", "models", "tools"):
+            assert (await rest.get(path)).status_code == 200
+        assert (await rest.call("list_kernels"))["kernels"]
 
 
 @pytest.mark.proves("mcp:http", "rest:base-url")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.operations import Change
+
+if TYPE_CHECKING:
+    from tk_ai_extension.model.operations import Change
 
 
 class OpenTwice(ToolError):

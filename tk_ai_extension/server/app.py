@@ -25,7 +25,7 @@ from tk_ai_extension.workspace.dumpable import hide_process
 from tk_ai_extension.workspace.state import default_data_folder
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.chatting import Chatting
+    from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -279,10 +279,10 @@ class TkAIExtensionApp(ExtensionApp):
         cast("list[Any]", self.handlers).extend([*SOCKETS, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
-        """The server is up: now there is time for what takes long to import."""
+        """The server is up: what takes long to import is imported when there is time, or need."""
         self._stop_on_interrupt()
         self._activity.start()
-        await self.services.ready()
+        self.services.prepare()
 
     def current_activity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """How many calls, runs and turns go on; while there are any, Jupyter does not stop as idle."""
@@ -301,10 +301,10 @@ class TkAIExtensionApp(ExtensionApp):
 
         return wire(self, managers, self._tabs)
 
-    def _wire_chats(self, managers: Managers, workspace: Workspace, registry: Registry) -> Chatting:
+    def _wire_chats(self, managers: Managers, wired: Wired, registry: Registry) -> Chats:
         from tk_ai_extension.server.chatting import wire_chats
 
-        return wire_chats(self, managers, workspace, registry)
+        return wire_chats(self, managers, wired, registry)
 
     def _stop_on_interrupt(self) -> None:
         """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.provision import Provision
     from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -28,8 +29,10 @@ class Wired:
     Attributes:
         backends: What holds notebooks and what runs code where nothing else is known of them.
         missing_parts: By library, what it does not have any more of what the extension uses.
+        provision: Says which model answers in chats.
     """
 
     workspace: Workspace
     backends: Mapping[str, str]
     missing_parts: Callable[[], Mapping[str, list[str]]]
+    provision: Provision

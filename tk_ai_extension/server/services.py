@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -16,18 +17,22 @@ from tornado.web import HTTPError
 from tk_ai_extension.agent.imports import uncollected
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.kernel_line import KernelLine, Wire
+from tk_ai_extension.server.late import Late
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import owner, user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
+    from tk_ai_extension.agent.provision import Provision
     from tk_ai_extension.mcp.http import McpHttp
-    from tk_ai_extension.server.chatting import Chatting
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
+
+SETTLING = 1.0
+"""Seconds in which only what a request needs is imported: after the start, and again before MCP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,14 @@ class FaceSettings:
 class Services:
     """One server's extension; kept in ``web_app.settings["tk_ai_extension"]``.
 
-    What takes long to import (the workspace and what it stands on, pydantic's models, the MCP SDK)
-    is imported in a thread, once the server is up or when the first request needs it, whichever is
-    earlier.
+    What takes long to import is imported in a thread when the first request needs it: the workspace
+    and the tools (`ready`), the MCP SDK, the chats. The first two are imported without a request, too,
+    once the server has been up for a moment (`prepare`).
 
     Args:
         managers: Jupyter Server's own managers.
         wire: Puts the workspace together over them.
-        wire_chats: Puts the chats together over the workspace and the usual tools.
+        wire_chats: Puts the chats together over it and the usual tools.
         settings: How the server answers.
     """
 
@@ -59,7 +64,7 @@ class Services:
         self,
         managers: Managers,
         wire: Callable[[], Wired],
-        wire_chats: Callable[[Workspace, Registry], Chatting],
+        wire_chats: Callable[[Wired, Registry], Chats],
         settings: FaceSettings,
     ) -> None:
         self.managers = managers
@@ -77,10 +82,12 @@ class Services:
         """How many of them each user has."""
         self.calls = 0
         """Calls of tools by REST that are not answered yet."""
-        self._loading: asyncio.Task[None] | None = None
-        self._mcp: McpHttp | None = None
-        self._chatting: asyncio.Task[Chatting] | None = None
-        self._chats: Chats | None = None
+        self._loading = Late(self._load, "tk-ai late imports")
+        self._mcp = Late(self._load_mcp, "tk-ai MCP imports")
+        self._chats = Late(self._load_chats, "tk-ai chat imports")
+        self._preparing: asyncio.Task[None] | None = None
+        # Two threads that import modules with cycles may each see the other's half-made.
+        self._importing = asyncio.Lock()
         self._closing = False
         self.line = KernelLine(self._hear_cell, self._process_of)
         """By which cells ask Claude."""
@@ -106,7 +113,8 @@ class Services:
 
     def working(self) -> int:
         """How many calls, executions and turns of chats go on just now."""
-        chats = self._chats.working if self._chats is not None else 0
+        made = self._chats.made
+        chats = made.working if made is not None else 0
         runs = len(self.workspace.executions.active()) if "_wired" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
@@ -114,18 +122,28 @@ class Services:
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
         if "_wired" not in vars(self):
-            await self.ready()
+            with suppress(HTTPError):
+                await self.ready()
         # Where there is a workspace, at once: the next cell of a run looks for the new path.
         if not self._closing:
             await self.workspace.renamed(old, new)
-        if self._chatting is not None and not self._closing:
-            await (await self._chatting).chats.renamed(old, new)
+        chats = await self._chats.settled()
+        if chats is not None and not self._closing:
+            await chats.renamed(old, new)
+
+    def prepare(self) -> None:
+        """Imports in the background what the first call would wait for."""
+        self._preparing = asyncio.create_task(self._prepare(), name="tk-ai preparation")
 
     async def ready(self) -> None:
-        """Waits until everything is imported and put together."""
-        if self._loading is None:
-            self._loading = asyncio.create_task(self._load(), name="tk-ai late imports")
-        await asyncio.shield(self._loading)
+        """Waits until the workspace and the tools are imported and put together.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        self._check_open()
+        await self._loading.get()
+        self._check_open()
 
     async def mcp(self) -> McpHttp:
         """The MCP server.
@@ -134,38 +152,49 @@ class Services:
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
-        if self._mcp is None or self._closing:
-            raise HTTPError(503, "The server is stopping.")
-        return self._mcp
+        mcp = await self._mcp.get()
+        self._check_open()
+        return mcp
 
-    async def chatting(self) -> Chatting:
+    async def provision(self) -> Provision:
+        """What says which model answers in chats; needs none of what the chats import.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        await self.ready()
+        return self._wired.provision
+
+    async def chats(self) -> Chats:
         """The chats; what they stand on is imported when they are first asked for.
 
         Raises:
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
-        if self._closing:
-            raise HTTPError(503, "The server is stopping.")
-        if self._chatting is None:
-            self._chatting = asyncio.create_task(self._load_chats(), name="tk-ai chat imports")
-        return await asyncio.shield(self._chatting)
+        chats = await self._chats.get()
+        self._check_open()
+        return chats
 
     async def close(self) -> None:
         """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
         self._closing = True
         await self.line.close()
-        if self._loading is not None:
-            await asyncio.wait((self._loading,))
-        if self._chatting is not None:
+        if self._preparing is not None:
+            self._preparing.cancel()
+        await self._loading.settled()
+        chats = await self._chats.settled()
+        if chats is not None:
             # First: what Claude has begun ends with its turn, and nothing new begins.
-            await (await self._chatting).close()
+            await chats.close()
         if "_wired" not in vars(self):
             return
+        await self._wired.provision.close()
         # Runs first: what waits for them then has its answer.
         await self.workspace.executions.close()
-        if self._mcp is not None:
-            await self._mcp.close()
+        mcp = await self._mcp.settled()
+        if mcp is not None:
+            await mcp.close()
         for exchange in list(self.exchanges):
             exchange.disconnect()
         for stream in list(self.streams):
@@ -177,40 +206,60 @@ class Services:
         return (await self.workspace.kernels.info(kernel_id)).pid
 
     async def _hear_cell(self, kernel_id: str, question: dict[str, Any], wire: Wire) -> None:
-        chats = (await self.chatting()).chats
+        chats = await self.chats()
         from tk_ai_extension.server.cells import CellQuestion
 
         user = user_of_cells(self.managers.server.identity_provider, self.owner)
         await CellQuestion(chats, self.workspace, user, kernel_id, wire).answer(question)
 
-    async def _load(self) -> None:
-        await asyncio.to_thread(self._import)
+    def _check_open(self) -> None:
         if self._closing:
+            raise HTTPError(503, "The server is stopping.")
+
+    async def _prepare(self) -> None:
+        await asyncio.sleep(SETTLING)
+        try:
+            await self.ready()
+            # Who has waited for that is answered first.
+            await asyncio.sleep(SETTLING)
+            await self.mcp()
+        except HTTPError:
             return
+        except Exception:
+            logger.exception("The tools and MCP could not be loaded")
+        else:
+            logger.debug("The tools and MCP are ready")
+
+    async def _load(self) -> Workspace:
+        await self._import("tk_ai_extension.server.wiring", then=self.registries.prepare)
+        self._check_open()
+        return self.workspace
+
+    async def _load_mcp(self) -> McpHttp:
+        await self._import("tk_ai_extension.mcp.http")
+        self._check_open()
         from tk_ai_extension.mcp.http import McpHttp
 
-        self._mcp = McpHttp(
+        mcp = McpHttp(
             self.workspace,
             self.registries.get,
             session_timeout=self.settings.session_timeout,
             max_sessions=self.settings.max_sessions,
             max_body=self.settings.max_body,
         )
-        await self._mcp.start()
-        logger.debug("The tools and MCP are ready")
+        await mcp.start()
+        return mcp
 
-    async def _load_chats(self) -> Chatting:
-        await asyncio.to_thread(self._import_chats)
-        chatting = self._wire_chats(self.workspace, self.registries.get())
-        self._chats = chatting.chats
-        return chatting
+    async def _load_chats(self) -> Chats:
+        await self._import("tk_ai_extension.server.chatting")
+        self._check_open()
+        return self._wire_chats(self._wired, self.registries.get())
 
-    def _import_chats(self) -> None:
-        with uncollected():
-            import_module("tk_ai_extension.server.chatting")
+    async def _import(self, module: str, then: Callable[[], None] = lambda: None) -> None:
+        def work() -> None:
+            with uncollected():
+                import_module(module)
+                then()
 
-    def _import(self) -> None:
-        with uncollected():
-            import_module("tk_ai_extension.server.wiring")
-            self.registries.prepare()
-            import_module("tk_ai_extension.mcp.http")
+        async with self._importing:
+            await asyncio.to_thread(work)

@@ -8,12 +8,14 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
 from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+
+if TYPE_CHECKING:
+    from tk_ai_extension.model.cells import Json
 
 GRACE = 5.0
 """Seconds in which a page whose line was cut may come back before its notebooks count as closed."""

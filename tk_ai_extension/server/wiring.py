@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from tk_ai_extension.agent.providers import ProviderSettings
+from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.kernels import lasting
 from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
@@ -39,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Traits(Protocol):
-    """What of the app's traits the workspace goes by; the app says what each is for."""
+    """What of the app's traits the workspace and its model go by; the app says what each is for."""
 
     data_dir: Any
     kernel_env_exclude: Any
@@ -57,6 +60,13 @@ class Traits(Protocol):
     max_source: Any
     linked_folders: Any
     max_wait: Any
+    chat_provider: Any
+    chat_base_url: Any
+    chat_model: Any
+    chat_models: Any
+    chat_small: Any
+    chat_secrets: Any
+    chat_trust_folder: Any
 
 
 def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
@@ -140,7 +150,20 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         return {library: parts for library, parts in now.items() if parts}
 
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return Wired(workspace, backends, missing)
+    return Wired(workspace, backends, missing, _provision(app, root or Path()))
+
+
+def _provision(app: Traits, root: Path) -> Provision:
+    settings = ProviderSettings(
+        provider=app.chat_provider,
+        base_url=app.chat_base_url,
+        model=app.chat_model,
+        models=tuple(app.chat_models),
+        small=app.chat_small,
+        secrets_file=app.chat_secrets,
+        trust_folder=app.chat_trust_folder,
+    )
+    return Provision(settings, lambda: os.environ, root)
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

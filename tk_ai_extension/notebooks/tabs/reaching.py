@@ -7,9 +7,10 @@ server's business (`server.tabs`); this is what documents need of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tk_ai_extension.model.cells import Json
+if TYPE_CHECKING:
+    from tk_ai_extension.model.cells import Json
 
 
 class TabGone(Exception):

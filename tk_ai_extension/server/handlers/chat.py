@@ -51,7 +51,7 @@ class TurnHandler(StreamingHandler):
         else:
             ended = await self._answer_whole(begun)
         if not ended and stop:
-            chats = (await self.services.chatting()).chats
+            chats = await self.services.chats()
             with suppress(
                 ToolError
             ):  # It may have been deleted meanwhile; nobody listens any more.
@@ -90,7 +90,7 @@ class MessageHandler(TurnHandler):
     async def post(self) -> None:
         """Sends a message, and answers with what came of it."""
         body = self.json_body()
-        chats = (await self.services.chatting()).chats
+        chats = await self.services.chats()
         from tk_ai_extension.agent.requests import parse_request
 
         request = parse_request(body)
@@ -106,7 +106,7 @@ class ChatPlanHandler(TurnHandler):
     async def post(self, chat_id: str) -> None:
         """Has it carried out in a mode, or made anew with some words; answers as a message is."""
         body = self.json_body()
-        chats, user = (await self.services.chatting()).chats, username(self)
+        chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
         from tk_ai_extension.agent.requests import parse_plan_answer
 
@@ -122,7 +122,7 @@ class ChatsHandler(TkAIHandler):
     @allowed("read")
     async def get(self) -> None:
         """Lists the user's chats, the one used last first."""
-        chats = (await self.services.chatting()).chats
+        chats = await self.services.chats()
         found = await chats.list(username(self))
         self.write_json({"chats": [_described(chat, busy=busy) for chat, busy in found]})
 
@@ -136,7 +136,7 @@ class ChatHandler(TkAIHandler):
 
         Where that is much, ``next`` is the number after which it goes on; else it is null.
         """
-        chats, user = (await self.services.chatting()).chats, username(self)
+        chats, user = await self.services.chats(), username(self)
         chat = await chats.get(user, chat_id)
         given = self.get_query_argument("after", "0")
         if _NUMBER.fullmatch(given) is None:
@@ -154,7 +154,7 @@ class ChatHandler(TkAIHandler):
     async def patch(self, chat_id: str) -> None:
         """Renames it: ``{"title": "…"}``."""
         body = self.json_body()
-        chats, user = (await self.services.chatting()).chats, username(self)
+        chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
         title = body.get("title")
         if set(body) != {"title"} or not isinstance(title, str) or not title.strip():
@@ -166,7 +166,7 @@ class ChatHandler(TkAIHandler):
     @allowed("write")
     async def delete(self, chat_id: str) -> None:
         """Ends and removes it; what was done in notebooks stays."""
-        await (await self.services.chatting()).chats.delete(username(self), chat_id)
+        await (await self.services.chats()).delete(username(self), chat_id)
         self.write_json({"deleted": chat_id})
 
 
@@ -176,7 +176,7 @@ class ChatEventsHandler(StreamingHandler):
     @allowed("read")
     async def get(self, chat_id: str) -> None:
         """Streams its events from the first, or from after ``Last-Event-ID``, and those to come."""
-        chats = (await self.services.chatting()).chats
+        chats = await self.services.chats()
         user = username(self)
         given = self.request.headers.get("Last-Event-ID") or "0"
         after = int(given) if _NUMBER.fullmatch(given) else -1
@@ -199,7 +199,7 @@ class ChatStopHandler(TkAIHandler):
                 "The body does not say what is to be stopped.",
                 hint='Send {}, or {"turn": "…"} for one turn.',
             )
-        stopped = await (await self.services.chatting()).chats.stop(username(self), chat_id, turn)
+        stopped = await (await self.services.chats()).stop(username(self), chat_id, turn)
         self.write_json({"stopped": stopped})
 
 
@@ -214,7 +214,7 @@ class ChatChangesHandler(TkAIHandler):
         """
         from tk_ai_extension.workspace.journal import MAX_ENTRIES
 
-        chats = (await self.services.chatting()).chats
+        chats = await self.services.chats()
         changes = await chats.standing(username(self), chat_id)
         since = time.time() - self.services.workspace.journal.keep_days * 86_400
         if len(changes) == MAX_ENTRIES:
@@ -233,7 +233,7 @@ class ChatUndoHandler(TkAIHandler):
         those of the turns after it as well.
         """
         body = self.json_body()
-        chats, user = (await self.services.chatting()).chats, username(self)
+        chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
         turn, cells, onwards = body.get("turn"), body.get("cells"), body.get("onwards", False)
         if (
@@ -264,7 +264,7 @@ class ChatExportHandler(TkAIHandler):
     @allowed("read")
     async def get(self, chat_id: str) -> None:
         """Gives it as Markdown, or as a notebook with ``?format=notebook``; a download."""
-        chats, user = (await self.services.chatting()).chats, username(self)
+        chats, user = await self.services.chats(), username(self)
         chat = await chats.get(user, chat_id)
         from tk_ai_extension.agent.export import as_markdown, as_notebook
 
@@ -289,7 +289,7 @@ class ModelsHandler(TkAIHandler):
     @allowed("read")
     async def get(self) -> None:
         """Lists what a chat may ask, and says what is configured and what is missing."""
-        self.write_json(await (await self.services.chatting()).provision.health())
+        self.write_json(await (await self.services.provision()).health())
 
 
 class TrustHandler(TkAIHandler):
@@ -300,12 +300,12 @@ class TrustHandler(TkAIHandler):
         """Uses its keys from now on: ``{"trusted": true}``; answers as `ModelsHandler` does."""
         if self.json_body() != {"trusted": True}:
             raise InvalidArguments("The body does not say so.", hint='Send {"trusted": true}.')
-        self.write_json(await (await self.services.chatting()).provision.trust())
+        self.write_json(await (await self.services.provision()).trust())
 
     @allowed("execute")
     async def delete(self) -> None:
         """Uses them no more."""
-        self.write_json(await (await self.services.chatting()).provision.trust(trusted=False))
+        self.write_json(await (await self.services.provision()).trust(trusted=False))
 
 
 def _json(event: Event) -> str:

@@ -42,7 +42,7 @@ class HealthHandler(TkAIHandler):
         are the errors that a call would get.
         """
         services = self.services
-        chatting = await services.chatting()
+        provision = await services.provision()
         problems = [error.as_dict() for error in await _problems(services.workspace)]
         self.write_json(
             {
@@ -53,7 +53,7 @@ class HealthHandler(TkAIHandler):
                 "toolsets": list(services.settings.toolsets),
                 "backends": dict(services.backends),
                 "missing_parts": dict(services.missing_parts),
-                "chat": await chatting.provision.health(),
+                "chat": await provision.health(),
             }
         )
 
