@@ -52,7 +52,7 @@ class Starts:
             ),
             cwd=self._folder,
             # Without any other extension, whose imports ours would share.
-            env=own_folders(self._folder),
+            env=_environment(self._folder),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
@@ -65,6 +65,16 @@ class Starts:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """With compiled modules, as pip installs them: a checkout may be run without any.
+
+    They are kept for these servers alone; the warm-ups write them.
+    """
+    environment = own_folders(folder)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return {**environment, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 def free_port() -> int:
