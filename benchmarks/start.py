@@ -7,14 +7,17 @@ import random
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from family import Options, main
-from measure import Row, interleaved, timed
+from measure import Row, interleaved, seconds, timed
 from serving import own_folders, server_command
 
 SAMPLES = 12
 DEADLINE = 60
+TOKEN = "benchmark"
+STATUS, HEALTH = "/api/status", "/api/tk-ai/health"
 
 
 async def measure(options: Options) -> AsyncGenerator[Row]:
@@ -28,9 +31,17 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
             between=starts.stop,
             warm_ups=1,
         )
+        yield timed(
+            "jupyter server with the extension, until it answers", with_it, without, above=150
+        )
+        status, health = [], []
+        for path, samples in ((STATUS, status), (HEALTH, health)) * options.count(SAMPLES // 2):
+            await starts.until_answered(extension=True)
+            samples.append(await seconds(partial(starts.get, path)))
+            await starts.stop()
+        yield timed("the first health of a server (floor: its first status)", health, status)
     finally:
         await starts.stop()
-    yield timed("jupyter server with the extension, until it answers", with_it, without, above=150)
 
 
 class Starts:
@@ -39,16 +50,18 @@ class Starts:
     def __init__(self, folder: Path, root: Path) -> None:
         self._folder = folder
         self._root = root
+        self._port = 0
         self._process: asyncio.subprocess.Process | None = None
 
     async def until_answered(self, *, extension: bool) -> None:
         """Starts a server and waits until a request is answered."""
-        port = free_port()
+        self._port = free_port()
         self._process = await asyncio.create_subprocess_exec(
             *server_command(
                 self._root,
                 f"--ServerApp.jpserver_extensions=tk_ai_extension={extension}",
-                port=port,
+                f"--IdentityProvider.token={TOKEN}",
+                port=self._port,
             ),
             cwd=self._folder,
             # Without any other extension, whose imports ours would share.
@@ -58,7 +71,12 @@ class Starts:
             stderr=asyncio.subprocess.DEVNULL,
         )
         async with asyncio.timeout(DEADLINE):
-            await answered(port)
+            await answered(self._port)
+
+    async def get(self, path: str) -> None:
+        """Asks the server that was started."""
+        async with asyncio.timeout(DEADLINE):
+            await answered(self._port, path)
 
     async def stop(self) -> None:
         """Ends the server; it has no kernels that would have to be stopped."""
@@ -91,9 +109,10 @@ def free_port() -> int:
             return port
 
 
-async def answered(port: int) -> None:
-    """Waits until the server's version is answered: nobody says when a port opens."""
-    request = b"GET /api HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+async def answered(port: int, path: str = "/api") -> None:
+    """Waits until a request is answered, for the server's version: nobody says when a port opens."""
+    head = f"GET {path} HTTP/1.1", "Host: localhost", f"Authorization: token {TOKEN}"
+    request = "\r\n".join((*head, "Connection: close", "", "")).encode()
     while True:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

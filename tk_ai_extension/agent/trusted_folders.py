@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_config_dir
-from pydantic import TypeAdapter
 
 from tk_ai_extension.model.errors import ReadOnly
 
 FILE = "trusted_folders.json"
 SECRETS = "secrets.env"
 """The user's own file of keys, which may hold addresses, too."""
-
-
-_RECORD = TypeAdapter(dict[str, dict[str, int]])
 
 
 def user_folder() -> Path:
@@ -78,7 +74,10 @@ class TrustedFolders:
             found = self.file.lstat()
             if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
                 return {}
-            return _RECORD.validate_json(self.file.read_bytes())
+            # Takes long to import, and few users have the file.
+            from pydantic import TypeAdapter
+
+            return TypeAdapter(dict[str, dict[str, int]]).validate_json(self.file.read_bytes())
         except (OSError, ValueError):
             return {}
 

@@ -50,7 +50,7 @@ class Services:
     """One server's extension; kept in ``web_app.settings["tk_ai_extension"]``.
 
     What takes long to import is imported in a thread when the first request needs it: the workspace
-    and the tools (`ready`), the MCP SDK, the chats. The first two are imported without a request, too,
+    (`ready`), the tools, the MCP SDK, the chats. All but the chats are imported without a request, too,
     once the server has been up for a moment (`prepare`).
 
     Args:
@@ -83,6 +83,7 @@ class Services:
         self.calls = 0
         """Calls of tools by REST that are not answered yet."""
         self._loading = Late(self._load, "tk-ai late imports")
+        self._tools = Late(self._load_tools, "tk-ai tool imports")
         self._mcp = Late(self._load_mcp, "tk-ai MCP imports")
         self._chats = Late(self._load_chats, "tk-ai chat imports")
         self._preparing: asyncio.Task[None] | None = None
@@ -136,7 +137,7 @@ class Services:
         self._preparing = asyncio.create_task(self._prepare(), name="tk-ai preparation")
 
     async def ready(self) -> None:
-        """Waits until the workspace and the tools are imported and put together.
+        """Waits until the workspace is imported and put together.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -145,13 +146,25 @@ class Services:
         await self._loading.get()
         self._check_open()
 
+    async def tools(self, toolsets: str | None = None) -> Registry:
+        """The tools of the toolsets that are named with commas between; of the usual ones for None.
+
+        Raises:
+            InvalidArguments: a toolset that does not exist, or none at all.
+            HTTPError: 503, the server is stopping.
+        """
+        await self.ready()
+        await self._tools.get()
+        self._check_open()
+        return self.registries.get(toolsets)
+
     async def mcp(self) -> McpHttp:
         """The MCP server.
 
         Raises:
             HTTPError: 503, the server is stopping.
         """
-        await self.ready()
+        await self.tools()
         mcp = await self._mcp.get()
         self._check_open()
         return mcp
@@ -171,7 +184,7 @@ class Services:
         Raises:
             HTTPError: 503, the server is stopping.
         """
-        await self.ready()
+        await self.tools()
         chats = await self._chats.get()
         self._check_open()
         return chats
@@ -219,7 +232,7 @@ class Services:
     async def _prepare(self) -> None:
         await asyncio.sleep(SETTLING)
         try:
-            await self.ready()
+            await self.tools()
             # Who has waited for that is answered first.
             await asyncio.sleep(SETTLING)
             await self.mcp()
@@ -231,9 +244,13 @@ class Services:
             logger.debug("The tools and MCP are ready")
 
     async def _load(self) -> Workspace:
-        await self._import("tk_ai_extension.server.wiring", then=self.registries.prepare)
+        await self._import("tk_ai_extension.server.wiring")
         self._check_open()
         return self.workspace
+
+    async def _load_tools(self) -> Registry:
+        await self._import("tk_ai_extension.tools.registry", then=self.registries.prepare)
+        return self.registries.get()
 
     async def _load_mcp(self) -> McpHttp:
         await self._import("tk_ai_extension.mcp.http")

@@ -76,8 +76,7 @@ class ToolsHandler(TkAIHandler):
     @allowed("read")
     async def get(self) -> None:
         """Lists the tools with their schemas; ``?toolsets=`` chooses."""
-        await self.services.ready()
-        registry = self.services.registries.get(self.get_query_argument("toolsets", None))
+        registry = await self.services.tools(self.get_query_argument("toolsets", None))
         self.write_json(
             {
                 "tools": [
@@ -110,11 +109,10 @@ class ToolHandler(TkAIHandler):
         """
         arguments = self.json_body()
         caller = self.caller
-        await self.services.ready()
-        # Imported by `ready`, in its thread.
+        registry = await self.services.tools(self.get_query_argument("toolsets", None))
+        # Imported with the tools, in their thread.
         from tk_ai_extension.tools.context import ToolContext
 
-        registry = self.services.registries.get(self.get_query_argument("toolsets", None))
         tool = registry.get(name)
         if tool.effect != "READ":
             # Refused before its arguments are looked at; with these it may need more.
@@ -193,7 +191,7 @@ class OpenAPIHandler(TkAIHandler):
     @allowed("read")
     async def get(self) -> None:
         """Answers with OpenAPI 3.1."""
-        await self.services.ready()
+        tools = await self.services.tools()
         from tk_ai_extension.server.openapi.description import describe
 
-        self.write_json(describe(self.services.registries.get(), self.base_url))
+        self.write_json(describe(tools, self.base_url))
