@@ -217,6 +217,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
     Requirement("fault:background", "project", "work that nobody awaits is kept until it ends, its failure is in the log, and it ends with its owner"),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),
+    Requirement("fault:own-defects", "project", "a defect of this program is an internal error with its traceback in the log, never an outage of a gateway or an unusable file"),
     Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice"),
     Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),
     Requirement("fault:model-api", "project", "the model API answers 401, 429, 500, 529, hangs or cuts the stream: shown at once with what to do; bounded retries; stop works; no tool runs twice"),

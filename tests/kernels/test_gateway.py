@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from jupyter_client.session import Session
@@ -21,6 +23,7 @@ from tests.kernels.networks import at, backend, gateway, network, proxy, server,
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.connection import GatewayConnection
 from tk_ai_extension.kernels.gateway.framing import JsonFraming
+from tk_ai_extension.kernels.gateway.requests import GarbledAnswer, reading_answer
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.errors import (
@@ -170,6 +173,35 @@ async def test_a_page_in_the_place_of_an_answer_is_no_answer(
     path = f"GET /api/kernels/{bench.kernel_id}"
     proxy.refusals.append(Refusal(path, "200 OK", body=json.dumps(model)))
     assert (await service().info(bench.kernel_id)).remote
+
+
+class Defective(InheritedEnvironment):
+    """An environment with a defect of ours."""
+
+    def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:
+        raise KeyError(super().environment(kernel_name, path))
+
+
+@pytest.mark.proves("fault:own-defects")
+async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
+    bench: ExecutorBench,
+    service: Callable[..., GatewayKernels],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(KeyError):
+        await service(environment=Defective()).start("python3")
+    for defect in (TypeError, ValueError, AttributeError):
+        for name in ("handshake", "open"):
+            with monkeypatch.context() as patch:
+                patch.setattr(GatewayConnection, name, Mock(side_effect=defect))
+                with pytest.raises(defect):
+                    await run(at(bench, service()), "1")
+    # What is not understood in an answer is the gateway's doing, with the reason in the message.
+    with pytest.raises(GarbledAnswer, match="AttributeError"), reading_answer():
+        raise AttributeError
+    with pytest.raises(ssl.SSLCertVerificationError), reading_answer():
+        raise ssl.SSLCertVerificationError("refused")  # a ValueError too
+    assert (await run(bench, "1")).status == "ok"
 
 
 async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(

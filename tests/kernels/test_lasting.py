@@ -16,7 +16,7 @@ import pytest
 
 from tests.kernels.conftest import PATIENCE
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
+from tk_ai_extension.kernels.lasting import LastingMultiKernelManager, LastingProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
 from tk_ai_extension.testing import faults
@@ -31,7 +31,7 @@ from tk_ai_extension.testing.executor_bench import (
 
 HOST = """
 import asyncio, json, sys
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
+from tk_ai_extension.kernels.lasting import LastingMultiKernelManager, LastingProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.executions import ExecutionRequest
 
@@ -180,6 +180,8 @@ SPOILED = {
     "its note is no object": lambda text: f"[{text}]",
     "its note lacks the process": lambda text: text.replace('"pid"', '"other"'),
     "its note names no process": lambda text: json.dumps(json.loads(text) | {"pid": None}),
+    "its process has no id that there is": lambda text: json.dumps(json.loads(text) | {"pid": -1}),
+    "its note is nested too deeply": lambda _: "[" * 100_000,
     "its sandbox is unknown": lambda text: json.dumps(json.loads(text) | {"sandbox": 1}),
 }
 
@@ -201,6 +203,18 @@ async def test_a_living_kernel_that_cannot_be_taken_over_keeps_its_files(
     assert bench.manager.adopt({}) == [kernel_id]
     assert (await bench.kernels.info(kernel_id)).pid == pid
     assert (await run(bench, "kept + 1", kernel_id)).outputs[0]["data"]["text/plain"] == "42"
+
+
+@pytest.mark.proves("fault:own-defects")
+async def test_a_defect_while_a_kernel_is_taken_over_is_not_taken_for_an_unusable_note(
+    bench: ExecutorBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_id, _ = await left_by_a_host(tmp_path, "killed")
+    with monkeypatch.context() as defect:
+        defect.setattr(LastingProvisioner, "adopt", None)
+        with pytest.raises(TypeError, match="not callable"):
+            bench.manager.adopt({})
+    assert bench.manager.adopt({}) == [kernel_id]
 
 
 async def test_a_clock_that_is_set_parts_no_kernel_from_its_host(

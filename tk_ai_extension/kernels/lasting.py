@@ -11,10 +11,12 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import index
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import psutil
 from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
@@ -37,6 +39,7 @@ from tk_ai_extension.kernels.socket_folders import (
 )
 from tk_ai_extension.kernels.stderr import KEPT
 from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.malformed import MALFORMED
 from tk_ai_extension.model.probing import missing_in
 
 log = logging.getLogger(__name__)
@@ -47,11 +50,57 @@ NOTE = ".process"
 NEW = ".new"
 """How the name of a note ends that is being written."""
 
-UNUSABLE = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError),
-    *(TraitError, SandboxUnavailable, psutil.Error),
-)
-"""What comes of a note or a connection file that is cut off or names what is not here."""
+
+class UnusableFile(Exception):
+    """A note or a connection file that is cut off, or that nobody of ours has written."""
+
+
+UNUSABLE = (OSError, psutil.Error, SandboxUnavailable, UnusableFile)
+"""Why a kernel is not taken over; another exception is a defect of ours."""
+
+
+@contextmanager
+def reading(file: Path) -> Generator[None]:
+    """Raise `UnusableFile` where the content of a file cannot be read: anybody may have put it there."""
+    try:
+        yield
+    except (*MALFORMED, TraitError) as error:
+        raise UnusableFile(f"{file.name} is not usable: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the note of a kernel says, of which only the types are known to be right.
+
+    Attributes:
+        folder: The identity of the folder that the note was written to.
+        sandbox: As `Confinement.as_note`; None for a kernel outside of one.
+    """
+
+    pid: int
+    folder: object
+    kernel_name: str
+    cwd: str
+    started_for: str
+    sockets: Path | None
+    sandbox: Mapping[str, Any] | None
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read one. Raises OSError, UnusableFile."""
+        with reading(file):
+            known = json.loads(file.read_text(encoding="utf-8"))
+            if index(known["pid"]) <= 0:
+                raise ValueError("no process's id")
+            return cls(
+                pid=index(known["pid"]),
+                folder=known["folder"],
+                kernel_name=str(known["kernel_name"]),
+                cwd=str(Path(known["cwd"])),
+                started_for=str(known.get("started_for", "")),
+                sockets=Path(known["sockets"]) if known.get("sockets") else None,
+                sandbox=known.get("sandbox"),
+            )
 
 
 def missing_parts() -> list[str]:
@@ -177,7 +226,8 @@ class LastingKernelManager(AsyncIOLoopKernelManager):
         self, kernel_id: str, process: AdoptedProcess, cwd: str, environment: Mapping[str, str]
     ) -> None:
         """Takes over a running kernel whose connection file is this manager's."""
-        self.load_connection_file()
+        with reading(Path(self.connection_file)):
+            self.load_connection_file()
         self._connection_file_written = True
         self.kernel_id = kernel_id
         cast("LastingProvisioner", self.provisioner).adopt(process, cwd)
@@ -263,31 +313,37 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
 
         Nothing that the note says is taken on trust: anybody may have put it there.
         """
-        known = json.loads(note.read_text(encoding="utf-8"))
-        if known["folder"] != _identity(note.parent):
+        known = Note.read(note)
+        if known.folder != _identity(note.parent):
             log.info("Kernel %s is that of the folder that this one is a copy of.", kernel_id)
             return None
-        folder = Path(known["sandbox"]["folder"]) if "sandbox" in known else None
-        sockets = Path(known["sockets"]) if known.get("sockets") else None
+        folder = None
+        if known.sandbox is not None:
+            with reading(note):
+                folder = Path(known.sandbox["folder"])
         try:
             process = AdoptedProcess(
-                index(known["pid"]),
+                known.pid,
                 str(connection_file_in(folder)) if folder else f"kernel-{kernel_id}.json",
             )
         except psutil.NoSuchProcess:
             log.info("Kernel %s does not run any more.", kernel_id)
-            for left in filter(None, (folder, sockets)):
+            for left in filter(None, (folder, known.sockets)):
                 remove_folder(left)
             return None
-        confinement = Confinement.from_note(known["sandbox"]) if folder else None
-        manager = self.pre_start_kernel(
-            known["kernel_name"], {"kernel_id": kernel_id, "confinement": confinement}
-        )[0]
+        confinement = None
+        if known.sandbox is not None:
+            with reading(note):
+                confinement = Confinement.from_note(known.sandbox)
+        with reading(note):  # and the kernelspec that it names
+            manager = self.pre_start_kernel(
+                known.kernel_name, {"kernel_id": kernel_id, "confinement": confinement}
+            )[0]
         adopted = cast("LastingKernelManager", manager)
-        adopted.adopt(kernel_id, process, known["cwd"], environment)
+        adopted.adopt(kernel_id, process, known.cwd, environment)
         provisioner = cast("LastingProvisioner", adopted.provisioner)
-        provisioner.started_for = known.get("started_for", "")
-        provisioner.sockets = sockets
+        provisioner.started_for = known.started_for
+        provisioner.sockets = known.sockets
         return adopted
 
     def started_for(self, kernel_id: str) -> str:

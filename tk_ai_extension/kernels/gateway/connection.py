@@ -26,6 +26,7 @@ from tk_ai_extension.kernels.conversation import (
     Observer,
 )
 from tk_ai_extension.kernels.gateway.framing import V1, BinaryFraming, Framing, JsonFraming
+from tk_ai_extension.kernels.gateway.requests import answer_to
 
 log = logging.getLogger(__name__)
 
@@ -79,23 +80,26 @@ class GatewayConnection(Conversation):
         """Opens one.
 
         Raises:
-            HTTPClientError, OSError: the gateway does not answer, or not with a WebSocket.
+            requests.FAILURES: the gateway does not answer, or not with a WebSocket.
         """
         client: Any = GatewayClient.instance()
         session: Any = Session()
         url = url_path_join(
             client.ws_url, client.kernels_endpoint, url_escape(kernel_id), "channels"
         )
+        request = HTTPRequest(
+            f"{url}?session_id={url_escape(session.session)}",
+            **client.load_connection_args(),
+        )
         opening = asyncio.ensure_future(
-            websocket_connect(
-                HTTPRequest(
-                    f"{url}?session_id={url_escape(session.session)}",
-                    **client.load_connection_args(),
-                ),
-                subprotocols=[V1],
-                ping_interval=ping_interval,
-                ping_timeout=ping_interval,
-                max_message_size=MAX_MESSAGE,
+            answer_to(
+                websocket_connect(
+                    request,
+                    subprotocols=[V1],
+                    ping_interval=ping_interval,
+                    ping_timeout=ping_interval,
+                    max_message_size=MAX_MESSAGE,
+                )
             )
         )
         try:

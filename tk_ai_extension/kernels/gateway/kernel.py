@@ -17,7 +17,13 @@ from jupyter_server.gateway.gateway_client import GatewayClient
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
 from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
-from tk_ai_extension.kernels.gateway.requests import FAILURES, model_of, status_of, unavailable
+from tk_ai_extension.kernels.gateway.requests import (
+    FAILURES,
+    answer_to,
+    model_of,
+    status_of,
+    unavailable,
+)
 from tk_ai_extension.kernels.turns import Turns
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
@@ -233,7 +239,7 @@ class RemoteKernel:
             self._gone(Ending("shutdown", GONE))
             return False
         with suppress(*FAILURES):  # there are gateways that leave a kernel's last activity open
-            await self.manager.refresh_model(model)
+            await answer_to(self.manager.refresh_model(model))
         return True
 
     def _end(self, ending: Ending) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
 from socket import gaierror
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -14,14 +15,44 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketError
 
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
+from tk_ai_extension.model.malformed import MALFORMED
 
 Answer = TypeVar("Answer")
 
-GARBLED = (ValueError, KeyError, TypeError, AttributeError)
-"""What Jupyter's client raises at an answer that is none of the API's: a proxy's page, for example."""
 
-FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, *GARBLED)
-"""What a request to a gateway may raise."""
+class GarbledAnswer(Exception):
+    """An answer that is not of the Jupyter API: a proxy's page, for example."""
+
+
+FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, GarbledAnswer)
+"""What a request to a gateway may raise; another exception is a defect of ours."""
+
+
+@contextmanager
+def reading_answer() -> Generator[None]:
+    """Raise `GarbledAnswer` where Jupyter's gateway client, or the body, cannot read an answer.
+
+    Jupyter's client does not check answers: it fails with the error of whichever line reads them. Put
+    nothing inside but that client's call or the reading, so that a defect of ours is not an outage.
+    """
+    try:
+        yield
+    except OSError:  # among them a refused certificate, which is a ValueError too
+        raise
+    except MALFORMED as error:
+        raise GarbledAnswer(
+            f"What it answers is not of the Jupyter API ({type(error).__name__}: {error})"
+        ) from error
+
+
+async def answer_to(request: Awaitable[Answer]) -> Answer:
+    """Return the answer to a request of Jupyter's gateway client.
+
+    Raises:
+        FAILURES.
+    """
+    with reading_answer():
+        return await request
 
 
 def gateway_address() -> str:
@@ -35,8 +66,6 @@ def said(error: BaseException) -> str:
     """What a failure says, in one line."""
     if isinstance(error, HTTPError) and isinstance(error.__cause__, OSError):
         error = error.__cause__
-    if isinstance(error, GARBLED):
-        return f"What it answers is not of the Jupyter API ({type(error).__name__}: {error})"
     if isinstance(error, HTTPError):
         message = str(error.log_message or error.reason or "")
         if error.args:
@@ -68,11 +97,12 @@ def denies(error: BaseException) -> bool:
         return False
     if isinstance(error, HTTPError) and error.__cause__ is None:
         return True  # it was not asked: this server's manager has the kernel no more
-    answer: Any = getattr(error.__cause__, "response", None)
+    response: Any = getattr(error.__cause__, "response", None)
     try:
-        return "message" in json.loads(answer.body)
-    except GARBLED:
+        answer: Any = json.loads(response.body) if response else None
+    except ValueError:
         return False
+    return isinstance(answer, dict) and "message" in answer
 
 
 def did_nothing(error: BaseException) -> bool:
@@ -111,7 +141,7 @@ async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
         GatewayUnavailable.
     """
     try:
-        return await request
+        return await answer_to(request)
     except FAILURES as error:
         if denies(error):
             raise KernelNotFound(f"The gateway has no kernel {kernel_id}.") from error
@@ -128,14 +158,15 @@ async def model_of(manager: Any) -> dict[str, Any] | None:
         FAILURES: it does not say.
     """
     try:
-        answer = await gateway_request(manager.kernel_url, method="GET")
+        answer = await answer_to(gateway_request(manager.kernel_url, method="GET"))
     except FAILURES as error:
         if denies(error):
             return None
         raise
-    model: Any = json.loads(answer.body)
-    if not isinstance(model, dict) or "id" not in model:
-        raise ValueError("no kernel's model")
+    with reading_answer():
+        model: Any = json.loads(answer.body)
+        if not isinstance(model, dict) or "id" not in model:
+            raise ValueError("no kernel's model")
     return cast("dict[str, Any]", model)
 
 
@@ -146,7 +177,7 @@ async def delete(manager: Any) -> None:
         FAILURES: it is not known to have ended.
     """
     try:
-        await gateway_request(manager.kernel_url, method="DELETE")
+        await answer_to(gateway_request(manager.kernel_url, method="DELETE"))
     except FAILURES as error:
         if not denies(error):
             raise

@@ -29,11 +29,13 @@ from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
+    answer_to,
     ask,
     delete,
     denies,
     did_nothing,
     gateway_address,
+    reading_answer,
     said,
     status_of,
     unavailable,
@@ -124,9 +126,10 @@ class GatewayKernels:
             GatewayUnavailable.
         """
         try:
-            specs = await ensure_async(self._specs.get_all_specs())
+            specs = await answer_to(ensure_async(self._specs.get_all_specs()))
             default = self._manager.default_kernel_name  # the gateway's own since it was asked
-            return kernelspecs_of(specs, default)
+            with reading_answer():
+                return kernelspecs_of(specs, default)
         except FAILURES as error:
             raise unavailable(error) from error
 
@@ -202,8 +205,9 @@ class GatewayKernels:
             raise _start_failed(name, error, "twice") from error
 
     async def _ask_for_kernel(self, name: str, path: str | None) -> str:
+        withheld = self._withheld(name, path)
         starting: asyncio.Task[str] = asyncio.ensure_future(
-            self._manager.start_kernel(kernel_name=name, path=path, env=self._withheld(name, path))
+            answer_to(self._manager.start_kernel(kernel_name=name, path=path, env=withheld))
         )
         self._tasks.keep(starting)
         try:
@@ -322,7 +326,7 @@ class GatewayKernels:
 
     async def _do_restart(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
-        restarting = self._manager.restart_kernel(kernel_id)
+        restarting = answer_to(self._manager.restart_kernel(kernel_id))
         await self._stop(kernel, restarting, kernel.restarted)
         await self.wait_ready(kernel_id)
 
@@ -358,7 +362,7 @@ class GatewayKernels:
     async def _delete(self, kernel_id: str) -> None:
         await delete(self._manager.get_kernel(kernel_id))
         if kernel_id in self._manager:
-            await self._manager.shutdown_kernel(kernel_id)
+            await answer_to(self._manager.shutdown_kernel(kernel_id))
 
     async def _settled(self, kernel_id: str) -> RemoteKernel:
         """The kernel, when it is not just being started again: a gateway cannot stop it meanwhile."""
