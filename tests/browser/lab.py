@@ -34,6 +34,21 @@ async def armed(question: Locator) -> None:
     await expect(question.get_by_role("button", name="Approve", exact=True)).to_be_enabled()
 
 
+async def answer(question: Locator, button: str) -> None:
+    """Press a button of a question, again where it moved: such a click counts for nothing."""
+    found = question.get_by_role("button", name=button, exact=True)
+    node = await found.element_handle()
+    assert node is not None
+    while True:
+        # It can be answered only where it is seen, and a click that has to wait scrolls it away.
+        await node.scroll_into_view_if_needed()
+        await expect(found).to_be_enabled()
+        await node.click()
+        # An answer that counts gives the focus back to the message.
+        if not await node.evaluate("node => node === document.activeElement"):
+            return
+
+
 LAUNCHED = "() => window.jupyterapp.shell.currentWidget?.id.startsWith('launcher')"
 
 

@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.agents import KERNEL
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, answer, write_notebook
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse, Usage
 
@@ -85,7 +85,7 @@ async def test_a_question_is_asked_and_the_answer_is_in_the_notebook(
     await expect(question).to_contain_text("plt.bar(months")
     await picture(lab.page, "question")
 
-    await question.get_by_role("button", name="Approve", exact=True).click()
+    await answer(question, "Approve")
     await expect(lab.log.get_by_text("March is no worse")).to_be_visible()
     await expect(lab.page.locator(".jp-OutputArea-output img")).to_be_visible()
     await lab.page.mouse.move(1, 1)

@@ -17,7 +17,7 @@ from playwright.async_api import Locator, Page, Request, expect
 
 from tests.browser.axe import panel_violations
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, armed, write_notebook
+from tests.browser.lab import Lab, answer, armed, write_notebook
 from tests.browser.pictures import picture
 from tests.browser.test_hostile import CORPUS, NAME, Watch
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
@@ -39,6 +39,8 @@ def begin(open_lab: OpenLab) -> Begin:
         write_notebook(lab.server.root / NOTEBOOK, "prices = [3, 4, 5]")
         await lab.open(NOTEBOOK)
         await lab.show_panel()
+        # An approval is for the kernel that there was when it was asked for.
+        await expect(lab.page.get_by_role("button", name="| Idle")).to_be_visible()
         return lab
 
     return begin_
@@ -157,10 +159,10 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         assert await agent("insert_cell", **INSERT) == "permission_required"
         # An answer that does not reach the server is none, and can be given again.
         await lab.page.route("**/api/tk-ai/permissions/*", lambda route: route.abort())
-        await question.get_by_role("button", name="Approve this agent").click()
+        await answer(question, "Approve this agent")
         await expect(question.get_by_role("alert")).to_have_text("The server cannot be reached.")
         await lab.page.unroute("**/api/tk-ai/permissions/*")
-        await question.get_by_role("button", name="Approve this agent").click()
+        await answer(question, "Approve this agent")
         await expect(question).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
         assert await agent("insert_cell", **INSERT) == "ok"
@@ -169,10 +171,7 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_have_count(2)
-        always = question.nth(1).get_by_role("button", name="Always in this notebook")
-        await always.scroll_into_view_if_needed()
-        await armed(question.nth(1))
-        await always.click(delay=100)
+        await answer(question.nth(1), "Always in this notebook")
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
     # Who goes takes the questions along.
@@ -210,7 +209,7 @@ async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin:
         assert await agent("insert_cell", **INSERT) == "permission_required"
         for page in pages:
             await expect(asked(page)).to_be_visible()
-        await asked(pages[1]).get_by_role("button", name="Approve", exact=True).click()
+        await answer(asked(pages[1]), "Approve")
         for page in pages:
             await expect(asked(page)).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
@@ -224,7 +223,7 @@ async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin:
         # A browser allows few lines to a server: the pages share one, which another page has now.
         assert [page for page in lines.pages if page != lab.page] == [pages[1]]
         await pages[1].close()
-        await asked(pages[2]).get_by_role("button", name="Deny", exact=True).click()
+        await answer(asked(pages[2]), "Deny")
         await expect(asked(pages[0])).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "permission_denied"
     assert [page for page in lines.pages if page != lab.page] == pages[1:]
@@ -237,7 +236,7 @@ async def test_a_script_over_rest_is_known_by_its_key(begin: Begin) -> None:
     async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
         address = f"{lab.server.url}api/tk-ai/tools/insert_cell?caller=nightly%20report"
         assert (await http.post(address, json=INSERT)).status_code == 403
-        await question.get_by_role("button", name="Approve", exact=True).click()
+        await answer(question, "Approve")
         await expect(question).to_have_count(0)
         assert (await http.post(address, json=INSERT)).status_code == 200
 
@@ -255,7 +254,7 @@ async def test_where_the_client_asks_as_well_the_first_answer_counts(begin: Begi
     async with connected(lab, elicitation_callback=form) as agent:
         call = asyncio.create_task(agent("insert_cell", **INSERT))
         await asyncio.wait_for(shown.wait(), 30)
-        await asked(lab.page).get_by_role("button", name="Approve", exact=True).click()
+        await answer(asked(lab.page), "Approve")
         assert await asyncio.wait_for(call, 30) == "ok"
         await expect(asked(lab.page)).to_have_count(0)
 

@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from tests.browser.axe import panel_violations
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, armed, write_notebook
+from tests.browser.lab import Lab, answer, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import (
     OVERLOADED,
     UNAUTHORIZED,
@@ -99,14 +99,14 @@ async def test_what_is_denied_is_not_done_and_what_is_allowed_for_the_chat_is_as
     await lab.show_panel()
     await lab.say("Add a cell.")
     question = lab.panel.get_by_role("group", name="Change sales.ipynb?")
-    await question.get_by_role("button", name="Deny", exact=True).click()
+    await answer(question, "Deny")
     await expect(lab.log.get_by_text("Not then.")).to_be_visible()
     card = lab.panel.locator('[data-tool="insert_cell"]')
     await expect(card.get_by_role("img", name="Denied")).to_be_visible()
     await expect(card).to_contain_text("Denied: add a cell")
 
     await lab.say("Do it, twice.")
-    await question.get_by_role("button", name="Approve in this chat").click()
+    await answer(question, "Approve in this chat")
     await expect(lab.log.get_by_text("Both.")).to_be_visible()
     assert len(lab.notebook("sales.ipynb").cells) == 3
 
@@ -337,7 +337,7 @@ async def test_axe_finds_nothing_wrong(lab: Lab, model: ScriptedModel) -> None:
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
     assert await panel_violations(lab) == []
-    await question.get_by_role("button", name="Approve", exact=True).click()
+    await answer(question, "Approve")
     await expect(lab.panel.get_by_role("group", name="Changes")).to_be_visible()
     for summary in await lab.panel.locator("summary").all():
         await summary.click()
