@@ -214,7 +214,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author was told; identical after sync"),
     Requirement("fault:one-server", "project", "of two servers with collaboration on one folder one has a notebook's room; the other reads, and refuses changes (`notebook_open_elsewhere`) until that server or its room ends: nothing acknowledged is lost"),
     Requirement("ext:missing-parts", "project", "a private part of jupyter-collaboration, jupyter_client, jupyter_server or jupyter_server_nbmodel that is gone is found at start: the feature falls back, the log says so once and `health` names it; a notebook with a room is read and not changed"),
-    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay"),
+    Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay; who waits for a cell is answered that the server stopped, and what to do"),
     Requirement("fault:background", "project", "work that nobody awaits is kept until it ends, its failure is in the log, and it ends with its owner"),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),
     Requirement("fault:own-defects", "project", "a defect of this program is an internal error with its traceback in the log, never an outage of a gateway or an unusable file"),

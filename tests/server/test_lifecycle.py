@@ -170,7 +170,10 @@ async def test_it_stops_within_five_seconds_with_cells_running_and_clients_waiti
         await asyncio.wait_for(server.process.wait(), DEADLINE)
         took = time.monotonic() - began
         await asyncio.wait((following, waiting, *agents), timeout=DEADLINE)
-        for task in (following, waiting, *agents):
+        (told,) = waiting.result()["runs"]
+        assert told["status"] == "interrupted"
+        assert "The server stopped while this ran" in told["message"]
+        for task in (following, *agents):
             task.cancel()
         await asyncio.gather(following, waiting, *agents, return_exceptions=True)
     assert took < 5 * slowness(), server.log.text

@@ -51,6 +51,11 @@ MAX_KEPT_OUTPUT = 200_000_000
 """Characters of output of ended executions that are kept, about; notebooks have theirs anyway."""
 MAX_ACTIVE = 1_000
 """How many may be queued or running in the whole server."""
+STOPPED = (
+    "The server stopped while this ran: how it ended is not known. When the server is up again, "
+    "list_running_kernels says whether its kernel still runs; if not, run the cells from the top."
+)
+NOT_BEGUN = "The server stopped before this ran. Run it again when the server is up."
 Cancellation = Literal["ended", "waiting", "ignored"]
 """What came of a cancellation: it has ended, it has not begun and will end then, or it runs on."""
 OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
@@ -91,6 +96,7 @@ class Executions:
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: dict[str, Keeper] = {}
         self._under_way = 0
+        self._closing = False
         self._max_kept_output = max_kept_output
         self._kept_output = 0
         self._background = BackgroundTasks(logger)
@@ -192,7 +198,8 @@ class Executions:
                 run.path = now
 
     async def close(self) -> None:
-        """Stops following; kernels go on by themselves."""
+        """Stops following, and says so to those who wait; kernels go on by themselves."""
+        self._closing = True
         tasks = [
             run.task for run in self._runs.values() if run.task is not None and not run.task.done()
         ]
@@ -239,6 +246,8 @@ class Executions:
                 if run.cancelled or (step.status != "ok" and stop_on_error):
                     break
         except asyncio.CancelledError:
+            if self._closing:
+                run.current.warning = STOPPED if run.current.started else NOT_BEGUN
             run.current.status = "interrupted"
         except ToolError as error:
             run.error = error
