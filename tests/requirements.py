@@ -167,6 +167,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:logging-ping", "project", "logging level and ping work where the protocol has them"),
     Requirement("mcp:resources", "project", "notebooks, their cells, single outputs and artifacts are resources: `notebook://{path}`, `…/cells/{id}`, `…/outputs/{n}`, `artifact://{id}`"),
     Requirement("mcp:subscriptions", "project", "a subscriber is notified when a person or an agent changes the notebook"),
+    Requirement("mcp:file-changes", "project", "who subscribed to a notebook is notified within two seconds when another program changes, replaces or removes its file"),
     Requirement("mcp:prompts", "project", "prompts for the common jobs: explain, fix, clean up, document"),
     Requirement("mcp:completion", "project", "notebook and cell arguments are completed"),
     Requirement("mcp:errors", "project", "an error of a tool is an `isError` result with code and hint; an error of the protocol is a JSON-RPC error"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from functools import partial
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,33 @@ async def test_a_person_who_saves_in_jupyter_is_told_of_too(
         body = json.dumps({"type": "notebook", "format": "json", "content": changed})
         await jp_fetch("api", "contents", "empty.ipynb", method="PUT", body=body)
         await told.wait()
+
+
+@pytest.mark.proves("mcp:file-changes")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_file_that_another_program_changes_is_notified(
+    connect: Connect, plan: Path
+) -> None:
+    updated: asyncio.Queue[str] = asyncio.Queue()
+
+    async def listen(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            await updated.put(message.params.uri)
+
+    empty, uri = plan.parent.parent / "empty.ipynb", "notebook://empty.ipynb"
+    changed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
+    async with asyncio.timeout(DEADLINE), connect(message_handler=listen) as client:
+        for each in (uri, PLAN):
+            await _subscribe(client, each)
+        for change, expected in (
+            (partial(nbformat.write, changed, plan), {PLAN}),  # in place, as many programs write
+            (partial(plan.replace, empty), {uri, PLAN}),  # as careful programs write
+            (empty.unlink, {uri}),
+            (partial(nbformat.write, changed, empty), {uri}),
+        ):
+            change()
+            assert {await updated.get() for _ in expected} == expected
+        assert "1" in str(await _read(client, uri))
 
 
 @pytest.mark.proves("mcp:prompts")

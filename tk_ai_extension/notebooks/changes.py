@@ -18,7 +18,7 @@ _CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
 class Subscriptions:
     """Listeners by path; told by our documents and by the contents manager's events.
 
-    What another program does to a file on disk emits no event and is not heard of.
+    What another program does to a file on disk emits no event: `files.watching` polls for that.
 
     Args:
         event_logger: Jupyter's event logger, if there is one.

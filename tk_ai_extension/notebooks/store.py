@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from tk_ai_extension.model.errors import InvalidNotebook, OpenElsewhere
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
+from tk_ai_extension.notebooks.files.watching import FileWatcher
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
@@ -60,6 +62,9 @@ class ContentsNotebookStore:
         self._presence: Presence | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
         self._kept = _kept(root, contents_manager, self._subscriptions.notify, warn or _log.warning)
+        self._watcher = None
+        if isinstance(self._kept, NotebookFiles):
+            self._watcher = FileWatcher(root, self._on_file_changed)
         self._channel = tabs
         self._tabs: TabHolders | None = None
         if tabs is not None:
@@ -196,11 +201,25 @@ class ContentsNotebookStore:
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """See `NotebookStore.subscribe`."""
-        return self._subscriptions.add(self._contain(path), changed)
+        path = self._contain(path)
+        with ExitStack() as stack:
+            stack.callback(self._subscriptions.add(path, changed))
+            if self._watcher is not None:
+                stack.callback(self._watcher.watch(path))
+                stack.callback(self._subscriptions.add(path, partial(self._watcher.refresh, path)))
+            return stack.pop_all().close
+
+    def _on_file_changed(self, path: str) -> None:
+        """Another program changed a file, or a room saved it, which notified of its changes before."""
+        rooms = self._live_rooms()
+        if rooms is None or rooms.find(path) is None:
+            self._subscriptions.notify(path)
 
     async def close(self) -> None:
         """Lets go of what the store holds; documents must not be used afterwards."""
         self._subscriptions.close()
+        if self._watcher is not None:
+            await self._watcher.close()
         if self._tabs is not None:
             await self._tabs.close()
         if self._presence is not None:
