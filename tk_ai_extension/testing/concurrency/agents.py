@@ -121,7 +121,8 @@ class Agent:
                 not depend on what was shown.
         """
         if not self.order:
-            return self.first()
+            # What a read shows meanwhile would be what the other call's cells are compared with.
+            return self.insert_and_execute_first() if beside else self.first()
         kinds = _BESIDE if beside else _KINDS
         weights = dict(kinds)
         if len(self.order) > 18:
