@@ -81,6 +81,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("edit:history", "S2", "a ledger of edits with author; undo"),
     Requirement("edit:linearizable", "project", "callers, a person and another program at once in one notebook: one serial order, within real time, explains every answer, every refusal and the notebook at the end"),
     Requirement("edit:journal-replays", "project", "the journal's changes, applied in that order with what people did in between, give the notebook: each finds its cell where and as it says"),
+    Requirement("edit:checker-finds", "project", "a place named by a later read, an insert done twice, a stale or a lost edit and a lost output each fail the suite of callers at once"),
     Requirement("edit:tools", "S4", "insert_cell, delete_cell, overwrite_cell, move_cell; the index after a move is the one asked for"),
     Requirement("edit:mutate-and-execute", "S0 S1", "one tool both changes the notebook and runs the cell in its kernel"),
     Requirement("edit:effects-of-the-commit", "project", "with any number of callers at once an answer, the journal, the run and undo name the cells that the call itself made or changed: effects are computed by the transaction that makes them, never by a position in a later read; an edit that another program's file replaced before it was saved is made again or refused, never acknowledged"),
