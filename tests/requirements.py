@@ -219,6 +219,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:server-stop", "project", "a server stopped with chats and cells running exits within 5 s, with no orphan process but the kernels that were asked to stay; who waits for a cell is answered that the server stopped, and what to do"),
     Requirement("fault:background", "project", "work that nobody awaits is kept until it ends, its failure is in the log, and it ends with its owner"),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost"),
+    Requirement("fault:portable-imports", "project", "every module is imported where the system lacks the modules of POSIX (fcntl, pwd, resource); what needs file locks says that there are none"),
     Requirement("fault:own-defects", "project", "a defect of this program is an internal error with its traceback in the log, never an outage of a gateway or an unusable file"),
     Requirement("fault:connection-lost", "project", "a kernel's connection lost (gateway): `connection_lost`, outcome unknown said so, never run twice"),
     Requirement("fault:chat-cut", "project", "a chat stream cut: the turn goes on or stops as the user chose; reconnect replays from the last event"),

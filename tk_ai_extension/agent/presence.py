@@ -5,12 +5,13 @@ A number of a process would not do: it is given to another one, and means nothin
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
+
+from tk_ai_extension.model import file_locks
 
 _ID = re.compile(r"[0-9a-f]{24}")
 
@@ -38,7 +39,7 @@ class Presence:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = os.open(self._path(self.id), os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(held, fcntl.LOCK_EX)
+        file_locks.lock(held)
         self._held = held
 
     def lives(self, server: str) -> bool:
@@ -53,7 +54,7 @@ class Presence:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(tried, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_locks.lock(tried, wait=False)
         except BlockingIOError:
             return True
         else:

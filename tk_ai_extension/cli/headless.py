@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import pwd
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -80,6 +79,8 @@ class Headless:
         leave: Callable[[], None] = lambda: None,
     ) -> None:
         self.root = project.root
+        import pwd  # Windows has none, nor the sockets by which hosts are reached.
+
         self.user = pwd.getpwuid(os.getuid()).pw_name
         root = Path(project.root)
         self.memory = Memory(state / MEMORY)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from tk_ai_extension.cli.launch import LISTENS
 from tk_ai_extension.cli.project import HOST_LOCK, Project
 from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import NothingRead, Surroundings
+from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 
@@ -258,7 +258,7 @@ def main() -> int:
     logger.setLevel(logging.INFO)
     lock = os.open(os.path.join(project.folder, HOST_LOCK), os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file_locks.lock(lock, wait=False)
     except BlockingIOError:
         os.write(ready, b"another host of this project is ending just now; try again.")
         return wire.REFUSED

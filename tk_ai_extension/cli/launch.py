@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.project import LAUNCH_LOCK, Project, Refused
+from tk_ai_extension.model import file_locks
 
 LISTENS = "listens"
 """What a host says when it does; else it says why it cannot."""
@@ -31,7 +31,7 @@ def launch(project: Project) -> None:
 
 def _launch(project: Project) -> None:
     with open(os.path.join(project.folder, LAUNCH_LOCK), "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        file_locks.lock(lock.fileno())
         running = project.connect(wire.SOCKET)
         if running is not None:
             running.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -76,6 +75,8 @@ def another_user(folder: Path, mode: int = 0o777) -> Generator[None]:
 @contextmanager
 def no_file_larger_than(size: int) -> Generator[None]:
     """Writing beyond so many bytes fails, as on a disk that is full."""
+    import resource
+
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

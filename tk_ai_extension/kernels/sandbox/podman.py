@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tk_ai_extension.kernels.sandbox.base import Command, View
-
-LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 
 ITS_OWN = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "DBUS_*", "LC_*", "LANG*"),
@@ -53,7 +50,10 @@ class Podman:
         command += ["--env-host=false", "--http-proxy=false", "--unsetenv-all"]
         if os.geteuid() != 0:
             command.append("--userns=keep-id")
-        for name, limit in LIMITS.items():
+        import resource  # Windows has none, nor this sandbox.
+
+        limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+        for name, limit in limits.items():
             # Left to itself podman asks for more than it may have, and fails.
             hard = resource.getrlimit(limit)[1]
             number = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)

@@ -5,10 +5,10 @@ Stock Jupyter copies a notebook to ``.~NAME`` before it overwrites it, and remov
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -77,7 +77,9 @@ def _notebook_in(file: Path) -> bytes | None:
 
 def _is_open_for_writing(file: Path) -> bool:
     """Whether a process is about to write the file: a read lease is not granted then."""
-    if hasattr(fcntl, "F_SETLEASE"):
+    if sys.platform == "linux":
+        import fcntl
+
         fd = os.open(file, os.O_RDONLY)
         try:
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)

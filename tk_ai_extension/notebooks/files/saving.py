@@ -9,7 +9,6 @@ last moment, the two change back. Where the system lacks one of these, the neare
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Generator, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import (
     DiskFull,
     FileMissing,
@@ -183,7 +183,7 @@ def _alone(folder: int) -> Generator[None]:
     present content.
     """
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        file_locks.lock(folder)
     except OSError:
         # A file system without locks.
         yield
@@ -191,7 +191,7 @@ def _alone(folder: int) -> Generator[None]:
     try:
         yield
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)
+        file_locks.unlock(folder)
 
 
 @dataclass(slots=True)

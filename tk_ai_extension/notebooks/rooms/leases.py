@@ -13,12 +13,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
+from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import OpenElsewhere
-
-try:
-    import fcntl
-except ImportError:  # Windows: rooms have no leases there
-    fcntl = None
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +41,7 @@ class RoomLeases:
             OpenElsewhere: another server has it.
         """
         lock = self._lock_of(path)
-        if lock in self._held or fcntl is None:
+        if lock in self._held or not file_locks.SUPPORTED:
             return
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,14 +62,14 @@ class RoomLeases:
             OpenElsewhere.
         """
         lock = self._lock_of(path)
-        if lock in self._held or fcntl is None:
+        if lock in self._held or not file_locks.SUPPORTED:
             return
         try:
             fd = os.open(lock, os.O_RDWR)
         except OSError:
             return
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_locks.lock(fd, wait=False)
         except BlockingIOError:
             raise self._elsewhere(path, lock) from None
         except OSError:
@@ -115,11 +111,10 @@ class RoomLeases:
 
 def _locked(lock: Path) -> int | None:
     """A descriptor that holds a lock; None where another process holds it."""
-    assert fcntl is not None
     while True:
         fd = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_locks.lock(fd, wait=False)
         except BlockingIOError:
             os.close(fd)
             return None
