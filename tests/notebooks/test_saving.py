@@ -138,6 +138,28 @@ def test_a_save_that_is_killed_leaves_old_or_new(tmp_path: Path) -> None:
     assert names(tmp_path) == ["n.ipynb"]
 
 
+def test_the_hidden_name_is_given_up_before_the_next_saver_comes_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "n.ipynb"
+    file.write_bytes(b"old")
+    unlock = saving.file_locks.unlock
+    found: list[list[str]] = []
+
+    def watched(folder: int) -> None:
+        found.append(names(tmp_path))
+        unlock(folder)
+
+    monkeypatch.setattr(saving.file_locks, "unlock", watched)
+    before = FileVersion.of(file.stat())
+    saving.replace_file(file, [b"new"], None, before)
+    with saving.replacing(file) as fd:
+        os.write(fd, b"newer")
+    with pytest.raises(saving.FileChanged):
+        saving.replace_file(file, [b"stale"], None, before)
+    assert found == [["n.ipynb"]] * 3
+
+
 async def save_once(root: Path) -> None:
     async with file_bench(root) as bench:
         await (await bench.store.open("n.ipynb")).apply([Replace("aaaa1111", "last")])

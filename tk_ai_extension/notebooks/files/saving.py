@@ -122,7 +122,7 @@ def replace_file(
         checksum = _write(temporary.fd, pieces, source)
         _like(target, temporary.fd)
         os.fsync(temporary.fd)
-        with _alone(temporary.folder):
+        with _alone(temporary):
             if FileVersion.of(target.stat()) != expected:
                 raise FileChanged
             temporary.take_place_of(target.name, expected)
@@ -150,7 +150,7 @@ def replacing(target: Path) -> Generator[int]:
             with suppress(FileNotFoundError):
                 _like(target, temporary.fd)
         os.fsync(temporary.fd)
-        with _alone(temporary.folder):
+        with _alone(temporary):
             temporary.overwrite(target.name)
         os.fsync(temporary.folder)
 
@@ -176,22 +176,24 @@ def create_file(target: Path, data: bytes, path: str) -> None:
 
 
 @contextmanager
-def _alone(folder: int) -> Generator[None]:
+def _alone(temporary: _Temporary) -> Generator[None]:
     """Keeps other programs that save as this one does out of the last step, where that is possible.
 
     Changing back is no single step: in between, one of them would take what is about to go for the
-    present content.
+    present content. The hidden name is given up before the next one comes in, since that uses it too.
     """
+    locked = True
     try:
-        file_locks.lock(folder)
+        file_locks.lock(temporary.folder)
     except OSError:
         # A file system without locks.
-        yield
-        return
+        locked = False
     try:
         yield
     finally:
-        file_locks.unlock(folder)
+        temporary.give_up_name()
+        if locked:
+            file_locks.unlock(temporary.folder)
 
 
 @dataclass(slots=True)
@@ -238,6 +240,13 @@ class _Temporary:
         hidden = self._take_hidden_name(target)
         os.rename(hidden, target, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         self.name = None
+
+    def give_up_name(self) -> None:
+        """Removes the hidden name, if it has one."""
+        if self.name is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(self.name, dir_fd=self.folder)
+            self.name = None
 
     def _take_hidden_name(self, target: str) -> str:
         """The name that the file has until it takes the target's."""
@@ -301,9 +310,7 @@ def _unnamed_file(folder: Path, mode: int) -> Generator[_Temporary]:
     finally:
         if temporary is not None:
             os.close(temporary.fd)
-            if temporary.name is not None:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary.name, dir_fd=folder_fd)
+            temporary.give_up_name()
         os.close(folder_fd)
 
 
