@@ -207,6 +207,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("fault:read-only", "project", "a read-only file or folder: typed error, the old content intact"),
     Requirement("fault:schema-version", "project", "the journal and the chats have a schema version; files that former versions wrote are migrated in one transaction for each step, by several servers at once too, and a step that fails changes nothing"),
     Requirement("fault:too-many-files", "project", "at the limit of open files a call ends with an error that says what could not be opened, never as a defect, and works again below it"),
+    Requirement("fault:state-in-use", "project", "any number of writes of the journal and the chats at once: none fails, and none is lost"),
     Requirement("fault:newer-state", "project", "a journal or chats file of a newer version is neither read nor changed: `state_too_new`, which names what to do"),
     Requirement("fault:state-unavailable", "project", "a data folder that cannot be written, is full or has no file locks: a typed error at once that names the folder and `TkAIExtensionApp.data_dir`; notebooks, chats and the journal are read on, and health says so"),
     Requirement("fault:idle-culler", "project", "a call that waits, an execution or a turn counts as activity of the server for JupyterHub's and Jupyter Server's idle cullers; a session that only listens does not"),

@@ -116,7 +116,7 @@ class Database:
         with self._typed_errors(consequence):
             connection = self._connection or self._open()
             with connection:
-                return work(connection)
+                return _of_this_thread(work(connection))
 
     def _look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._typed_errors("Nothing was read."):
@@ -125,9 +125,9 @@ class Database:
                     self._open()
                 except (sqlite3.OperationalError, OSError, StateUnavailable):
                     with closing(self._read_only()) as connection:
-                        return work(connection)
+                        return _of_this_thread(work(connection))
             assert self._connection is not None
-            return work(self._connection)
+            return _of_this_thread(work(self._connection))
 
     def _typed_errors(self, consequence: str) -> _TypedErrors:
         return _TypedErrors(self._path, consequence)
@@ -242,6 +242,17 @@ class _TypedErrors:
         if code == sqlite3.SQLITE_CANTOPEN:
             return StateUnavailable(f"{self._path} cannot be opened. {self._consequence}")
         return SaveFailed(f"{self._path} failed: {error}.", hint=self._consequence)
+
+
+def _of_this_thread(result: T) -> T:
+    """Return a result that may be freed on any thread: a cursor is closed.
+
+    An open one of ``executemany`` shares its statement with later cursors. Freed elsewhere, it would
+    reset the statement that the database's thread is using, which SQLite calls a misuse.
+    """
+    if isinstance(result, sqlite3.Cursor):
+        result.close()
+    return result
 
 
 def _of_system(error: OSError, path: Path, consequence: str) -> ToolError:

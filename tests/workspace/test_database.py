@@ -1,0 +1,42 @@
+"""A database that is used by many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tk_ai_extension.workspace.database import Database
+
+CALLS = 10_000
+
+
+@pytest.fixture
+def hurried_threads() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.proves("fault:state-in-use")
+@pytest.mark.usefixtures("hurried_threads")
+async def test_what_one_call_leaves_behind_never_disturbs_another(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.sqlite", ["CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT);"])
+    await database.run(lambda db: db.executemany("INSERT INTO t VALUES (?, '')", [(0,), (1,)]))
+
+    async def write() -> None:
+        # Its cursor is freed on this thread, while the database's is at the next statement.
+        await database.run(
+            lambda db: db.executemany("UPDATE t SET a = a + 1 WHERE id = ?", [(0,), (1,)])
+        )
+
+    for _ in range(CALLS // 50):
+        await asyncio.gather(*(write() for _ in range(50)))
+    rows = await database.read(lambda db: db.execute("SELECT a FROM t").fetchall())
+    assert rows == [(str(CALLS),)] * 2
+    await database.close()
