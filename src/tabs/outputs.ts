@@ -95,8 +95,7 @@ export function setOutputs(cell: YCodeCell, told: IOutputs): { applied: boolean;
     cell.updateOutputs(change.first, cell.youtputs.length, change.outputs);
   }
   if (told.whole !== undefined) {
-    const first = Math.min(told.first ?? 0, cell.youtputs.length);
-    cell.updateOutputs(first, cell.youtputs.length, told.whole);
+    cell.updateOutputs(0, cell.youtputs.length, told.whole);
   }
   if (told.finish) {
     cell.execution_count = told.execution_count ?? null;

@@ -71,7 +71,6 @@ export interface IOutputs {
   start?: true;
   changes?: OutputChange[];
   whole?: nbformat.IOutput[];
-  first?: number;
   finish?: true;
   execution_count?: number | null;
 }

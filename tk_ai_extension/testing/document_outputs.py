@@ -192,6 +192,24 @@ class OutputsConformance:
             await writer.finish(2)
         assert await document.outputs("aaaa1111") == (stream("after"),)
 
+    @pytest.mark.parametrize("put_in", [stream("others "), display(text_plain="others")])
+    async def test_what_others_put_into_a_running_cell_gives_way_to_its_own(
+        self, bench: DocumentBench, put_in: Json
+    ) -> None:
+        document = await bench.open(notebook(code("a", "aaaa1111")))
+        async with document.writing("aaaa1111") as writer:
+            await writer.start()
+            await writer.write([Append(stream("before "))])
+            await document.outputs("aaaa1111")
+            # As an undo puts back what was there, in the very form of what is there now.
+            await document.apply([SetOutputs("aaaa1111", (put_in,), 1)])
+            await writer.write([StreamEdit(0, 7, "after")])
+            await writer.finish(2)
+        (output,) = await document.outputs("aaaa1111")
+        assert output["text"] in ("after", "before after")
+        (cell,) = (await document.read()).cells
+        assert cell.execution_count == 2
+
     async def test_two_cells_write_side_by_side(self, bench: DocumentBench) -> None:
         keys = ["aaaa1111", "bbbb2222"]
         document = await bench.open(notebook(*(code(key, key) for key in keys)))

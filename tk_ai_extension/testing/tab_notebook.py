@@ -194,7 +194,7 @@ class TabNotebook:
         for change in question.get("changes", ()):
             _change(outputs, change)
         if "whole" in question:
-            outputs[question["first"] :] = question["whole"]
+            outputs[:] = question["whole"]
         if question.get("finish"):
             fields = {"execution_count": question["execution_count"], "execution_state": "idle"}
         if fields or outputs != cell["outputs"]:

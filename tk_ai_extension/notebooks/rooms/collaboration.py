@@ -209,6 +209,7 @@ class LiveRoom:
         path: Where the notebook was when it was last asked for.
         notebook: The notebook in it.
         old_format: Whether its file was seen to be of an old format, which the room has converted.
+        running: Ids in the document of the cells whose outputs are being written.
         before_read: Called before the notebook is read, by who has something to write first.
         reloads: How often another program's file has replaced the room's content. What was changed
             in the room and not saved before is not in it any more.
@@ -234,6 +235,7 @@ class LiveRoom:
         self._collect_as_before = collect_at_one_moment(
             room._document, lambda: self.notebook.changes
         )
+        self.running: list[str] = []
         self.before_read: list[Callable[[], None]] = []
         self.reloads = 0
         self._reloading = 0

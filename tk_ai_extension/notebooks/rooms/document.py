@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.files.saving import FileChanged
-from tk_ai_extension.notebooks.live import LiveNotebook, whole
+from tk_ai_extension.notebooks.live import whole
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 from tk_ai_extension.notebooks.rooms.json_errors import representable
 from tk_ai_extension.notebooks.rooms.outputs import RoomOutputWriter, distrust, shared_output
@@ -84,7 +84,7 @@ class RoomDocument:
                 draft.apply(operations)
                 snapshot = self._snapshot(room)
                 if draft.steps:
-                    undo = self._carry_out(room.notebook, draft)
+                    undo = self._carry_out(room, draft)
                     # Before anything is awaited: what comes later is others' work.
                     snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
                     try:
@@ -110,10 +110,12 @@ class RoomDocument:
             found = code_cell_of(self._snapshot(room), cell)
             writer = RoomOutputWriter(room, found, ORIGIN)
             room.before_read.append(writer.flush)
+            room.running.append(writer.shared_id)
             try:
                 yield writer
             finally:
                 room.before_read.remove(writer.flush)
+                room.running.remove(writer.shared_id)
                 if not writer.finished:
                     await writer.finish(None)
 
@@ -124,20 +126,20 @@ class RoomDocument:
         room.write_pending()
         return room.notebook.snapshot(self.path)
 
-    def _carry_out(self, notebook: LiveNotebook, draft: Draft) -> UndoManager:
+    def _carry_out(self, room: LiveRoom, draft: Draft) -> UndoManager:
         """Does the draft's steps in one transaction; the undo manager takes back just them."""
-        document = notebook.document
+        document = room.notebook.document
         # An origin of its own: outputs and other edits meanwhile are not taken back with it.
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
         undo.include_origin(origin)
         with document.ydoc.transaction(origin=origin):
             for step in draft.steps:
-                _carry_out(document, step)
+                _carry_out(document, step, room.running)
         return undo
 
 
-def _carry_out(document: Any, step: Step) -> None:
+def _carry_out(document: Any, step: Step, running: Collection[str]) -> None:
     cells = document.ycells
     match step.kind:
         case "insert":
@@ -155,7 +157,7 @@ def _carry_out(document: Any, step: Step) -> None:
         case "set":
             assert step.before is not None
             assert step.after is not None
-            _set(document, step.index, step.before, step.after)
+            _set(document, step.index, step.before, step.after, running)
 
 
 def _shared_cell(document: Any, content: CellContent, shared_id: str | None = None) -> Any:
@@ -165,7 +167,9 @@ def _shared_cell(document: Any, content: CellContent, shared_id: str | None = No
     return document.create_ycell(encodable(stored))
 
 
-def _set(document: Any, index: int, before: CellContent, after: CellContent) -> None:
+def _set(
+    document: Any, index: int, before: CellContent, after: CellContent, running: Collection[str]
+) -> None:
     cells = document.ycells
     cell = cells[index]
     if after.type != before.type:
@@ -178,7 +182,9 @@ def _set(document: Any, index: int, before: CellContent, after: CellContent) -> 
         distrust(cell)
         outputs = cell["outputs"]
         outputs.clear()
-        outputs.extend([shared_output(output) for output in after.outputs])
+        # Those of a cell that runs are its run's: others can only clear them.
+        if cell["id"] not in running:
+            outputs.extend([shared_output(output) for output in after.outputs])
     if after.execution_count != before.execution_count:
         cell["execution_count"] = after.execution_count
 

@@ -51,7 +51,7 @@ class RoomOutputWriter:
         self.cell = cell
         self._begun = False
         self._room = room
-        self._shared_id = room.notebook.shared_id(cell.index)
+        self.shared_id = room.notebook.shared_id(cell.index)
         self._origin = origin
         self._pending: list[OutputChange] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -165,7 +165,7 @@ class RoomOutputWriter:
 
     def _cell(self) -> Any:
         room = self._room
-        index = room.notebook.find(self._shared_id, room.path)
+        index = room.notebook.find(self.shared_id, room.path)
         cell = room.notebook.shared(index) if index is not None else None
         return cell if cell is not None and cell.get("cell_type") == "code" else None
 

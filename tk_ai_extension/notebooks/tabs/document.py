@@ -209,9 +209,14 @@ class TabDocument:
 
     def _follow(self, plan: TabPlan, placed: Mapping[int, Cell], count: int) -> None:
         """Notes for what runs where its cell is now."""
+        outputs_set = {
+            step.slot
+            for step in plan.draft.steps
+            if step.before and step.after and step.before.outputs != step.after.outputs
+        }
         for run in self._tabs.runs(self.path):
             if isinstance(run, TabOutputWriter):
-                run.follow(plan.before, placed, count)
+                run.follow(plan.before, placed, count, outputs_set)
 
     async def _told(self, tab: Tab, plan: TabPlan, message: Json) -> Json | None:
         """The tab's answer to a change; None where it is lost and did not make it.

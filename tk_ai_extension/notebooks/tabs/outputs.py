@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -39,6 +39,10 @@ _MOVES = 3
 """So often outputs go on to another holder within one message."""
 
 
+_OTHERS = -1
+"""The number of outputs that no cell has: what is there is not what was written."""
+
+
 @dataclass
 class _InTab:
     """How far a cell's outputs have come in a tab.
@@ -48,7 +52,6 @@ class _InTab:
         cell: The cell's id in it; None where it has no such cell.
         expected: How many outputs the cell has there, if nobody else changed them; None before the
             first message.
-        first: The place of the first one that is ours.
         whole: Whether the next message holds all of them.
         size: How many there are, where they are not told as a whole.
         texts: Those of them that are streams.
@@ -57,7 +60,6 @@ class _InTab:
     tab: Tab
     cell: str | None
     expected: int | None = None
-    first: int = 0
     whole: bool = True
     size: int = 0
     texts: dict[int, StreamBuffer] = field(default_factory=dict[int, StreamBuffer])
@@ -67,7 +69,8 @@ class TabOutputWriter:
     """Writes the outputs of one running cell; see `OutputWriter`.
 
     All of them are kept here until the cell has ended and they have arrived: a tab that reloads or
-    comes back gets them as a whole. Where somebody cleared the cell meanwhile, it gets what came since.
+    comes back gets them as a whole. Where others changed the outputs meanwhile, it gets what came since
+    and nothing else.
 
     Args:
         kept: The document where the notebook is kept.
@@ -249,7 +252,10 @@ class TabOutputWriter:
             if not as_expected:
                 await self._tell_whole(home)
         if self._ended is not None and home.cell is not None:
-            await self._tell(home, {"finish": True, "execution_count": self._ended[0]})
+            end = {"finish": True, "execution_count": self._ended[0]}
+            # Where its outputs are not as expected any more, its end comes all the same.
+            if not await self._tell(home, end):
+                await self._tell(home, end)
         self._told_end = self._ended is not None
         self._tabs.save_soon(tab)
 
@@ -266,9 +272,9 @@ class TabOutputWriter:
     async def _tell_whole(self, home: _InTab) -> None:
         """Sets all outputs that are to be seen."""
         outputs = encodable(self._running.outputs())
-        if not await self._tell(home, {"whole": outputs, "first": home.first}):
+        if not await self._tell(home, {"whole": outputs}):
             return
-        if home.first == 0 and not self._running.is_hidden:
+        if not self._running.is_hidden:
             home.whole, home.size = False, len(outputs)
             home.texts = {
                 index: StreamBuffer(stream_text(output))
@@ -287,20 +293,30 @@ class TabOutputWriter:
         home.expected = int(answer["count"])
         if answer["applied"]:
             return True
-        home.whole, home.first = True, home.expected
+        home.whole = True
         return False
 
     # --- edits
 
-    def follow(self, before: Snapshot, placed: Mapping[int, Cell], count: int) -> None:
+    def follow(
+        self,
+        before: Snapshot,
+        placed: Mapping[int, Cell],
+        count: int,
+        outputs_set: Collection[int],
+    ) -> None:
         """Notes the cell's key after an edit.
 
         Args:
             before: The notebook before it.
             placed: The cells afterwards, by their indexes before.
             count: How many there are afterwards.
+            outputs_set: The indexes before of the cells that got other outputs.
         """
         cell = self._running.find(before)
+        if cell is not None and cell.index in outputs_set and isinstance(self._home, _InTab):
+            # As many as before, perhaps, but not ours.
+            self._home.expected = _OTHERS
         if cell is not None and cell.index in placed:
             self._running.follow(placed[cell.index], count)
 
