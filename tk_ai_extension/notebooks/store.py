@@ -206,7 +206,6 @@ class ContentsNotebookStore:
             stack.callback(self._subscriptions.add(path, changed))
             if self._watcher is not None:
                 stack.callback(self._watcher.watch(path))
-                stack.callback(self._subscriptions.add(path, partial(self._watcher.refresh, path)))
             return stack.pop_all().close
 
     def _on_file_changed(self, path: str) -> None:

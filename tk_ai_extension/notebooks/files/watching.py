@@ -44,11 +44,6 @@ class FileWatcher:
             self._polling = self._tasks.spawn(self._poll(), "Watching the files of notebooks")
         return partial(self._release, path)
 
-    def refresh(self, path: str) -> None:
-        """Take a file as it is now: the change that was just notified is not notified once more."""
-        if path in self._versions:
-            self._tasks.spawn(self._look([path]), "Looking at the file of a notebook")
-
     async def close(self) -> None:
         """Watch no more."""
         self._watched.clear()
