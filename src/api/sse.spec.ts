@@ -3,7 +3,7 @@
 import { FrameParser, frames, SilentStream } from './sse';
 
 const STREAM =
-  'id: 1\nevent: text\ndata: {"a": 1}\n\n: still here\n\nid: 2\ndata: one\ndata: two\n\n';
+  'id: 1\nevent: text\ndata: {"a": 1}\n\n: still here\n\nid: 2\r\ndata: one\r\ndata: two\r\n\r\n';
 const FRAMES = [
   { id: '1', data: '{"a": 1}' },
   { id: '2', data: 'one\ntwo' }

@@ -10,8 +10,8 @@ export interface IFrame {
 /**
  * Puts the pieces of a stream together to events.
  *
- * A piece ends anywhere. Lines end with a line feed, as the server writes them. Comments (which keep
- * the line alive) are left out. Each piece is looked through once, however long the line is that it
+ * A piece ends anywhere: in the middle of a line, between the two characters of a line's end.
+ * Comments (which keep the line alive) are left out. Each piece is looked through once, however long the line is that it
  * belongs to: pictures make lines of megabytes.
  */
 export class FrameParser {
@@ -21,7 +21,8 @@ export class FrameParser {
     const lines = piece.split('\n');
     const rest = lines.pop() ?? '';
     for (const end of lines) {
-      const line = [...this._begun, end].join('');
+      const whole = [...this._begun, end].join('');
+      const line = whole.endsWith('\r') ? whole.slice(0, -1) : whole;
       this._begun = [];
       if (line !== '') {
         this._line(line);
