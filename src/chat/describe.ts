@@ -10,7 +10,7 @@ interface IPhrases {
   /** As what was or is asked for: "add a cell". */
   ask: string;
   doing?: string;
-  /** Where it is not what was asked for. */
+  /** Where it is known; else as what was asked for. */
   done?: string;
 }
 
@@ -45,9 +45,11 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
     case 'read_notebook':
     case 'list_cells':
     case 'read_file':
-      return { ask: path ? trans.__('read %1', path) : trans.__('read the notebook') };
+      return path
+        ? { ask: trans.__('read %1', path), done: trans.__('Read %1', path) }
+        : { ask: trans.__('read the notebook'), done: trans.__('Read the notebook') };
     case 'read_cell':
-      return { ask: trans.__('read cell %1', cell) };
+      return { ask: trans.__('read cell %1', cell), done: trans.__('Read cell %1', cell) };
     case 'use_notebook':
       return { ask: trans.__('open %1', path), done: trans.__('Opened %1', path) };
     case 'create_notebook':
