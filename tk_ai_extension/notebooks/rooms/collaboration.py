@@ -209,8 +209,8 @@ class LiveRoom:
         path: Where the notebook was when it was last asked for.
         notebook: The notebook in it.
         old_format: Whether its file was seen to be of an old format, which the room has converted.
-        running: Ids in the document of the cells whose outputs are being written.
-        before_read: Called before the notebook is read, by who has something to write first.
+        writing: The cells whose outputs are being written, by their ids in the document, and what writes
+            those that are pending: called before the notebook is read.
         reloads: How often another program's file has replaced the room's content. What was changed
             in the room and not saved before is not in it any more.
     """
@@ -235,8 +235,7 @@ class LiveRoom:
         self._collect_as_before = collect_at_one_moment(
             room._document, lambda: self.notebook.changes
         )
-        self.running: list[str] = []
-        self.before_read: list[Callable[[], None]] = []
+        self.writing: list[tuple[str, Callable[[], None]]] = []
         self.reloads = 0
         self._reloading = 0
         # A reload loads first and replaces later: what is saved in between it would take out again.
@@ -277,7 +276,7 @@ class LiveRoom:
 
     def write_pending(self) -> None:
         """Has everybody write what they have yet to write."""
-        for write in self.before_read:
+        for _, write in self.writing:
             write()
 
     async def take_in_file(self) -> None:

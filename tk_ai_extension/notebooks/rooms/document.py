@@ -109,13 +109,12 @@ class RoomDocument:
         async with self._rooms.entered(self.path) as room:
             found = code_cell_of(self._snapshot(room), cell)
             writer = RoomOutputWriter(room, found, ORIGIN)
-            room.before_read.append(writer.flush)
-            room.running.append(writer.shared_id)
+            writing = writer.shared_id, writer.flush
+            room.writing.append(writing)
             try:
                 yield writer
             finally:
-                room.before_read.remove(writer.flush)
-                room.running.remove(writer.shared_id)
+                room.writing.remove(writing)
                 if not writer.finished:
                     await writer.finish(None)
 
@@ -133,9 +132,10 @@ class RoomDocument:
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
         undo.include_origin(origin)
+        running = {cell for cell, _ in room.writing}
         with document.ydoc.transaction(origin=origin):
             for step in draft.steps:
-                _carry_out(document, step, room.running)
+                _carry_out(document, step, running)
         return undo
 
 

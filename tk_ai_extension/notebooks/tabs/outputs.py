@@ -38,7 +38,6 @@ FLUSH_INTERVAL = 0.05
 _MOVES = 3
 """So often outputs go on to another holder within one message."""
 
-
 _OTHERS = -1
 """The number of outputs that no cell has: what is there is not what was written."""
 
