@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tornado.web import HTTPError
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SETTLING = 1.0
 """Seconds in which only what a request needs is imported: after the start, and again before MCP."""
@@ -142,9 +144,7 @@ class Services:
         Raises:
             HTTPError: 503, the server is stopping.
         """
-        self._check_open()
-        await self._loading.get()
-        self._check_open()
+        await self._made(self._loading)
 
     async def tools(self, toolsets: str | None = None) -> Registry:
         """The tools of the toolsets that are named with commas between; of the usual ones for None.
@@ -154,8 +154,7 @@ class Services:
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
-        await self._tools.get()
-        self._check_open()
+        await self._made(self._tools)
         return self.registries.get(toolsets)
 
     async def mcp(self) -> McpHttp:
@@ -165,9 +164,7 @@ class Services:
             HTTPError: 503, the server is stopping.
         """
         await self.tools()
-        mcp = await self._mcp.get()
-        self._check_open()
-        return mcp
+        return await self._made(self._mcp)
 
     async def provision(self) -> Provision:
         """What says which model answers in chats; needs none of what the chats import.
@@ -185,9 +182,7 @@ class Services:
             HTTPError: 503, the server is stopping.
         """
         await self.tools()
-        chats = await self._chats.get()
-        self._check_open()
-        return chats
+        return await self._made(self._chats)
 
     async def close(self) -> None:
         """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
@@ -224,6 +219,12 @@ class Services:
 
         user = user_of_cells(self.managers.server.identity_provider, self.owner)
         await CellQuestion(chats, self.workspace, user, kernel_id, wire).answer(question)
+
+    async def _made(self, late: Late[T]) -> T:
+        self._check_open()
+        value = await late.get()
+        self._check_open()
+        return value
 
     def _check_open(self) -> None:
         if self._closing:
