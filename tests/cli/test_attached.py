@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import urllib.request
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,14 +268,26 @@ async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_
     await asyncio.to_thread(beside, "apply", edits, "-n", "a.ipynb")
 
 
+@asynccontextmanager
+async def remote_tools(
+    folder: Path, server: ServerProcess, **options: Any
+) -> AsyncGenerator[tuple[Headless, RemoteTools]]:
+    """A host without kernels, and the tools of a server that it is attached to."""
+    headless = await Headless.without_kernels(Project(str(folder)))
+    remote = RemoteTools(Server(server.url, server.token), **options)
+    try:
+        yield headless, remote
+    finally:
+        await remote.close()
+        await headless.close()
+
+
 async def test_a_connection_to_a_server_that_is_given_up_is_closed(
     tmp_path: Path, server: ServerProcess
 ) -> None:
-    headless = await Headless.without_kernels(Project(str(tmp_path)))
-    context = ToolContext(headless.workspace, headless.caller())
-    tool = headless.registry.get("list_kernels")
-    remote = RemoteTools(Server(server.url, server.token))
-    try:
+    async with remote_tools(tmp_path, server) as (headless, remote):
+        context = ToolContext(headless.workspace, headless.caller())
+        tool = headless.registry.get("list_kernels")
         before = asyncio.all_tasks()
         await remote.call(tool, {}, context)
         line = asyncio.all_tasks() - before
@@ -287,19 +301,14 @@ async def test_a_connection_to_a_server_that_is_given_up_is_closed(
             await remote.call(tool, {}, context)
         _, left = await asyncio.wait(line, timeout=30)
         assert not left
-    finally:
-        await remote.close()
-        await headless.close()
 
 
 @pytest.mark.proves("nb:connections")
 async def test_callers_beyond_a_bound_and_those_that_are_gone_keep_no_connection(
     tmp_path: Path, server: ServerProcess
 ) -> None:
-    headless = await Headless.without_kernels(Project(str(tmp_path)))
-    tool = headless.registry.get("list_kernels")
-    remote = RemoteTools(Server(server.url, server.token), connections=2)
-    try:
+    async with remote_tools(tmp_path, server, connections=2) as (headless, remote):
+        tool = headless.registry.get("list_kernels")
         opened: list[set[asyncio.Task[Any]]] = []
 
         async def call(key: str) -> None:
@@ -323,9 +332,6 @@ async def test_callers_beyond_a_bound_and_those_that_are_gone_keep_no_connection
         assert not any(task.done() for task in opened[3])
         await call("a")
         assert opened[4]
-    finally:
-        await remote.close()
-        await headless.close()
 
 
 @pytest.mark.proves("nb:connections")
