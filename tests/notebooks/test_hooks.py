@@ -103,6 +103,41 @@ async def test_a_hook_can_refuse(hooked: DocumentBench, manager: HookedManager) 
     assert not (hooked.root / "refused.ipynb").exists()
 
 
+@pytest.mark.proves("exec:no-block")
+async def test_a_large_notebook_that_hooks_see_does_not_hold_the_loop(
+    hooked: DocumentBench, manager: HookedManager
+) -> None:
+    loop = asyncio.get_running_loop()
+    longest, ended, last = 0.0, False, loop.time()
+
+    def beat() -> None:
+        nonlocal longest, last
+        now = loop.time()
+        longest, last = max(longest, now - last), now
+        if not ended:
+            loop.call_later(0.005, beat)
+
+    def scrub(model: Any, **_: Any) -> None:
+        for cell in model["content"]["cells"][:-1]:
+            cell["metadata"] = {"scrubbed": True}
+
+    manager.pre_save_hook = scrub
+    rows = [{"row": n, "of": [n] * 9} for n in range(200)]
+    data = {"application/json": rows}
+    table = {"output_type": "display_data", "metadata": {}, "data": data}
+    cells = [code(f"x = {n}", f"{n:08x}", outputs=[table]) for n in range(200)]
+    document = await hooked.open(notebook(*cells))
+    await document.read()
+    last = loop.time()
+    beat()
+    began = last
+    await document.apply([Replace("00000000", "new")])
+    ended, took = True, loop.time() - began
+    assert longest < took / 3, (longest, took)
+    stored = json.loads((hooked.root / document.path).read_bytes())["cells"]
+    assert [cell["metadata"] for cell in stored] == [{"scrubbed": True}] * 199 + [{}]
+
+
 async def test_a_hook_that_fails_does_not_stop_the_save(
     hooked: DocumentBench, manager: HookedManager, caplog: pytest.LogCaptureFixture
 ) -> None:

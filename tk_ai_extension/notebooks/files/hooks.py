@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -49,18 +50,20 @@ class SaveHooks:
         """Whether there are hooks that see, and may change, what is saved."""
         return self._has("pre")
 
-    def pre_save(self, path: str, data: bytes) -> bytes:
-        """Runs the hooks on a file's new content; returns it as they leave it.
+    async def pre_save(self, path: str, data: bytes) -> bytes:
+        """Run the hooks on a file's new content and return it as they changed it.
 
-        Only what a hook changed is written anew. As with Jupyter's own save, an `HTTPError` of a
-        hook refuses the save, and any other error is logged and does not.
+        Only what a hook changed is rewritten. As with Jupyter's own save, an `HTTPError` of a hook
+        refuses the save, and any other error is logged and does not. The hooks run on the event
+        loop, where Jupyter calls them too; everything else is done in threads.
 
         Raises:
             SaveFailed: a hook refused.
         """
-        content = _model_content(json.loads(data))
-        before = copy.deepcopy(content)
-        known = {id(cell): number for number, cell in enumerate(content["cells"])}
+        content = await asyncio.to_thread(_model_content, data)
+        # A cell that a hook drops is kept alive here: another object could get its identity.
+        cells = tuple(content["cells"])
+        before = await asyncio.to_thread(copy.deepcopy, content)
         model: Json = {"type": "notebook", "format": "json", "content": content}
         try:
             self._manager.run_pre_save_hooks(model=model, path=path)
@@ -69,7 +72,7 @@ class SaveHooks:
                 f"A save hook of the server refused {path}: {error.log_message or error.reason}."
             ) from error
         after = cast("Json", model["content"])
-        return data if after == before else _rewritten(data, path, before, after, known)
+        return await asyncio.to_thread(_rewritten, data, path, before, after, cells)
 
     async def saved(self, path: str, file: Path) -> None:
         """Tells the hooks and listeners that the file was saved."""
@@ -92,11 +95,14 @@ class SaveHooks:
         self._manager.emit(data={"action": "rename", "path": new, "source_path": old})
 
 
-def _model_content(notebook: Json) -> Json:
+def _model_content(data: bytes) -> Json:
     """The notebook as hooks see it: multi-line texts as single strings."""
-    cells = cast("list[Json]", notebook["cells"])
+    text = data.decode("utf-8")
+    # Cell by cell: json's C code holds the GIL for the whole of what it is given.
+    members, _ = scan_object(text, skip(text, 0), ("cells",))
+    notebook = {member.key: member.value for member in members}
     joined: list[Json] = []
-    for cell in cells:
+    for cell in cast("list[Json]", notebook["cells"]):
         cell = {**cell, "source": cellforms.joined(cell.get("source"))}  # noqa: PLW2901
         if isinstance(cell.get("outputs"), list):
             cell["outputs"] = list(cellforms.read_outputs(cell["outputs"]))
@@ -104,9 +110,11 @@ def _model_content(notebook: Json) -> Json:
     return {**notebook, "cells": joined}
 
 
-def _rewritten(
-    data: bytes, path: str, before: Json, after: Json, known: Mapping[int, int]
-) -> bytes:
+def _rewritten(data: bytes, path: str, before: Json, after: Json, cells: Sequence[Json]) -> bytes:
+    """The file with what hooks changed; ``cells`` are those that they were given, in order."""
+    if after == before:
+        return data
+    known = {id(cell): number for number, cell in enumerate(cells)}
     index = read_notebook(data, path)
     order: list[int] = []
     bodies: dict[int, Body] = {}

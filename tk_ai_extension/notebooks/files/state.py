@@ -362,8 +362,7 @@ class NotebookFile:
         data = await asyncio.to_thread(content)
         if data is None:
             return indexed
-        # On the loop, where Jupyter calls them too.
-        hooked = hooks.pre_save(path, data)
+        hooked = await hooks.pre_save(path, data)
 
         def write() -> IndexedFile:
             index = read_notebook(hooked, path)

@@ -102,7 +102,7 @@ class NotebookFiles:
         )
         data = f"{text}\n".encode("utf-8", "surrogatepass")
         if self._hooks is not None and self._hooks.before:
-            data = self._hooks.pre_save(path, data)
+            data = await self._hooks.pre_save(path, data)
         target = self._root / path
         await asyncio.to_thread(create_file, target, data, path)
         if self._hooks is not None:
