@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import symtable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -21,9 +23,9 @@ def names_of(source: str) -> Names | None:
     IPython's magics and shell lines are passed over; the code in a ``%%time``-like cell counts.
     """
     try:
-        tree = ast.parse(_without_magics(source))
-        visitor = _NameVisitor()
-        visitor.visit(tree)
+        text = _without_magics(source)
+        visitor = _NameVisitor(_function_scopes(text))
+        visitor.visit(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return Names(frozenset(visitor.defines), frozenset(visitor.uses))
@@ -43,33 +45,125 @@ def _without_magics(source: str) -> str:
     )
 
 
-class _NameVisitor(ast.NodeVisitor):
-    """Collects module-level definitions, and names read that are not a function's own."""
+_Scopes = Mapping[tuple[str, int], Names]
+"""What functions and the like do with global names, by name and line."""
 
-    def __init__(self) -> None:
+
+def _function_scopes(text: str) -> _Scopes:
+    """The outermost functions, lambdas and comprehensions, those in classes too."""
+    scopes: dict[tuple[str, int], Names] = {}
+    tables = [symtable.symtable(text, "<cell>", "exec")]
+    while tables:
+        for child in tables.pop().get_children():
+            if child.get_type() != "function":
+                tables.append(child)
+                continue
+            place, names = (child.get_name(), child.get_lineno()), _global_names(child)
+            other = scopes.get(place, Names(frozenset(), frozenset()))
+            scopes[place] = Names(names.defines | other.defines, names.uses | other.uses)
+    return scopes
+
+
+def _global_names(table: symtable.SymbolTable) -> Names:
+    defines: set[str] = set()
+    uses: set[str] = set()
+    tables = [table]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        named = [symbol for symbol in table.get_symbols() if symbol.is_global()]
+        uses |= {symbol.get_name() for symbol in named if symbol.is_referenced()}
+        defines |= {
+            symbol.get_name() for symbol in named if symbol.is_assigned() or symbol.is_imported()
+        }
+    return Names(frozenset(defines), frozenset(uses))
+
+
+class _NameVisitor(ast.NodeVisitor):
+    """Collects, in the order of execution, what a module or a class body defines and uses.
+
+    The order decides whether a name is used before it is defined; `symtable` does not know it, so
+    only what is inside functions is taken from there.
+
+    Args:
+        scopes: The functions of the cell.
+        module: The module's visitor; None for the module itself.
+        classes: The names of the classes whose bodies these are.
+    """
+
+    def __init__(
+        self,
+        scopes: _Scopes,
+        module: _NameVisitor | None = None,
+        classes: frozenset[str] = frozenset(),
+    ) -> None:
         self.defines: set[str] = set()
         self.uses: set[str] = set()
+        self._scopes = scopes
+        self._module = module or self
+        self._classes = classes
+
+    def _visit_all(self, *nodes: ast.AST | None) -> None:
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+
+    def _use(self, name: str) -> None:
+        if name not in self.defines:
+            self.uses.add(name)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            if node.id not in self.defines:
-                self.uses.add(node.id)
-        else:
+        if not isinstance(node.ctx, ast.Store):
+            self._use(node.id)
+        if not isinstance(node.ctx, ast.Load):
             self.defines.add(node.id)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        self.visit(node.value)
-        for target in node.targets:
-            self.visit(target)
+        self._visit_all(node.value, *node.targets)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self._visit_all(node.value, node.target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._visit_all(node.annotation, node.value)
+        if node.value is not None or not isinstance(node.target, ast.Name):
+            self.visit(node.target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
         if isinstance(node.target, ast.Name):
-            if node.target.id not in self.defines:
-                self.uses.add(node.target.id)
-            self.defines.add(node.target.id)
-        else:
-            self.visit(node.target)
+            self._use(node.target.id)
+        self.visit(node.target)
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self._visit_all(node.iter, node.target, *node.body, *node.orelse)
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> None:
+        self.visit_For(node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        known = node.name is None or node.name in self.defines
+        self._visit_all(node.type)
+        if node.name is not None:
+            self.defines.add(node.name)
+        self._visit_all(*node.body)
+        if not known:
+            # Python deletes it at the handler's end.
+            self.defines.discard(node.name or "")
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            self.visit(node.generators[0].iter)
+            self._visit_inside(_COMPREHENSIONS[type(node)], node)
+            return
+        super().generic_visit(node)
+        captured: str | None = None
+        if isinstance(node, ast.MatchAs | ast.MatchStar):
+            captured = node.name
+        elif isinstance(node, ast.MatchMapping):
+            captured = node.rest
+        if captured is not None:
+            self.defines.add(captured)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._changed_in_place(node)
@@ -78,7 +172,7 @@ class _NameVisitor(ast.NodeVisitor):
         self._changed_in_place(node)
 
     def _changed_in_place(self, node: ast.Attribute | ast.Subscript) -> None:
-        """``df["a"] = 1`` uses df, and whoever uses df afterwards depends on it."""
+        """``df["a"] = 1`` uses df, and what uses df afterwards depends on it."""
         self.generic_visit(node)
         root: ast.expr = node
         while isinstance(root, ast.Attribute | ast.Subscript):
@@ -90,40 +184,44 @@ class _NameVisitor(ast.NodeVisitor):
         self.defines |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self.defines |= {alias.asname or alias.name for alias in node.names}
+        # Nobody knows what a star import defines.
+        self.defines |= {alias.asname or alias.name for alias in node.names} - {"*"}
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._visit_scope(node)
+        every = node.args
+        arguments = [*every.posonlyargs, *every.args, every.vararg, *every.kwonlyargs, every.kwarg]
+        self._visit_all(*node.decorator_list, *every.defaults, *every.kw_defaults)
+        self._visit_all(*(each.annotation for each in arguments if each), node.returns)
+        self._visit_inside(node.name, node, frozenset() if self._classes else {node.name})
         self.defines.add(node.name)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         self.visit_FunctionDef(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._visit_scope(node)
+        self._visit_all(*node.args.defaults, *node.args.kw_defaults)
+        self._visit_inside("lambda", node)
+
+    def _visit_inside(
+        self, name: str, node: ast.expr | ast.stmt, own: frozenset[str] | set[str] = frozenset()
+    ) -> None:
+        """What a function does with global names; it does not see those of a class around it."""
+        inside = self._scopes.get((name, node.lineno), Names(frozenset(), frozenset()))
+        self._module.uses |= inside.uses - self._module.defines - self._classes - own
+        self._module.defines |= inside.defines
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._visit_scope(node)
+        self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
+        body = _NameVisitor(self._scopes, self._module, self._classes | {node.name})
+        body._visit_all(*node.body)
+        self._module.uses |= body.uses - self._module.defines
         self.defines.add(node.name)
 
-    def generic_visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            self._visit_scope(node)
-        else:
-            super().generic_visit(node)
 
-    def _visit_scope(self, node: ast.AST) -> None:
-        inner = _NameVisitor()
-        arguments = getattr(node, "args", None)
-        if isinstance(arguments, ast.arguments):
-            every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-            inner.defines |= {argument.arg for argument in every}
-            inner.defines |= {
-                argument.arg for argument in (arguments.vararg, arguments.kwarg) if argument
-            }
-        for generator in getattr(node, "generators", ()):
-            inner.visit(generator.iter)
-            inner.visit(generator.target)
-        for child in ast.iter_child_nodes(node):
-            inner.visit(child)
-        self.uses |= inner.uses - self.defines
+_COMPREHENSIONS: Mapping[type[ast.expr], str] = {
+    ast.ListComp: "listcomp",
+    ast.SetComp: "setcomp",
+    ast.DictComp: "dictcomp",
+    ast.GeneratorExp: "genexpr",
+}
+"""How `symtable` calls their scopes."""
