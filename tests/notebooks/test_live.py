@@ -13,7 +13,7 @@ from tk_ai_extension.testing.document_bench import code, display
 
 @st.composite
 def doings(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    kind = st.sampled_from(["type", "insert", "delete", "move", "output", "retype", "meta"])
+    kind = st.sampled_from(["type", "insert", "delete", "move", "output", "retype", "name", "meta"])
     return draw(st.lists(st.tuples(kind, st.integers(0, 9), st.integers(0, 9)), max_size=12))
 
 
@@ -37,10 +37,20 @@ def do(document: YNotebook, kind: str, place: int, to: int) -> None:
         case "retype":
             stored = {**document.get_cell(place), "cell_type": "raw"}
             cells[place] = document.create_ycell(stored)
+        case "name":
+            cells[place]["id"] = cells[to]["id"] if place < to else f"named-{to}"
         case "meta":
             cells[place]["metadata"]["k"] = float(to)
         case _:
             pass
+
+
+def is_found_where_it_is(known: LiveNotebook, document: YNotebook) -> None:
+    """Looks for each cell, and for one that is not there."""
+    ids = [cell["id"] for cell in document.ycells]
+    for shared_id in (*ids, "gone"):
+        place = ids.index(shared_id) if shared_id in ids else None
+        assert known.find(shared_id, "n.ipynb") == place
 
 
 @given(doings(), st.booleans())
@@ -59,6 +69,8 @@ def test_a_live_notebook_knows_what_a_fresh_look_finds(
     else:
         for each in steps:
             do(document, *each)
+            is_found_where_it_is(known, document)
             known.snapshot("n.ipynb")
+    is_found_where_it_is(known, document)
     fresh = LiveNotebook(document, lambda: None).snapshot("n.ipynb")
     assert known.snapshot("n.ipynb") == fresh

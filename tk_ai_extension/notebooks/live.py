@@ -91,12 +91,23 @@ class LiveNotebook:
         return self._known[index].shared_id
 
     def find(self, shared_id: str, path: str) -> int | None:
-        """The index of the cell with this id in the document, or None."""
-        self.snapshot(path)
+        """The index of the cell with this id in the document, or None.
+
+        Of the cells that changed only the id is read: a running cell changes each time it is looked
+        for.
+        """
+        if self._known is None:
+            self._refresh(path)
         assert self._known is not None
         return next(
-            (i for i, known in enumerate(self._known) if known.shared_id == shared_id), None
+            (i for i, known in enumerate(self._known) if self._id_now(i, known) == shared_id), None
         )
+
+    def _id_now(self, index: int, known: _Known) -> str:
+        """A cell's id in the document; the one that is known was that before the cell changed."""
+        if known.cell is not None:
+            return known.shared_id
+        return str(self.document.ycells[index].get("id", ""))
 
     def _refresh(self, path: str) -> None:
         meta = cast("Json", whole(self._meta.to_py() or {}))
