@@ -22,8 +22,12 @@ def names_of(source: str) -> Names | None:
 
     IPython's magics and shell lines are passed over; the code in a ``%%time``-like cell counts.
     """
+    # A line of Python may begin with a percent sign: it goes on an expression.
+    return _names(source) or _names(_without_magics(source))
+
+
+def _names(text: str) -> Names | None:
     try:
-        text = _without_magics(source)
         visitor = _NameVisitor(_function_scopes(text))
         visitor.visit(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -45,20 +49,32 @@ def _without_magics(source: str) -> str:
     )
 
 
+_ASYNC = re.compile(r"\basync[ \t]+|\bawait\b")
+
+
+def _without_async(text: str) -> str:
+    """The same names on the same lines, where `symtable` has no ``await`` outside functions."""
+    return _ASYNC.sub(lambda found: "+" if found[0] == "await" else "", text)
+
+
+_COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
+"""How `symtable` calls the scopes of comprehensions, of which Python 3.12 keeps only generators."""
+
 _Scopes = Mapping[tuple[str, int], Names]
 """What functions and the like do with global names, by name and line."""
 
 
 def _function_scopes(text: str) -> _Scopes:
-    """The outermost functions, lambdas and comprehensions, those in classes too."""
+    """The outermost functions and lambdas, those in classes and comprehensions too."""
     scopes: dict[tuple[str, int], Names] = {}
-    tables = [symtable.symtable(text, "<cell>", "exec")]
+    tables = [symtable.symtable(_without_async(text), "<cell>", "exec")]
     while tables:
         for child in tables.pop().get_children():
-            if child.get_type() != "function":
+            name = child.get_name().strip("<>")
+            if child.get_type() != "function" or name in _COMPREHENSIONS:
                 tables.append(child)
                 continue
-            place, names = (child.get_name(), child.get_lineno()), _global_names(child)
+            place, names = (name, child.get_lineno()), _global_names(child)
             other = scopes.get(place, Names(frozenset(), frozenset()))
             scopes[place] = Names(names.defines | other.defines, names.uses | other.uses)
     return scopes
@@ -87,20 +103,21 @@ class _NameVisitor(ast.NodeVisitor):
 
     Args:
         scopes: The functions of the cell.
-        module: The module's visitor; None for the module itself.
+        seen_inside: What functions in these statements see: for those of a class, what is around it.
+            None for these statements themselves.
         classes: The names of the classes whose bodies these are.
     """
 
     def __init__(
         self,
         scopes: _Scopes,
-        module: _NameVisitor | None = None,
+        seen_inside: _NameVisitor | None = None,
         classes: frozenset[str] = frozenset(),
     ) -> None:
         self.defines: set[str] = set()
         self.uses: set[str] = set()
         self._scopes = scopes
-        self._module = module or self
+        self._seen_inside = seen_inside or self
         self._classes = classes
 
     def _visit_all(self, *nodes: ast.AST | None) -> None:
@@ -153,8 +170,7 @@ class _NameVisitor(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            self.visit(node.generators[0].iter)
-            self._visit_inside(_COMPREHENSIONS[type(node)], node)
+            self._visit_comprehension(node)
             return
         super().generic_visit(node)
         captured: str | None = None
@@ -164,6 +180,27 @@ class _NameVisitor(ast.NodeVisitor):
             captured = node.rest
         if captured is not None:
             self.defines.add(captured)
+
+    def _visit_comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ) -> None:
+        """Its loop variables are its own; what ``:=`` binds in it is not."""
+        self.visit(node.generators[0].iter)
+        targets = [name for each in node.generators for name in ast.walk(each.target)]
+        own = {
+            name.id
+            for name in targets
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        }
+        inside = _NameVisitor(self._scopes, classes=self._classes)
+        inside.defines |= own
+        for position, each in enumerate(node.generators):
+            inside._visit_all(*([each.iter] if position else []), each.target, *each.ifs)
+        inside._visit_all(
+            *(node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+        )
+        self._seen_inside.uses |= inside.uses - self._seen_inside.defines
+        self.defines |= inside.defines - own
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._changed_in_place(node)
@@ -206,22 +243,13 @@ class _NameVisitor(ast.NodeVisitor):
         self, name: str, node: ast.expr | ast.stmt, own: frozenset[str] | set[str] = frozenset()
     ) -> None:
         """What a function does with global names; it does not see those of a class around it."""
-        inside = self._scopes.get((name, node.lineno), Names(frozenset(), frozenset()))
-        self._module.uses |= inside.uses - self._module.defines - self._classes - own
-        self._module.defines |= inside.defines
+        inside = self._scopes[(name, node.lineno)]
+        self._seen_inside.uses |= inside.uses - self._seen_inside.defines - self._classes - own
+        self._seen_inside.defines |= inside.defines
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
-        body = _NameVisitor(self._scopes, self._module, self._classes | {node.name})
+        body = _NameVisitor(self._scopes, self._seen_inside, self._classes | {node.name})
         body._visit_all(*node.body)
-        self._module.uses |= body.uses - self._module.defines
+        self._seen_inside.uses |= body.uses - self._seen_inside.defines
         self.defines.add(node.name)
-
-
-_COMPREHENSIONS: Mapping[type[ast.expr], str] = {
-    ast.ListComp: "listcomp",
-    ast.SetComp: "setcomp",
-    ast.DictComp: "dictcomp",
-    ast.GeneratorExp: "genexpr",
-}
-"""How `symtable` calls their scopes."""
