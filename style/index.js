@@ -1,1 +1,7 @@
-import './index.css';
+import './dot.css';
+import './panel.css';
+import './cards.css';
+import './asked.css';
+import './composer.css';
+import './notebook.css';
+import './pictures.css';
