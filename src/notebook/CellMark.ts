@@ -42,8 +42,12 @@ export class CellMark implements IDisposable {
 
   /** Something more was done to the cell. */
   set mark(mark: IMark) {
+    // Saying it takes long where many cells are marked, and many agents work.
+    const due = mark.time !== this._mark.time || Date.now() - this._said > 60_000;
     this._mark = mark;
-    this._say();
+    if (due) {
+      this._say();
+    }
     // Who is in it stays where they are.
     if (this._review !== null) {
       this._review.mark = mark;
@@ -101,11 +105,13 @@ export class CellMark implements IDisposable {
   }
 
   private readonly _say = (): void => {
+    this._said = Date.now();
     this._label.textContent = signature(this._mark);
     this._bar.node.setAttribute('aria-label', described(this._mark, this._trans));
   };
 
   private _mark: IMark;
+  private _said = 0;
   private _review: Review | null = null;
   private readonly _bar: Widget;
   private readonly _label: HTMLElement;

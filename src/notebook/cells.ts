@@ -4,16 +4,16 @@ import type { PanelLayout, Widget } from '@lumino/widgets';
 
 import { placeOf } from './marks';
 
-/** The cell of a notebook with this key; undefined where it is gone. */
-export function cellOf(panel: NotebookPanel, key: string): Cell | undefined {
-  const cells = panel.content.widgets;
-  return cells[
-    placeOf(
-      key,
-      cells.map(cell => cell.model.id)
-    )
-  ];
+/** How the cells that a notebook has at this moment are found by their keys. */
+export function cellsOf({
+  content: { widgets }
+}: NotebookPanel): (key: string) => Cell | undefined {
+  const ids = widgets.map(cell => cell.model.id);
+  return key => widgets[placeOf(key, ids)];
 }
+
+/** The cell of a notebook with this key; undefined where it is gone. */
+export const cellOf = (panel: NotebookPanel, key: string): Cell | undefined => cellsOf(panel)(key);
 
 /** Goes to a cell, which happens only where a person asked for it. */
 export async function goTo(panel: NotebookPanel, key: string): Promise<void> {

@@ -4,7 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { NotebookActivity } from './activity';
 import { CellMark } from './CellMark';
-import { cellOf, onCells } from './cells';
+import { cellsOf, onCells } from './cells';
 import type { IMark } from './marks';
 
 /** Marks the cells of a notebook that agents changed, for as long as it is open. */
@@ -15,9 +15,10 @@ export function markCells(
 ): void {
   const shown = new Map<Cell, CellMark>();
   const update = (): void => {
+    const cellOf = cellsOf(panel);
     const wanted = new Map<Cell, IMark>();
     for (const mark of activity.marks.values()) {
-      const cell = cellOf(panel, mark.cell);
+      const cell = cellOf(mark.cell);
       if (cell !== undefined && !mark.deleted) {
         wanted.set(cell, mark);
       }
@@ -44,7 +45,8 @@ export function markCells(
 export function showRunning(panel: NotebookPanel, activity: NotebookActivity): void {
   let shown = new Set<Cell>();
   const update = (): void => {
-    const cells = activity.running.map(({ cell }) => cellOf(panel, cell));
+    const cellOf = cellsOf(panel);
+    const cells = activity.running.map(({ cell }) => cellOf(cell));
     const runs = new Set(cells.filter(cell => cell !== undefined));
     for (const cell of shown) {
       if (!runs.has(cell) && !cell.isDisposed) {
