@@ -150,6 +150,7 @@ async def test_a_state_is_renewed_before_it_is_forgotten(
 async def test_nothing_is_remembered_of_who_came_and_went(
     bench: DocumentBench, app: ServerApp, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "ANNOUNCE_INTERVAL", 0.1)
     monkeypatch.setattr(module, "GRACE", 0.3)
     monkeypatch.setattr(module, "RENEWAL", 0.05)
     path = (await bench.open(CELLS)).path
@@ -180,3 +181,27 @@ async def test_presence_keeps_no_room_open_and_leaves_the_notebook_as_it_is(
     async with asyncio.timeout(DEADLINE):
         await room._stopped.wait()
     assert room_of(app, document.path) is None
+
+
+@pytest.mark.proves("ext:presence")
+async def test_many_agents_that_run_many_cells_send_few_messages(
+    bench: DocumentBench, app: ServerApp, address: str
+) -> None:
+    path = (await bench.open(CELLS)).path
+    async with opened(app, address, path) as browser:
+        messages: list[list[int]] = []
+        browser.awareness.observe(lambda _, told: messages.append(told[0]["updated"]))
+        presence, loop = presence_of(bench), asyncio.get_running_loop()
+        many = [Caller("ada", f"session-{n}", "mcp", name=f"Agent {n}") for n in range(8)]
+        begun = loop.time()
+        while loop.time() - begun < 2.2 * module.ANNOUNCE_INTERVAL:
+            for agent in many:
+                presence.began(path, agent, ["aaaa1111"])
+                presence.ended(path, agent, ["aaaa1111"])
+            await asyncio.sleep(0)
+        await browser.meets(lambda them: len(them) == 8)
+        await presence.close()
+        await browser.meets(lambda them: not them)
+    # Twice for each: as a change, and as something that was told again.
+    announced = 1 + (loop.time() - begun) / module.ANNOUNCE_INTERVAL
+    assert len(messages) <= 2 * (announced + 1)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 from pycrdt import Assoc, Awareness, Doc
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.cells import Cell, Json
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 
 GRACE = 4.0
@@ -27,8 +28,8 @@ GRACE = 4.0
 RENEWAL = 5.0
 """Seconds between two renewals: a page whose line was cut knows nobody when it comes back."""
 
-ANNOUNCE_INTERVAL = 0.1
-"""Seconds between two announcements: short cells follow each other faster than a browser draws."""
+ANNOUNCE_INTERVAL = 0.5
+"""Seconds between two announcements: a page works through all its editors at each."""
 
 COLORS = 7
 """How many colours for collaborators JupyterLab's themes have."""
@@ -43,109 +44,161 @@ class Presence:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._agents: dict[tuple[str, str], _Agent] = {}
+        self._groups: dict[str, _Agents] = {}
 
     def worked(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
         """An agent has changed these cells of a notebook."""
-        if (agent := self._agent(path, caller)) is not None:
-            agent.is_at(cells)
+        if (agents := self._agents(path)) is not None:
+            agents.of(caller).is_at(cells)
 
     def began(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
         """An agent begins to run these cells."""
-        if (agent := self._agent(path, caller)) is not None:
+        if (agents := self._agents(path)) is not None:
+            agent = agents.of(caller)
             agent.running |= set(cells)
             agent.is_at(cells)
 
     def ended(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
         """These cells have run, however they ended."""
-        if (agent := self._agent(path, caller)) is not None:
+        if (agents := self._agents(path)) is not None:
+            agent = agents.of(caller)
             agent.running -= set(cells)
             agent.is_at(cells)
 
     async def close(self) -> None:
         """No agent is there any more."""
-        tasks = [agent.there for agent in self._agents.values()]
+        tasks = [agents.shown for agents in self._groups.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _agent(self, path: str, caller: Caller) -> _Agent | None:
-        """The agent in the notebook's room; None where there is no room."""
+    def _agents(self, path: str) -> _Agents | None:
+        """The agents in the notebook's room; None where there is no room."""
         live = self._rooms.find(path)
         if live is None:
             return None
-        key = (live.room.room_id, caller.identity)
-        agent = self._agents.get(key)
-        if agent is None or agent.live is not live or agent.there.done():
-            agent = self._agents[key] = _Agent(self._rooms, live, caller)
-            agent.there.add_done_callback(lambda _: self._gone(key, agent))
-        return agent
+        key = live.room.room_id
+        agents = self._groups.get(key)
+        if agents is None or agents.live is not live or agents.shown.done():
+            agents = self._groups[key] = _Agents(self._rooms, live)
+            agents.shown.add_done_callback(lambda _: self._gone(key, agents))
+        return agents
 
-    def _gone(self, key: tuple[str, str], agent: _Agent) -> None:
-        if self._agents.get(key) is agent:
-            del self._agents[key]
+    def _gone(self, key: str, agents: _Agents) -> None:
+        if self._groups.get(key) is agents:
+            del self._groups[key]
 
 
 class _Agent:
     """One agent in one room.
 
+    Args:
+        caller: The agent.
+
     Attributes:
-        live: The room.
+        user: It as jupyter-collaboration tells of people.
+        own: A document of its own, for the number that it is known by.
+        cell: The key of the cell that it works at, or has just worked at; empty if there is none.
         running: The keys of the cells that it runs.
-        there: Shows it for as long as it is there.
     """
 
-    def __init__(self, rooms: Rooms, live: LiveRoom, caller: Caller) -> None:
-        self.live = live
+    def __init__(self, caller: Caller) -> None:
+        self.user = _user(caller)
+        self.own = Awareness(Doc())
+        self.cell = ""
         self.running: set[str] = set()
-        self._rooms = rooms
-        self._user = _user(caller)
-        self._cell = ""
         self._until = 0.0
-        # A document of its own, for the number that it is known by.
-        self._own = Awareness(Doc())
-        self._stirred = asyncio.Event()
-        # The rooms send nothing but from a task.
-        self.there = asyncio.create_task(self._stay(), name=f"{caller.author} in {live.path}")
 
     def is_at(self, cells: Sequence[str]) -> None:
         """It works, or has just worked, at the last of these cells."""
         self._until = time.monotonic() + GRACE
         if cells:
-            self._cell = cells[-1]
-        self._stirred.set()
+            self.cell = cells[-1]
 
-    async def _stay(self) -> None:
+    def left(self) -> float:
+        """Seconds for which it is still there, whatever it does; none if not positive."""
+        return math.inf if self.running else self._until - time.monotonic()
+
+
+class _Agents:
+    """The agents in one room, announced all together.
+
+    Attributes:
+        live: The room.
+        shown: Shows them for as long as one is there.
+    """
+
+    def __init__(self, rooms: Rooms, live: LiveRoom) -> None:
+        self.live = live
+        self._rooms = rooms
+        self._there: dict[str, _Agent] = {}
+        self._states = Awareness(Doc())
+        self._changed = asyncio.Event()
+        # The rooms send nothing but from a task.
+        self.shown = asyncio.create_task(self._show(), name=f"agents in {live.path}")
+
+    def of(self, caller: Caller) -> _Agent:
+        """An agent that does something now."""
+        self._changed.set()
+        if (agent := self._there.get(caller.identity)) is None:
+            agent = self._there[caller.identity] = _Agent(caller)
+        return agent
+
+    async def _show(self) -> None:
         awareness = self.live.room.awareness
         joined = awareness.observe(self._on_awareness)
         try:
-            while (left := self._left()) > 0 and self._rooms.is_open(self.live):
-                self._stirred.clear()
-                self._announce()
+            while self._rooms.is_open(self.live):
+                self._changed.clear()
+                self._announce([each for each in self._there.values() if each.left() <= 0])
+                if not self._there:
+                    break
                 await asyncio.sleep(ANNOUNCE_INTERVAL)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        await self._stirred.wait()
+                    left = min(each.left() for each in self._there.values())
+                    async with asyncio.timeout(min(left, RENEWAL)):
+                        await self._changed.wait()
         finally:
             awareness.unobserve(joined)
-            self._tell(None)
-            self._forget()
+            self._announce(list(self._there.values()))
 
-    def _left(self) -> float:
-        """Seconds until it is gone, or has to be renewed."""
-        return RENEWAL if self.running else min(self._until - time.monotonic(), RENEWAL)
+    def _announce(self, gone: Sequence[_Agent]) -> None:
+        """Tells everybody, in the room and in the list of who is online, who is there."""
+        told = list(self._there.values())
+        if not told:
+            return
+        self._there = {key: each for key, each in self._there.items() if each not in gone}
+        states = self._state_of_each(list(self._there.values()))
+        for agent in told:
+            agent.own.set_local_state(states.get(agent))
+            state = agent.own.encode_awareness_update([agent.own.client_id])
+            self._states.apply_awareness_update(state, "local")
+        # One message for all: a page looks at each of its editors whenever somebody moves.
+        update = self._states.encode_awareness_update([each.own.client_id for each in told])
+        loop = asyncio.get_running_loop()
+        for room in self._rooms.shown_in(self.live):
+            # What is "local" to the room it sends to its clients; one that has stopped has none.
+            with suppress(RuntimeError):
+                room.awareness.apply_awareness_update(update, "local")
+            for agent in gone:
+                # Its number does not come back. Not at once: that it has gone is sent a moment later.
+                loop.call_later(RENEWAL, room.awareness.meta.pop, agent.own.client_id, None)
 
-    def _announce(self) -> None:
-        path = self.live.path
-        self._tell(
-            {
-                "user": self._user,
-                "current": f"notebook:{path}",
-                "documents": [path],
-                "cursors": _cursors(self.live, self._cell),
-                "autosave": self._autosave(),
+    def _state_of_each(self, agents: Sequence[_Agent]) -> Mapping[_Agent, Json]:
+        if not agents:
+            return {}
+        live, autosave = self.live, self._autosave()
+        cells = live.notebook.snapshot(live.path).by_key
+        return {
+            agent: {
+                "user": agent.user,
+                "current": f"notebook:{live.path}",
+                "documents": [live.path],
+                "cursors": _cursors(live, cells.get(agent.cell)),
+                "autosave": autosave,
             }
-        )
+            for agent in agents
+        }
 
     def _autosave(self) -> bool:
         """What the people there have chosen: the room saves by itself while anybody wants it."""
@@ -153,27 +206,11 @@ class _Agent:
         chosen = [state.get("autosave", True) for state in states if state and not _is_agent(state)]
         return any(chosen) if chosen else True
 
-    def _tell(self, state: Json | None) -> None:
-        """Has everybody know the state, in the room and in the list of who is online."""
-        self._own.set_local_state(state)
-        update = self._own.encode_awareness_update([self._own.client_id])
-        for room in self._rooms.shown_in(self.live):
-            # What is "local" to the room it sends to its clients; one that has stopped has none.
-            with suppress(RuntimeError):
-                room.awareness.apply_awareness_update(update, "local")
-
-    def _forget(self) -> None:
-        """Has the rooms remember nothing of one that is gone: its number does not come back."""
-        loop = asyncio.get_running_loop()
-        for room in self._rooms.shown_in(self.live):
-            # Not at once: that it has gone is sent to everybody a moment later.
-            loop.call_later(RENEWAL, room.awareness.meta.pop, self._own.client_id, None)
-
     def _on_awareness(self, topic: str, changes: tuple[Json, Any]) -> None:
-        """Somebody came, who has heard of nobody yet."""
+        """Somebody came, who has been told of nobody yet."""
         told, origin = changes
         if topic == "change" and told["added"] and origin != "local":
-            self._stirred.set()
+            self._changed.set()
 
 
 _PREFIX = "tk-ai:"
@@ -199,9 +236,8 @@ def _is_agent(state: Json) -> bool:
     return isinstance(user, dict) and str(cast("Json", user).get("username")).startswith(_PREFIX)
 
 
-def _cursors(live: LiveRoom, key: str) -> list[Json]:
+def _cursors(live: LiveRoom, cell: Cell | None) -> list[Json]:
     """A caret at the end of a cell's source, as CodeMirror's binding to Yjs tells of carets."""
-    cell = live.notebook.snapshot(live.path).by_key.get(key)
     if cell is None:
         return []
     source = live.notebook.shared(cell.index)["source"]
