@@ -12,12 +12,13 @@ from tests.notebooks.tabs import PATH, Desk
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent, Json
 from tk_ai_extension.model.errors import SaveFailed
-from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.server import tabs
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
+    code,
     sources,
     stream,
 )
@@ -40,6 +41,30 @@ def once(method: str, what: Callable[[Json], Awaitable[None]]) -> Callable[[Json
 
 
 INSERT = Insert(CellContent("code", "new"), index=0)
+
+
+@pytest.mark.proves("edit:linearizable")
+@pytest.mark.parametrize("change", ["insert", "delete", "move"])
+async def test_a_change_says_where_its_cell_was_when_the_tab_made_it(
+    desk: Desk, change: str
+) -> None:
+    document, opened = await desk.document(), desk.page.notebooks[PATH]
+    place = {"insert": 2, "delete": 0, "move": 0}[change]
+
+    async def hurried(_: Json) -> None:
+        match change:
+            case "insert":
+                opened.insert(0, code("above", "abcd1234"))
+            case "delete":
+                opened.delete(0)
+            case _:
+                opened.insert(2, opened.delete(0))
+
+    desk.page.before = once("apply", hurried)
+    second = (await document.read()).cells[1].key
+    applied = await document.apply([Replace(second, "a new one"), SetOutputs(second)])
+    assert [(each.index, each.index_before) for each in applied.changes] == [(place, place)] * 2
+    assert applied.snapshot.cells[place].source == "a new one"
 
 
 # --- the line is cut

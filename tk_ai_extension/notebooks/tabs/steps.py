@@ -37,12 +37,16 @@ class TabPlan:
         return cls(draft, known, before)
 
     def message(self) -> Json:
-        """What has to be as it was (``needs``), and the ``steps``."""
-        return _message(self.draft.steps, self.ids)
+        """What has to be as it was (``needs``), and the ``steps``.
+
+        The order too, whatever the steps do: the draft says where its cells are at the commit.
+        """
+        return _message(self.draft.steps, self.ids, ordered=True)
 
     def way_back(self) -> Json:
-        """The same for taking it back."""
-        return _message([_inverse(step) for step in reversed(self.draft.steps)], self.ids)
+        """The same for taking it back, where others may have moved what was only set."""
+        steps = [_inverse(step) for step in reversed(self.draft.steps)]
+        return _message(steps, self.ids, ordered=any(step.kind != "set" for step in steps))
 
     def placed(self, after: Snapshot, ids: Sequence[str]) -> dict[int, Cell]:
         """The draft's cells that a later state of the tab still has, by slot.
@@ -83,9 +87,8 @@ def utf16(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _message(steps: Sequence[Step], ids: dict[int, str]) -> Json:
+def _message(steps: Sequence[Step], ids: dict[int, str], *, ordered: bool) -> Json:
     touched = {ids[step.slot]: None for step in steps if step.kind != "insert"}
-    ordered = any(step.kind != "set" for step in steps)
     return {
         "needs": {"order": ordered, "cells": list(touched)},
         "steps": [_step(step, ids[step.slot]) for step in steps],
