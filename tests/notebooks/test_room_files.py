@@ -26,6 +26,7 @@ from tk_ai_extension.testing.document_bench import (
     sources,
     written,
 )
+from tk_ai_extension.testing.room_person import RoomPerson
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -149,3 +150,25 @@ async def test_a_notebook_that_could_not_be_opened_can_be_once_its_file_is_repai
         assert sources((await document.read()).cells) == ["a"]
         await document.apply([Replace("aaaa1111", "mine")])
     assert sources((await bench.on_disk(document))["cells"]) == ["mine"]
+
+
+@pytest.mark.proves("fault:concurrent-edit")
+async def test_what_is_typed_stays_in_a_room_that_was_looked_at_while_it_was_opened(
+    bench: DocumentBench, app: ServerApp
+) -> None:
+    (bench.root / "opened.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
+    assert isinstance(bench.person, RoomPerson)
+    opening = asyncio.create_task(bench.person.document("opened.ipynb"))
+    async with asyncio.timeout(DEADLINE):
+        while room_of(app, "opened.ipynb") is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    # As for its activity, which the page asks for at the same time.
+    document = await bench.store.open("opened.ipynb", only_look=True)
+    person = await opening
+    source = person.ycells[0]["source"]
+    source += " = 1"
+    room = room_of(app, "opened.ipynb")
+    await document.apply([Insert(CellContent("code", "b"))])
+    await bench.settle("opened.ipynb")
+    assert sources((await document.read()).cells) == ["a = 1", "b"]
+    assert room._file.version == room._file.loader.last_modified

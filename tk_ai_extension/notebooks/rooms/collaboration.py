@@ -240,7 +240,11 @@ class LiveRoom:
         self._reloading = 0
         # A reload loads first and replaces later: what is saved in between it would take out again.
         self._save_or_reload = asyncio.Lock()
-        self._file = room._file if isinstance(room._file, RoomFile) else RoomFile(room._file)
+        self._file = (
+            room._file
+            if isinstance(room._file, RoomFile)
+            else RoomFile(room._file, loaded=room.ready)
+        )
         room._file = self._file
         room._maybe_save_document = self._save_for_room
         self._reload = room._on_outofband_change
@@ -266,6 +270,7 @@ class LiveRoom:
         if not room.ready:
             async with self._extension._room_locks[room.room_id]:
                 await room.initialize()
+        self._file.settle()
         if getattr(room, "_document_load_progressively", False):
             await room._document_progressively_loaded
         if self._reloading:
@@ -375,6 +380,7 @@ class LiveRoom:
             ToolError: `save_now`, and it was not saved.
         """
         room = self.room
+        self._file.settle()
         delay = 0 if save_now else room._save_delay
         if delay is None:
             return

@@ -23,16 +23,29 @@ class RoomFile(FileLoader):
 
     Args:
         loader: The loader of the file.
-
-    Attributes:
-        version: What the file's `last_modified` was when the room loaded or saved it; None before.
+        loaded: Whether the room has its content. One that is just being filled is filled by the
+            loader itself, whose version is taken over by `settle`.
     """
 
-    def __init__(self, loader: FileLoader) -> None:
+    def __init__(self, loader: FileLoader, *, loaded: bool) -> None:
         self.loader: Any = loader
-        self.version: Any = self.loader.last_modified
+        self._version: Any = self.loader.last_modified
+        self._settled = loaded
         shared = {name: value for name, value in vars(loader).items() if name != "last_modified"}
         vars(self).update(shared)
+
+    @property
+    def version(self) -> Any:
+        """What the file's `last_modified` was when the room loaded or saved it; None before."""
+        return self._version if self._settled else self.loader.last_modified
+
+    @version.setter
+    def version(self, value: Any) -> None:
+        self._version, self._settled = value, True
+
+    def settle(self) -> None:
+        """The room has been filled."""
+        self.version = self.version
 
     @property
     def last_modified(self) -> Any:
