@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, chromium
 from tests.browser.lab import DEADLINE, Lab, configure, waits
@@ -33,6 +34,18 @@ c.LabApp.news_url = None
 c.TkAIExtensionApp.chat_retries = 1
 c.TkAIExtensionApp.data_dir = {data!r}
 """
+
+
+@pytest.fixture(autouse=True)
+def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Playwright would wait for no more than the answer of an asynchronous function, whatever that is."""
+    wait: Any = Page.wait_for_function
+
+    def checked(page: Page, expression: str, **options: Any) -> Any:
+        assert not expression.lstrip().startswith("async"), "use `evaluate` with `of_file`"
+        return wait(page, expression, **options)
+
+    monkeypatch.setattr(Page, "wait_for_function", checked)
 
 
 @pytest.fixture

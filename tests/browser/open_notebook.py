@@ -78,26 +78,35 @@ SHOWS = """
 BEGINS = SHOWS.replace("shown?.textContent === text", "shown?.textContent.startsWith(text)")
 
 
-def _of_file(names: str, check: str) -> str:
-    """What is in a file, whatever is in a room or a tab: the server is asked as by any program."""
+def of_file(names: str, check: str) -> str:
+    """Waits for what is in a file, whatever is in a room or a tab: the server is asked as by any program."""
     return f"""
 async ([path, {names}]) => {{
-  const response = await fetch(`/api/contents/${{path}}?content=1`, {{ cache: 'no-store' }});
-  const {{ cells }} = (await response.json()).content;
-  return {check};
+  const end = Date.now() + {DEADLINE};
+  for (;;) {{
+    const response = await fetch(`/api/contents/${{path}}?content=1`, {{ cache: 'no-store' }});
+    const {{ cells }} = (await response.json()).content;
+    if ({check}) {{
+      return;
+    }}
+    if (Date.now() > end) {{
+      throw new Error(`${{path}} has ${{JSON.stringify(cells)}}`);
+    }}
+    await new Promise(again => setTimeout(again, 50));
+  }}
 }}
 """
 
 
-ON_DISK = _of_file(
+ON_DISK = of_file(
     "sources", "JSON.stringify(cells.map(cell => cell.source)) === JSON.stringify(sources)"
 )
-RAN = _of_file(
+RAN = of_file(
     "cell, text, count",
     "cells[cell].execution_count === count"
     " && cells[cell].outputs.map(output => output.text).join('') === text",
 )
-PRINTED = _of_file("cell", "cells[cell].outputs.length > 0")
+PRINTED = of_file("cell", "cells[cell].outputs.length > 0")
 
 
 async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:
@@ -133,7 +142,7 @@ async def save(lab: Lab) -> None:
 async def saved(lab: Lab, path: str, sources: list[str]) -> None:
     """Waits until the cells are in the file, once its person has saved."""
     await save(lab)
-    await lab.page.wait_for_function(ON_DISK, arg=[path, sources])
+    await lab.page.evaluate(ON_DISK, [path, sources])
 
 
 @dataclass

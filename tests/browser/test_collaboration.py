@@ -93,8 +93,8 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     await page.wait_for_function(HAS, arg=expected)
     await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
     await saved(lab, NOTEBOOK, expected)
-    await page.wait_for_function(RAN, arg=[NOTEBOOK, 1, "new\n", 2])
-    await page.wait_for_function(RAN, arg=[NOTEBOOK, 2, "running\n", 1])
+    await page.evaluate(RAN, [NOTEBOOK, 1, "new\n", 2])
+    await page.evaluate(RAN, [NOTEBOOK, 2, "running\n", 1])
     [heard] = [each for each in model.requests[1].tool_results if "a = 1" in each.text]
     assert "# typed" in heard.text
 
@@ -143,7 +143,7 @@ async def test_a_reload_in_the_middle_of_a_turn_and_of_its_cell_loses_nothing(
     expected = ["a = 1  # typed", code, "after = 1"]
     await page.wait_for_function(HAS, arg=expected)
     await saved(lab, NOTEBOOK, expected)
-    await page.wait_for_function(RAN, arg=[NOTEBOOK, 1, "running\n", 1])
+    await page.evaluate(RAN, [NOTEBOOK, 1, "running\n", 1])
     assert len(model.requests) == 3
     await expect(page.locator(DIALOG)).to_have_count(0)
 
@@ -176,4 +176,4 @@ async def test_a_browser_that_is_offline_in_a_turn_shows_all_of_it_when_it_is_ba
         await expect(seen.cells.nth(1).locator(".jp-OutputArea")).to_have_text("running")
         await expect(seen.cells.nth(1).locator(".jp-InputPrompt")).to_have_text("[1]:")
         await saved(lab, NOTEBOOK, expected)
-        await page.wait_for_function(RAN, arg=[NOTEBOOK, 1, "running\n", 1])
+        await page.evaluate(RAN, [NOTEBOOK, 1, "running\n", 1])

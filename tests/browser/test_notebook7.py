@@ -67,7 +67,7 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
     mark = page.locator(".jp-Notebook .jp-Cell").nth(2)
     await expect(mark.get_by_role("button", name="Show what changed")).to_have_count(1)
     await saved(lab, "n.ipynb", expected)
-    await page.wait_for_function(RAN, arg=["n.ipynb", 2, "42\n", 1])
+    await page.evaluate(RAN, ["n.ipynb", 2, "42\n", 1])
     await page.mouse.move(600, 600)
     await picture(page, "notebook-7")
     await (

@@ -69,7 +69,7 @@ async def test_a_person_types_on_unsaved_while_an_agent_inserts_edits_and_runs(
     assert state["editing"]
     assert state["active"] == before["active"] + 1
     await saved(lab, "n.ipynb", expected)
-    await page.wait_for_function(RAN, arg=["n.ipynb", 2, "new\n", 1])
+    await page.evaluate(RAN, ["n.ipynb", 2, "new\n", 1])
     assert await page.locator(DIALOG).count() == 0
     # Each takes back their own.
     await page.keyboard.press("Control+z")
@@ -98,7 +98,7 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
     assert (await running)["status"] == "ok"
     await page.wait_for_function(SHOWS, arg=[0, ALL])
     await saved(lab, "n.ipynb", [SLOW, "b = 2"])
-    await page.wait_for_function(RAN, arg=["n.ipynb", 0, ALL, 1])
+    await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
     assert await page.locator(DIALOG).count() == 0
 
 
@@ -112,7 +112,7 @@ async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_ty
     address = f"{lab.server.url}api/contents/n.ipynb?type=notebook&content=1&hash=1"
     written = await page.request.get(address)
     running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
-    await page.wait_for_function(PRINTED, arg=["n.ipynb", 0])
+    await page.evaluate(PRINTED, ["n.ipynb", 0])
     is_typed = asyncio.Event()
 
     async def old(route: Route) -> None:
@@ -135,7 +135,7 @@ async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_ty
     assert (await running)["status"] == "ok"
     await page.wait_for_function(SHOWS, arg=[0, ALL])
     await saved(lab, "n.ipynb", [SLOW, "b = 2  # typed"])
-    await page.wait_for_function(RAN, arg=["n.ipynb", 0, ALL, 1])
+    await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
     assert await page.locator(DIALOG).count() == 0
 
 
@@ -156,7 +156,7 @@ async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cel
     await lab.command("docmanager:open", path="n.ipynb")
     await shown(page, "n.ipynb")
     await page.wait_for_function(SHOWS, arg=[0, ALL])
-    await page.wait_for_function(RAN, arg=["n.ipynb", 0, ALL, 1])
+    await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
     await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
     await page.wait_for_function(HAS, arg=[SLOW, "b = 2", "c = 3"])
     assert await page.locator(DIALOG).count() == 0
@@ -259,7 +259,7 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
         await page.wait_for_function(SHOWS, arg=[0, ALL])
         await reads(lab, "n.ipynb", "# offline")
         await saved(lab, "n.ipynb", expected)
-        await page.wait_for_function(RAN, arg=["n.ipynb", 0, ALL, 1])
+        await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
 
 
 @pytest.mark.proves("ext:rtc")
