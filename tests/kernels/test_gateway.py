@@ -204,6 +204,32 @@ async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
     assert (await run(bench, "1")).status == "ok"
 
 
+@pytest.mark.proves("fault:own-defects")
+async def test_only_a_garbled_message_is_not_understood(
+    bench: ExecutorBench,
+    service: Callable[..., GatewayKernels],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    line = await service().connection(bench.kernel_id)
+    assert isinstance(line, GatewayConnection)
+    parts = {"channel": "iopub", "header": {"msg_id": "1", "msg_type": "status"}, "metadata": {}}
+    with monkeypatch.context() as patch:
+        patch.setattr(line, "_framing", JsonFraming())
+        for garbled in ("3", "{", json.dumps({**parts, "parent_header": {}, "content": 3})):
+            line._receive(garbled)
+            assert "not understood" in caplog.text
+            caplog.clear()
+    defect = Mock(side_effect=KeyError("a defect of ours"))
+    monkeypatch.setattr(GatewayConnection, "_hear", defect)
+    line._transmit("control", line.session.msg("kernel_info_request", {}))
+    async with asyncio.timeout(DEADLINE):
+        while "Internal error" not in caplog.text:  # noqa: ASYNC110 - a turn of the loop each
+            await asyncio.sleep(0)
+    assert "Traceback" in caplog.text
+    assert "not understood" not in caplog.text
+
+
 async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(
     bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
 ) -> None:

@@ -172,6 +172,14 @@ class GatewayConnection(Conversation):
             with contextlib.suppress(OSError):  # it is closed
                 self._tcp.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
 
+    def _receive(self, data: str | bytes) -> None:
+        try:
+            channel, message = self._framing.unpack(data)
+        except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
+            log.warning("A message of a gateway is not understood: %s", error)
+        else:
+            self._hear(channel, message)
+
     async def _read(self) -> None:
         # The socket holds one message back: who prints faster than we read waits at the gateway.
         while (data := await self._socket.read_message()) is not None:
@@ -179,12 +187,9 @@ class GatewayConnection(Conversation):
             if self._ending is not None:
                 continue
             try:
-                channel, message = self._framing.unpack(data)
-                self._hear(channel, message)
-            except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
-                log.warning("A message of a gateway is not understood: %s", error)
+                self._receive(data)
             except Exception:
-                log.exception("A message of a gateway could not be dealt with")
+                log.exception("Internal error at a message of a gateway")
         self.lost = True
         self._link_lost()
 

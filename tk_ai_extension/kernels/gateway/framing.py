@@ -50,15 +50,15 @@ class BinaryFraming:
         """The channel and the message."""
         channel, parts = _jupyter.deserialize_msg_from_ws_v1(data)
         header, parent, metadata, content = map(self._session.unpack, parts[:4])
-        return channel, {
-            "header": header,
-            "msg_id": header["msg_id"],
-            "msg_type": header["msg_type"],
-            "parent_header": parent,
-            "metadata": metadata,
-            "content": content,
-            "buffers": parts[4:],
-        }
+        return channel, _message(
+            {
+                "header": header,
+                "parent_header": parent,
+                "metadata": metadata,
+                "content": content,
+                "buffers": parts[4:],
+            }
+        )
 
 
 class JsonFraming:
@@ -72,9 +72,17 @@ class JsonFraming:
         """The channel and the message."""
         is_binary = isinstance(data, bytes)
         message = _jupyter.deserialize_binary_message(data) if is_binary else json.loads(data)
-        header = message["header"]
-        return message["channel"], {
-            **message,
-            "msg_id": header["msg_id"],
-            "msg_type": header["msg_type"],
-        }
+        return message["channel"], _message(message)
+
+
+def _message(parts: Message) -> Message:
+    """A message with its id and type, once it has what every message of the protocol has.
+
+    Raises:
+        TypeError, KeyError: It does not.
+    """
+    for name in ("header", "parent_header", "content"):
+        if not isinstance(parts[name], dict):
+            raise TypeError(f"its {name} is no object")
+    header = parts["header"]
+    return {**parts, "msg_id": header["msg_id"], "msg_type": header["msg_type"]}
