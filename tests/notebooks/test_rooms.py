@@ -181,23 +181,6 @@ async def test_the_cell_is_marked_as_running(bench: DocumentBench) -> None:
     assert (cell.get("execution_state"), cell.get("execution_count")) == ("idle", 1)
 
 
-async def test_a_short_run_is_two_transactions(bench: DocumentBench) -> None:
-    document = await bench.open(notebook(code("a", "aaaa1111")))
-    shared = await live(bench, document.path)
-    states: list[Any] = []
-    subscription = shared.ycells.observe_deep(
-        lambda *_: states.append(shared.ycells[0]["execution_state"])
-    )
-    async with document.writing("aaaa1111") as writer:
-        await writer.start()
-        await writer.write([Append(stream("x"))])
-        await writer.write([Append(display(text_plain="y"))])
-        await writer.finish(1)
-    shared.ycells.unobserve(subscription)
-    assert states == ["running", "idle"]
-    assert await document.outputs("aaaa1111") == (stream("x"), display(text_plain="y"))
-
-
 async def test_outputs_have_the_form_that_jupyterlab_has(bench: DocumentBench) -> None:
     document = await bench.open(notebook(code("a", "aaaa1111")))
     async with document.writing("aaaa1111") as writer:

@@ -24,7 +24,7 @@ from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
 from tk_ai_extension.notebooks.streaming import merged
 
 FLUSH_INTERVAL = 0.05
-"""Seconds between two transactions while outputs come, the one that starts the cell among them."""
+"""Seconds between two transactions while outputs come."""
 
 FLUSH_SHARE = 10
 """A transaction that takes long puts the next one off by so many times its duration.
@@ -72,8 +72,6 @@ class RoomOutputWriter:
             cell["execution_count"] = None
             cell["execution_state"] = "running"
             distrust(cell)
-        # Each transaction is sent and stored for itself: a short cell's outputs go with its end.
-        self._earliest = time.monotonic() + FLUSH_INTERVAL
         self._room.save_soon()
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
@@ -91,42 +89,34 @@ class RoomOutputWriter:
         self.finished = True
         if not self._begun:
             return
-        pending = self._take_pending()
+        self.flush()
         if (cell := self._cell()) is not None:
             with self._transaction():
-                self._carry_out(cell, pending)
                 cell["execution_count"] = execution_count
                 cell["execution_state"] = "idle"
         self._room.save_soon()
 
     def flush(self) -> None:
         """Writes what is pending, in one transaction."""
-        pending = self._take_pending()
-        if not pending or (cell := self._cell()) is None:
-            return
-        started = time.monotonic()
-        with self._transaction():
-            self._carry_out(cell, pending)
-        now = time.monotonic()
-        self._earliest = now + max(FLUSH_INTERVAL, FLUSH_SHARE * (now - started))
-        self._room.save_soon()
-
-    def _take_pending(self) -> list[OutputChange]:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        pending, self._pending = self._pending, []
-        return pending
-
-    def _carry_out(self, cell: Any, pending: Sequence[OutputChange]) -> None:
-        if not pending:
+        if not self._pending:
             return
-        outputs = self._outputs(cell)
-        if len(outputs) != self._expected:
-            self._places = [None] * len(self._places)
-        for change in merged(pending):
-            self._change(outputs, change)
-        self._expected = len(outputs)
+        pending, self._pending = self._pending, []
+        if (cell := self._cell()) is None:
+            return
+        started = time.monotonic()
+        with self._transaction():
+            outputs = self._outputs(cell)
+            if len(outputs) != self._expected:
+                self._places = [None] * len(self._places)
+            for change in merged(pending):
+                self._change(outputs, change)
+            self._expected = len(outputs)
+        now = time.monotonic()
+        self._earliest = now + max(FLUSH_INTERVAL, FLUSH_SHARE * (now - started))
+        self._room.save_soon()
 
     def _change(self, outputs: Any, change: OutputChange) -> None:
         match change:
