@@ -20,6 +20,7 @@ from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.errors import InternalError, InvalidNotebook, NotebookNotFound
 from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.files.indexing import FileVersion, is_racy
 from tk_ai_extension.notebooks.files.state import INLINE
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.reading import read_notebook
@@ -215,3 +216,25 @@ async def test_no_process_is_left_when_the_store_is_closed(tmp_path: Path) -> No
         process = indexer_process(bench)
         assert process is not None
     assert process.returncode is not None
+
+
+def bytes_read() -> int:
+    """How many bytes this process has read, by Linux's count."""
+    counts = dict(at.split(": ") for at in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux counts the bytes read")
+@pytest.mark.proves("files:outputs-once")
+async def test_outputs_of_all_cells_read_the_file_about_once(bench: DocumentBench) -> None:
+    file = bench.root / "n.ipynb"
+    generate(file, 300, INLINE // 2)
+    document = await bench.store.open("n.ipynb")
+    # The index is as old as the file: another write could leave the same version behind.
+    snapshot = await document.read()
+    while is_racy(FileVersion.of(file.stat()), time.time_ns()):  # noqa: ASYNC110 - for 25 ms
+        await asyncio.sleep(0)
+    before = bytes_read()
+    for cell in snapshot.cells:
+        assert len(await document.outputs(cell.key)) == 3
+    assert bytes_read() - before < 4 * file.stat().st_size

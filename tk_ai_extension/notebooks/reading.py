@@ -43,7 +43,7 @@ class NotebookIndex:
         nbformat: The major and minor version of the format.
         faults: What is wrong with the notebook apart from its cells.
         cell_faults: What is wrong with the cell at an index.
-        spans: Where each cell stands in the file, in bytes; None where that was not asked for.
+        spans: Where each cell stands in the file, in bytes; None for nbformat 1 to 3.
         array: Where the array of cells stands; known with the spans.
         form: How the file is laid out; known with the spans.
         as_lines: Whether multi-line strings are stored as lists of lines.
@@ -105,14 +105,12 @@ class _Place:
         )
 
 
-def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookIndex:
+def read_notebook(data: bytes, path: str) -> NotebookIndex:
     """Reads a notebook file's content.
 
     Args:
         data: The file's bytes.
         path: The notebook's path, for messages.
-        spans: Find where each cell stands and how the file is laid out, for who is to write it. Many
-            small cells are read faster without.
 
     Raises:
         InvalidNotebook: not UTF-8, not JSON, no array of cells, or something in it that is no cell.
@@ -123,7 +121,7 @@ def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookInde
     start = skip(text, 0)
     if start == len(text):
         raise place.invalid("the file is empty", start)
-    members = _scanned(text, start, place, spans)
+    members = _scanned(text, start, place)
     if may_escape(text):
         members = [replace(member, value=encodable(member.value)) for member in members]
     notebook = {member.key: member for member in members}
@@ -136,8 +134,7 @@ def read_notebook(data: bytes, path: str, *, spans: bool = True) -> NotebookInde
     if text[array.start] != "[":
         raise place.invalid("`cells` is not an array", array.start)
     _check(array, place)
-    if array.spans is None:
-        return _index(notebook)
+    assert array.spans is not None
     index = replace(_index(notebook), form=JsonForm.of(text, start, members))
     before, after = text[: array.start].encode("utf-8"), text[array.end :].encode("utf-8")
     index = replace(index, array=(len(before), len(data) - len(after)))
@@ -155,11 +152,11 @@ def _decoded(data: bytes, path: str) -> str:
         raise _Place(path, before).invalid("the file is not UTF-8", len(before)) from error
 
 
-def _scanned(text: str, start: int, place: _Place, spans: bool) -> list[Member]:
+def _scanned(text: str, start: int, place: _Place) -> list[Member]:
     if text[start] != "{":
         raise place.invalid("the file does not hold a JSON object", start)
     try:
-        members, end = scan_object(text, start, ("cells",) if spans else ())
+        members, end = scan_object(text, start, ("cells",))
     except JSONDecodeError as error:
         raise place.invalid(f"invalid JSON: {error.msg}", error.pos) from error
     except (RecursionError, ValueError) as error:

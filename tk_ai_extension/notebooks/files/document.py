@@ -87,7 +87,7 @@ class FileDocument:
                 f"{self.path} has {size // 1_000_000} MB: that is too much in one piece.",
                 hint="Read its cells and the outputs of each with read_cell.",
             )
-        return await self._file.looked_up(self.path, self._raw, spans=True)
+        return await self._file.looked_up(self.path, self._raw)
 
     def _raw(self, index: NotebookIndex, read: Read) -> Json:
         if index.spans is None:

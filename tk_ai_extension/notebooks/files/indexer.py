@@ -29,7 +29,7 @@ class Indexer:
         self._idle: asyncio.TimerHandle | None = None
 
     async def read(self, path: Path, name: str, now_ns: int) -> IndexedFile:
-        """As `index_file`, with spans.
+        """As `index_file`.
 
         Raises:
             InvalidNotebook, OSError, InternalError (the process died).

@@ -91,20 +91,19 @@ def read_steady(path: Path) -> tuple[FileVersion, bytes]:
     return version, data  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def index_file(path: Path, name: str, now_ns: int, *, spans: bool) -> IndexedFile:
+def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:
     """Reads a notebook file.
 
     Args:
         path: The file.
         name: The notebook's path, for messages.
         now_ns: The time, in nanoseconds since the epoch.
-        spans: See `read_notebook`.
 
     Raises:
         InvalidNotebook, OSError.
     """
     version, data = read_steady(path)
-    index = read_notebook(data, name, spans=spans)
+    index = read_notebook(data, name)
     return IndexedFile(version, index, crc32(data) if is_racy(version, now_ns) else None)
 
 
@@ -120,7 +119,7 @@ def _answer(request: dict[str, object]) -> Answer:
     path, name, now_ns = Path(str(request["path"])), str(request["name"]), request["now_ns"]
     assert isinstance(now_ns, int)
     try:
-        return "ok", index_file(path, name, now_ns, spans=True)
+        return "ok", index_file(path, name, now_ns)
     except InvalidNotebook as error:
         return "invalid", error.message, error.details
     except OSError as error:

@@ -44,8 +44,7 @@ def stored_cell(index: NotebookIndex, number: int, read: Read) -> Json:
     """A cell as it is stored (of an old format: as nbformat 4 has it)."""
     if index.converted is not None:
         return index.converted[number]
-    if index.spans is None:
-        return loads(read((0, END)))["cells"][number]
+    assert index.spans is not None
     return loads(read(index.spans[number]))
 
 

@@ -102,25 +102,24 @@ class NotebookFile:
 
     # --- reading
 
-    async def index(self, path: str, *, spans: bool = False, settled: bool = True) -> IndexedFile:
+    async def index(self, path: str, *, settled: bool = True) -> IndexedFile:
         """The file's index as it is now; a stat where nothing changed.
 
         Args:
             path: The notebook's path, for messages.
-            spans: Where each cell stands has to be known.
             settled: An index of a file that had just been written is compared with its content;
                 if not, `_opened` does it, in the thread that reads the file anyway.
 
         Raises:
             NotebookNotFound, NotANotebook, NotReadable, InvalidNotebook.
         """
-        known = self._fitting(path, spans)
+        known = self._fitting(path)
         if known is not None and (known.checksum is None or not settled):
             return known
         async with self._reading:
-            known = self._fitting(path, spans)
+            known = self._fitting(path)
             if known is None or not await self._is_as_known(path, known):
-                known = await self._read(path, spans)
+                known = await self._read(path)
                 self._know(known)
             return known
 
@@ -130,14 +129,10 @@ class NotebookFile:
         if self.saver is not None and replaced:
             self._anchor.hold(self.file)
 
-    def _fitting(self, path: str, spans: bool) -> IndexedFile | None:
+    def _fitting(self, path: str) -> IndexedFile | None:
         """What is known, if the file's version is still the same."""
         known, version = self._known, self._version(path)
-        if known is None or known.version != version:
-            return None
-        index = known.index
-        missing = spans and index.spans is None and index.converted is None
-        return None if missing else known
+        return None if known is None or known.version != version else known
 
     def _version(self, path: str) -> FileVersion:
         with _read_errors(path):
@@ -161,17 +156,17 @@ class NotebookFile:
             self._known = replace(known, checksum=None)
         return True
 
-    async def _read(self, path: str, spans: bool) -> IndexedFile:
+    async def _read(self, path: str) -> IndexedFile:
         for delay in (*_WRITTEN_NOW, None):
             try:
-                return await self._read_once(path, spans)
+                return await self._read_once(path)
             except InvalidNotebook as error:
                 if delay is None or not await asyncio.to_thread(self._is_being_written):
-                    return await self._read_recovered(path, spans, error)
+                    return await self._read_recovered(path, error)
             await asyncio.sleep(delay)
         raise AssertionError
 
-    async def _read_recovered(self, path: str, spans: bool, error: InvalidNotebook) -> IndexedFile:
+    async def _read_recovered(self, path: str, error: InvalidNotebook) -> IndexedFile:
         """The index after a recovery from the copy beside the file.
 
         Raises:
@@ -183,7 +178,7 @@ class NotebookFile:
                 f"{path} was empty, as after a save that was cut off. It was recovered from "
                 f"{recovered.name}, the copy that Jupyter had left beside it."
             )
-            return await self._read_once(path, spans)
+            return await self._read_once(path)
         copy = await asyncio.to_thread(find_copy, self.file)
         if copy is None:
             raise error
@@ -195,12 +190,12 @@ class NotebookFile:
             copy=copy.name,
         ) from error
 
-    async def _read_once(self, path: str, spans: bool) -> IndexedFile:
+    async def _read_once(self, path: str) -> IndexedFile:
         now = time.time_ns()
         with _read_errors(path):
             if self._version(path).size > INLINE:
                 return await self._indexer.read(self.file, path, now)
-            return await asyncio.to_thread(index_file, self.file, path, now, spans=spans)
+            return await asyncio.to_thread(index_file, self.file, path, now)
 
     def _is_being_written(self) -> bool:
         """Whether a writer that is not atomic, such as Jupyter's own, may be in the middle of it."""
@@ -269,16 +264,15 @@ class NotebookFile:
 
         return load
 
-    async def looked_up(
-        self, path: str, look: Callable[[NotebookIndex, Read], T], *, spans: bool = False
-    ) -> T:
-        """What ``look`` finds in the file, in a thread; with ``spans`` the index has them.
+    async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
+        """What ``look`` finds in the file, in a thread.
 
         Raises:
             As `index`.
         """
         for _ in range(_TRIES):
-            indexed = await self.index(path, spans=spans, settled=False)
+            # Settled: else each look at the same file would compare the whole content again.
+            indexed = await self.index(path)
 
             def work(indexed: IndexedFile = indexed) -> T:
                 with self._opened(indexed) as fd:
@@ -313,7 +307,7 @@ class NotebookFile:
             As `index`, what ``make`` raises, ReadOnly, DiskFull, SaveFailed.
         """
         for _ in range(_TRIES):
-            indexed = await self.index(path, spans=True, settled=False)
+            indexed = await self.index(path, settled=False)
             try:
                 with typed_errors(path):
                     if self._hooks is not None and self._hooks.before:
