@@ -36,7 +36,7 @@ Keys go to Claude's own process alone: no kernel, notebook or log gets them. \
 `/api/tk-ai/health` says what was found and what is missing."""
 
 OPEN: Final = "You have no notebook open, so I make one, `tour.ipynb`, with a kernel of its own."
-READ: Final = "First I read the notebook, as a model would. Reading needs nobody's leave."
+READ: Final = "First I read the notebook, as a model would. Reading needs no approval."
 TITLE: Final = (
     "Now I add a heading at its end. Where the mode is `ask`, you are asked now, and see the text."
 )
