@@ -15,14 +15,19 @@ from tk_ai_extension.testing.concurrency.rounds import run_rounds
 
 STEPS = {"file": 2_000, "contents": 500, "room": 600, "tab": 500}
 """What costs ten to fifteen seconds of a processor each."""
-SOAK = 100_000
+SOAK, PIECE = 100_000, 2_500
+"""Steps of a soak, and of each server in it: one seed plays again what failed, and nothing before it."""
 
 _log = logging.getLogger(__name__)
 
 
-async def play(documents: str, folder: Path, steps: int, record: object) -> None:
-    """Plays with a seed: of ``TK_SEED``, to play one again, else a new one, which a failure names."""
-    seed = int(os.environ.get("TK_SEED") or SystemRandom().randrange(1_000_000))
+def first_seed() -> int:
+    """The seed of ``TK_SEED``, to play one again, else a new one, which a failure names."""
+    return int(os.environ.get("TK_SEED") or SystemRandom().randrange(1_000_000))
+
+
+async def play(documents: str, folder: Path, seed: int, steps: int, record: object) -> None:
+    """Plays with a seed, as many steps as ``TK_STEPS`` says if it is set."""
     async with BENCHES[documents](folder) as bench:
         began = time.perf_counter()
         tally = await run_rounds(bench, seed, int(os.environ.get("TK_STEPS") or steps))
@@ -44,7 +49,7 @@ async def play(documents: str, folder: Path, steps: int, record: object) -> None
 async def test_a_serial_order_explains_all_answers(
     documents: str, tmp_path: Path, record_property: object
 ) -> None:
-    await play(documents, tmp_path, STEPS[documents], record_property)
+    await play(documents, tmp_path, first_seed(), STEPS[documents], record_property)
 
 
 @pytest.mark.soak
@@ -53,4 +58,8 @@ async def test_a_serial_order_explains_all_answers(
 async def test_a_serial_order_explains_a_hundred_thousand_answers(
     documents: str, tmp_path: Path, record_property: object
 ) -> None:
-    await play(documents, tmp_path, SOAK, record_property)
+    first = first_seed()
+    for seed in range(first, first + SOAK // PIECE):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        await play(documents, folder, seed, PIECE, record_property)
