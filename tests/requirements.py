@@ -58,7 +58,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("text:ranges", "S1", "line and multi-range selectors address the text"),
     Requirement("text:ranges-grammar", "project", "a number means the same cell in `cell` and in `cells`, negative ones from the end; a part that can be read in two ways is an error, and no code runs"),
     Requirement("text:reading-once", "project", "the reading view digests the outputs of a cell once, until the cell changes or its file is read again"),
-    Requirement("files:outputs-once", "project", "the outputs of all cells of a notebook file, one cell after the other, read the file about once"),
+    Requirement("doc:outputs-once", "project", "the outputs of all cells of a notebook file, one cell after the other, read the file about once"),
     Requirement("text:encodable", "project", "text that is no Unicode (half a surrogate pair) is replaced where it comes in: every read of a file answers, and cells that nobody edits keep their bytes; where Jupyter cannot open a notebook live, the error says why"),
     Requirement("text:round-trip", "S1", "reading and writing back unchanged leaves the file byte-identical, for every notebook in the corpus"),
     Requirement("text:metadata", "S1", "a marker that names an existing, unused cell keeps its metadata and sets type and source; a new cell has empty metadata"),

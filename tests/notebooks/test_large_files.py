@@ -225,7 +225,7 @@ def bytes_read() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux counts the bytes read")
-@pytest.mark.proves("files:outputs-once")
+@pytest.mark.proves("doc:outputs-once")
 async def test_outputs_of_all_cells_read_the_file_about_once(bench: DocumentBench) -> None:
     file = bench.root / "n.ipynb"
     generate(file, 300, INLINE // 2)

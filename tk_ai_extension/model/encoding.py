@@ -54,7 +54,7 @@ def loads(text: str | bytes) -> Any:
     Raises:
         ValueError: it is no JSON.
     """
-    value = json.loads(text)
+    value = json.loads(encodable_text(text) if isinstance(text, str) else text)
     return encodable(value) if may_escape(text) else value
 
 
