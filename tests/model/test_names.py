@@ -72,3 +72,15 @@ def test_names(source, defines, uses):
 
 def test_code_that_cannot_be_parsed_has_no_names():
     assert names_of("a b c") is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "async \\\ndef f():\n    return x",
+        "from __future__ import annotations\ndef f(x: (lambda: y)): pass",
+        "from __future__ import annotations\nclass A:\n    x: (lambda: y) = 1",
+    ],
+)
+def test_what_symtable_sees_in_another_way_raises_nothing(source):
+    names_of(source)

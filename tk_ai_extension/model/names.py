@@ -6,6 +6,7 @@ import ast
 import re
 import symtable
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 
@@ -22,15 +23,19 @@ def names_of(source: str) -> Names | None:
 
     IPython's magics and shell lines are passed over; the code in a ``%%time``-like cell counts.
     """
-    # A line of Python may begin with a percent sign: it goes on an expression.
+    # A line of Python may begin with a percent sign: it continues an expression.
     return _names(source) or _names(_without_magics(source))
+
+
+class _NoScope(Exception):
+    """`symtable` and the syntax tree disagree on where a function is, or whether it is executed."""
 
 
 def _names(text: str) -> Names | None:
     try:
         visitor = _NameVisitor(_function_scopes(text))
         visitor.visit(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError, _NoScope):
         return None
     return Names(frozenset(visitor.defines), frozenset(visitor.uses))
 
@@ -199,7 +204,7 @@ class _NameVisitor(ast.NodeVisitor):
         inside._visit_all(
             *(node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
         )
-        self._seen_inside.uses |= inside.uses - self._seen_inside.defines
+        self._use_outside(inside.uses)
         self.defines |= inside.defines - own
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -240,16 +245,22 @@ class _NameVisitor(ast.NodeVisitor):
         self._visit_inside("lambda", node)
 
     def _visit_inside(
-        self, name: str, node: ast.expr | ast.stmt, own: frozenset[str] | set[str] = frozenset()
+        self, name: str, node: ast.expr | ast.stmt, own: AbstractSet[str] = frozenset()
     ) -> None:
         """What a function does with global names; it does not see those of a class around it."""
-        inside = self._scopes[(name, node.lineno)]
-        self._seen_inside.uses |= inside.uses - self._seen_inside.defines - self._classes - own
+        inside = self._scopes.get((name, node.lineno))
+        if inside is None:
+            raise _NoScope
+        self._use_outside(inside.uses - self._classes - own)
         self._seen_inside.defines |= inside.defines
+
+    def _use_outside(self, names: AbstractSet[str]) -> None:
+        """What the code of an inner scope uses of what is around it."""
+        self._seen_inside.uses |= names - self._seen_inside.defines
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._visit_all(*node.decorator_list, *node.bases, *node.keywords)
         body = _NameVisitor(self._scopes, self._seen_inside, self._classes | {node.name})
         body._visit_all(*node.body)
-        self._seen_inside.uses |= body.uses - self._seen_inside.defines
+        self._use_outside(body.uses)
         self.defines.add(node.name)
