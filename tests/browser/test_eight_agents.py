@@ -182,7 +182,8 @@ async def test_eight_agents_and_a_person_work_in_one_notebook(
     owned = {cell: token for agent in agents for cell, token in agent.cells.items()}
     printed = {cell: f"{token}\n" for cell, token in owned.items()}
     began = time.monotonic()
-    # What was done last reaches the page, and the room's file, a moment later. If not, see below.
+    # What was done last reaches the page, and the room's file, a moment later; if not, it is
+    # missed below.
     with contextlib.suppress(PlaywrightError):
         await lab.page.evaluate(SAVED, [NOTEBOOK, mine, printed])
     late = time.monotonic() - began

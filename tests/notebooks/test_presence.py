@@ -190,7 +190,7 @@ async def test_many_agents_that_run_many_cells_send_few_messages(
     path = (await bench.open(CELLS)).path
     async with opened(app, address, path) as browser:
         messages: list[list[int]] = []
-        browser.awareness.observe(lambda _, told: messages.append(told[0]["updated"]))
+        browser.awareness.observe(lambda _, changes: messages.append(changes[0]["updated"]))
         presence, loop = presence_of(bench), asyncio.get_running_loop()
         many = [Caller("ada", f"session-{n}", "mcp", name=f"Agent {n}") for n in range(8)]
         begun = loop.time()
@@ -202,6 +202,6 @@ async def test_many_agents_that_run_many_cells_send_few_messages(
         await browser.meets(lambda them: len(them) == 8)
         await presence.close()
         await browser.meets(lambda them: not them)
-    # Twice for each: as a change, and as something that was told again.
+    # Two events for each: of the change, and of the update.
     announced = 1 + (loop.time() - begun) / module.ANNOUNCE_INTERVAL
     assert len(messages) <= 2 * (announced + 1)

@@ -132,7 +132,6 @@ class _Agents:
         self.live = live
         self._rooms = rooms
         self._there: dict[str, _Agent] = {}
-        self._states = Awareness(Doc())
         self._changed = asyncio.Event()
         # The rooms send nothing but from a task.
         self.shown = asyncio.create_task(self._show(), name=f"agents in {live.path}")
@@ -163,18 +162,19 @@ class _Agents:
             self._announce(list(self._there.values()))
 
     def _announce(self, gone: Sequence[_Agent]) -> None:
-        """Tells everybody, in the room and in the list of who is online, who is there."""
-        told = list(self._there.values())
-        if not told:
+        """Announces who is there, in the room and in the list of who is online."""
+        announced = list(self._there.values())
+        if not announced:
             return
         self._there = {key: each for key, each in self._there.items() if each not in gone}
         states = self._state_of_each(list(self._there.values()))
-        for agent in told:
+        everybody = Awareness(Doc())
+        for agent in announced:
             agent.own.set_local_state(states.get(agent))
             state = agent.own.encode_awareness_update([agent.own.client_id])
-            self._states.apply_awareness_update(state, "local")
+            everybody.apply_awareness_update(state, "local")
         # One message for all: a page looks at each of its editors whenever somebody moves.
-        update = self._states.encode_awareness_update([each.own.client_id for each in told])
+        update = everybody.encode_awareness_update([each.own.client_id for each in announced])
         loop = asyncio.get_running_loop()
         for room in self._rooms.shown_in(self.live):
             # What is "local" to the room it sends to its clients; one that has stopped has none.
@@ -207,9 +207,9 @@ class _Agents:
         return any(chosen) if chosen else True
 
     def _on_awareness(self, topic: str, changes: tuple[Json, Any]) -> None:
-        """Somebody came, who has been told of nobody yet."""
-        told, origin = changes
-        if topic == "change" and told["added"] and origin != "local":
+        """A client has joined, to which nobody has been announced yet."""
+        clients, origin = changes
+        if topic == "change" and clients["added"] and origin != "local":
             self._changed.set()
 
 

@@ -44,7 +44,7 @@ class RoomFile(FileLoader):
         self._version, self._settled = value, True
 
     def settle(self) -> None:
-        """The room has been filled."""
+        """The room has its content: what the loader sees from now on is a later version."""
         self.version = self.version
 
     @property
