@@ -432,6 +432,21 @@ async def test_what_the_gateway_holds_back_is_told_with_its_number(bench: Execut
 
 
 @pytest.mark.proves("fault:flood")
+async def test_few_large_messages_that_the_gateway_holds_back_are_counted(
+    bench: ExecutorBench,
+) -> None:
+    made = 40
+    code = f"for i in range({made}):\n    print(f'{{i:<199999}}', flush=True)"
+    outcome = await run(bench, code)
+    assert outcome.status == "ok"
+    said = outcome.text("stderr")
+    assert "IOPub data rate exceeded" in said, "the gateway's own note"
+    found = re.search(r"\[(\d+) messages with output were lost", said)
+    assert found is not None, said
+    assert outcome.text().count("\n") + int(found[1]) == made
+
+
+@pytest.mark.proves("fault:flood")
 async def test_a_large_output_comes_through_and_no_more_is_kept_than_is_bounded(
     bench: ExecutorBench, service: Callable[..., GatewayKernels], proxy: Proxy
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,9 @@ OUTPUT_INTERVAL = 0.05
 
 FLOOD = 500
 """Messages of one execution from which on a kernel may have dropped some."""
+
+GATEWAY_HOLDS_BACK = re.compile(r"IOPub (message|data) rate exceeded")
+"""What a gateway says, under an id of its own, when it holds messages of a kernel back."""
 
 FASTER = "the kernel made them faster than it could send them"
 
@@ -111,6 +115,7 @@ class Run:
         self._questions = 0
         self._heard = 0
         self._heard_at = 0.0
+        self._held_back = False
         self._unheard: int | None = None
         self._last_unheard: int | None = None
         self._message = ""
@@ -165,6 +170,8 @@ class Run:
         self._heard_at = self._loop.time()
         self._last_unheard = unheard
         if kind in OUTPUT_MESSAGES:
+            if unheard is None and GATEWAY_HOLDS_BACK.match(str(content.get("text", ""))):
+                self._held_back = True
             self._collector.add(kind, content)
             self._say_start()
             self._wake_in_time()
@@ -292,7 +299,7 @@ class Run:
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not come", missing)
             self._tell_losses()
-            if not self._idle and self._heard >= FLOOD:
+            if not self._idle and self._may_have_losses:
                 # What was lost before it was lost with it, and nothing came after to count it by.
                 self._collector.warn(
                     f"[Messages with the last of the output were lost: {self._too_fast}.]"
@@ -325,9 +332,14 @@ class Run:
         else:
             self.drop("The kernel dropped it: a request before it had failed.")
 
+    @property
+    def _may_have_losses(self) -> bool:
+        """Whether some may be missing; answers to other clients have numbers of the kernel's, too."""
+        return self._held_back or self._heard >= FLOOD
+
     def _tell_losses(self) -> None:
         unheard = self._last_unheard
-        if self._unheard is None or unheard is None or self._heard < FLOOD:
+        if self._unheard is None or unheard is None or not self._may_have_losses:
             return
         # One that was not heard is the reply to this request, and one more is each question.
         lost = unheard - self._unheard - 1 - self._questions
