@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -61,6 +62,28 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, desk: Desk) -> None
     saved = await desk.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
     await goes_on(talk, begun.chat)
+
+
+@pytest.mark.proves("ui:stopped-call")
+@pytest.mark.parametrize(
+    ("ended_by", "said"),
+    [
+        (lambda talk, chat: talk.chats.stop(USER, chat), "The user stopped this."),
+        (lambda talk, chat: talk.chats.delete(USER, chat), "The chat was deleted."),
+        (lambda talk, _: talk.chats.close(), "The server stopped."),
+    ],
+    ids=["stopped", "deleted", "closed"],
+)
+async def test_a_call_says_who_ended_it(
+    talk: Talk, desk: Desk, ended_by: Callable[[Talk, str], Awaitable[object]], said: str
+) -> None:
+    desk.write("a.ipynb", "1")
+    talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
+    begun = await talk.send("Add a cell.", notebook="a.ipynb")
+    await until(begun, "permission")
+    await ended_by(talk, begun.chat)
+    (answer,) = of_kind(await rest(begun), "tool_result")
+    assert answer["structured"]["error"]["message"] == said
 
 
 @pytest.mark.proves("ui:stopped-call")

@@ -181,11 +181,12 @@ class ChatSession:
         self._waiting.put_nowait(turn)
         return turn_id
 
-    async def stop(self, only: str | None = None) -> bool:
+    async def stop(self, only: str | None = None, why: str = "The user stopped this.") -> bool:
         """Stops the turn that goes on, wherever it is, and those that wait; whether there were any.
 
         Args:
             only: Stop this one of them, and no other.
+            why: What the calls under way answer, a sentence.
         """
         stopped = False
         waiting = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
@@ -198,7 +199,7 @@ class ChatSession:
         turn = self._turn
         if turn is not None and only in (None, turn.id):
             stopped = True
-            turn.stop()
+            turn.stop(why)
             if self._claude is not None:
                 try:
                     await self._claude.interrupt()
@@ -210,9 +211,9 @@ class ChatSession:
             self._rested(self)
         return stopped
 
-    async def close(self) -> None:
+    async def close(self, why: str) -> None:
         """Ends the turn that goes on and Claude's process; all that happened is written down."""
-        await self.stop()
+        await self.stop(why=why)
         self._working.cancel()
         await asyncio.wait((self._working,))
         await self._hang_up()

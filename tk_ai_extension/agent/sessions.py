@@ -115,7 +115,7 @@ class Sessions:
             await self._transcripts.claim(chat)
             live = self._live.pop(chat.id, None)
             if live is not None:
-                await live.close()
+                await live.close("The chat was deleted.")
             await self._left(chat.id)
             # Claude's session may have got its name since the chat was looked up.
             chat = await self._transcripts.get(chat.user, chat.id)
@@ -137,7 +137,9 @@ class Sessions:
 
     async def _close(self) -> None:
         sessions, self._live = list(self._live.values()), {}
-        await asyncio.gather(*(session.close() for session in sessions), *self._leaving.values())
+        await asyncio.gather(
+            *(session.close("The server stopped.") for session in sessions), *self._leaving.values()
+        )
         await self._releasing.join()
         await asyncio.gather(*(log.close() for log in list(self._logs.values())))
         await self._transcripts.close()
@@ -233,7 +235,7 @@ class Sessions:
     def _let_go(self, session: ChatSession) -> None:
         if self._live.get(session.id) is session:
             del self._live[session.id]
-        task = asyncio.create_task(session.close(), name="tk-ai chat ends")
+        task = asyncio.create_task(session.close("The chat ended."), name="tk-ai chat ends")
         self._leaving[session.id] = task
 
         def left(_: asyncio.Task[None]) -> None:

@@ -71,13 +71,15 @@ class Turn:
     )
     context: Context = field(default_factory=copy_context)
     over: bool = False
+    why_stopped: str = "The turn ended before this call did."
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _journalled: int = 0
     _cut: str | None = None
 
-    def stop(self) -> None:
-        """Marks it as stopped."""
+    def stop(self, why: str) -> None:
+        """Marks it as stopped; the calls under way answer with the reason, a sentence."""
         if not self.stopping.is_set():
+            self.why_stopped = why
             self.stopped = time.monotonic()
             self.stopping.set()
 
@@ -108,7 +110,7 @@ class Turn:
         finally:
             task.cancel()
         if task.cancelled():
-            return _stopped()
+            return error_content(CallStopped(self.why_stopped))
         return task.result()
 
     def cancel_calls(self) -> None:
@@ -148,8 +150,9 @@ class Turn:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
             self._cut = call
+            stopped = CallStopped(self.why_stopped)
             self._tell_answer(
-                call, tool, began, _stopped(), structured={"error": _STOPPED.as_dict()}
+                call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
             )
             raise
         if result is None or registry.get(tool).effect != "READ":
@@ -232,13 +235,6 @@ class ChatApprover:
         finally:
             self._turn.say(PermissionSettled(self._call, request.id))
         return None
-
-
-_STOPPED = CallStopped("The user stopped this.")
-
-
-def _stopped() -> types.CallToolResult:
-    return error_content(_STOPPED)
 
 
 def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:

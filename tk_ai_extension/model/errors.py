@@ -453,7 +453,7 @@ class PermissionNotFound(ToolError):
 
 
 class CallStopped(ToolError):
-    """A person stopped the turn that the call belongs to."""
+    """The turn that the call belongs to was stopped, or ended before the call did."""
 
     code = "stopped"
     status = 409
