@@ -286,7 +286,7 @@ class GatewayKernels:
             ) from error
         except ConnectionClosed as closed:
             if closed.ending.kind == "shutdown":
-                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+                raise KernelNotFound(closed.ending.message) from closed
             if closed.ending.kind == "closed":
                 raise _stopping() from closed
             raise KernelDied(closed.ending.message) from closed
