@@ -131,6 +131,7 @@ async def test_a_cookie_alone_is_not_enough(
 
     refused = await ask(method, path, Cookie=cookie)
     assert refused.code == 403
+    assert "Reload the page" in _error(refused)["hint"]
 
     page = await ask("GET", "login")
     cookies.load("; ".join(page.headers.get_list("Set-Cookie")))

@@ -42,6 +42,12 @@ ROUTE_ERRORS: dict[int, tuple[str, str]] = {
 }
 """Code and hint by status, of a request that is refused before it reaches a tool."""
 
+
+class _StalePage(HTTPError):
+    """The XSRF token is missing, or of a server before this one, as a Hub starts them."""
+
+    hint = "Reload the page: its login is from before the server started. Programs send a token."
+
 BROWSER_HEADERS = (
     "accept",
     "authorization",
@@ -151,7 +157,10 @@ class TkAIHandler(APIHandler):
         """Refuses a request of nobody for that: only a login has an XSRF token to compare."""
         if getattr(self, "_jupyter_current_user", True) is None and not self._is_preflight():
             raise self._unauthenticated()
-        super().check_xsrf_cookie()
+        try:
+            super().check_xsrf_cookie()
+        except HTTPError as error:
+            raise _StalePage(error.status_code, str(error.log_message or "")) from None
 
     def get_login_url(self) -> str:
         """Where to log in: programs do not follow a redirect to a form."""
@@ -220,6 +229,8 @@ class TkAIHandler(APIHandler):
             return
         fallback = ("internal_error", "The server's log says more.")
         code, hint = ROUTE_ERRORS.get(status_code, fallback)
+        if isinstance(error, _StalePage):
+            hint = error.hint
         message = error.get_message() if isinstance(error, HTTPError) else None
         self.write_json(
             self.error_body(
