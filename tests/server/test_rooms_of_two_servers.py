@@ -24,7 +24,7 @@ async def call(server: ServerProcess, tool: str, **arguments: Any) -> tuple[int,
         base_url=server.url, headers=server.headers, params={"caller": "me"}, timeout=60
     ) as client:
         response = await client.post(
-            f"api/tk-ai/tools/{tool}", json={"notebook": "a.ipynb", **arguments}
+            f"api/tk-ai/tools/{tool}", json={"notebook": "a.ipynb"} | arguments
         )
         return response.status_code, response.json()
 
@@ -61,4 +61,27 @@ async def test_what_is_acknowledged_is_in_the_notebook(start_server: StartServer
     assert (status, len(read["cells"]) >= 5) == (200, True)
     await winner.stop(signal.SIGKILL)
     status, answer = await call(loser, "insert_cell", source="after = 1", index=0)
+    assert status == 200, answer
+
+
+@pytest.mark.proves("fault:one-server")
+async def test_the_room_of_a_renamed_notebook_is_still_its_servers(
+    start_server: StartServer,
+) -> None:
+    one = await start_server(config=ROOMS + DELAY)
+    folder = one.root / "old"
+    folder.mkdir()
+    nbformat.write(nbformat.v4.new_notebook(), folder / "a.ipynb")
+    two = await start_server(config=ROOMS + DELAY, beside=one)
+    insert = {"source": "1", "index": 0}
+    assert (await call(one, "insert_cell", notebook="old/a.ipynb", **insert))[0] == 200
+    async with httpx2.AsyncClient(base_url=one.url, headers=one.headers, timeout=60) as client:
+        renamed = await client.patch("api/contents/old", json={"path": "new"})
+        assert renamed.status_code == 200
+    status, refused = await call(two, "insert_cell", notebook="new/a.ipynb", **insert)
+    assert (status, refused["error"]["code"]) == (409, "notebook_open_elsewhere")
+    # The path that it had is free for another notebook.
+    folder.mkdir()
+    nbformat.write(nbformat.v4.new_notebook(), folder / "a.ipynb")
+    status, answer = await call(two, "insert_cell", notebook="old/a.ipynb", **insert)
     assert status == 200, answer

@@ -173,6 +173,8 @@ class ContentsNotebookStore:
 
     def _on_rename(self, old: str, new: str) -> None:
         self._kept.renamed(old, new)
+        if self._leases is not None:
+            self._leases.renamed(old, new)
         if self._channel is not None:
             self._channel.renamed(old, new)
 

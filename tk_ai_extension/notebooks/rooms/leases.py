@@ -32,6 +32,7 @@ class RoomLeases:
         self._folder = folder
         self._root = root
         self._name = name
+        self._locks: dict[str, Path] = {}
         self._held: dict[Path, int] = {}
 
     def take(self, path: str) -> None:
@@ -40,8 +41,11 @@ class RoomLeases:
         Raises:
             OpenElsewhere: another server has it.
         """
+        if path in self._locks or not file_locks.SUPPORTED:
+            return
         lock = self._lock_of(path)
-        if lock in self._held or not file_locks.SUPPORTED:
+        if lock in self._held:  # by a link
+            self._locks[path] = lock
             return
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,7 +57,7 @@ class RoomLeases:
         except OSError as error:
             _log.warning("%s has no lease: other servers may open it as well (%s)", path, error)
             return
-        self._held[lock] = fd
+        self._locks[path], self._held[lock] = lock, fd
 
     def check(self, path: str) -> None:
         """Raises where another server has the lease.
@@ -61,8 +65,10 @@ class RoomLeases:
         Raises:
             OpenElsewhere.
         """
+        if path in self._locks or not file_locks.SUPPORTED:
+            return
         lock = self._lock_of(path)
-        if lock in self._held or not file_locks.SUPPORTED:
+        if lock in self._held:
             return
         try:
             fd = os.open(lock, os.O_RDWR)
@@ -79,19 +85,26 @@ class RoomLeases:
 
     def release(self, path: str) -> None:
         """Releases the lease of a notebook, if it is held."""
-        self._release(self._lock_of(path))
+        lock = self._locks.pop(path, None)
+        if lock is not None and lock not in self._locks.values():
+            with suppress(OSError):
+                lock.unlink()
+            os.close(self._held.pop(lock))
+
+    def renamed(self, old: str, new: str) -> None:
+        """A notebook, or a folder above some, has another path: their leases go along."""
+        for path in list(self._locks):
+            if path == old or path.startswith(f"{old}/"):
+                try:
+                    self.take(new + path[len(old) :])
+                except OpenElsewhere as error:
+                    _log.warning("%s Both save the file: work may be lost.", error.message)
+                self.release(path)
 
     def close(self) -> None:
         """Releases all."""
-        for lock in list(self._held):
-            self._release(lock)
-
-    def _release(self, lock: Path) -> None:
-        fd = self._held.pop(lock, None)
-        if fd is not None:
-            with suppress(OSError):
-                lock.unlink()
-            os.close(fd)
+        for path in list(self._locks):
+            self.release(path)
 
     def _lock_of(self, path: str) -> Path:
         file = os.fsencode((self._root / path).resolve())

@@ -48,6 +48,7 @@ class _StalePage(HTTPError):
 
     hint = "Reload the page: its login is from before the server started. Programs send a token."
 
+
 BROWSER_HEADERS = (
     "accept",
     "authorization",
