@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
+from threading import Event
 from typing import Any
+from unittest.mock import patch
 
 from traitlets.config import Config
 
@@ -31,9 +36,40 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.workspace import Workspace
 
+CUT = ("outcome_unknown", "tab_offline")
+"""What calls answer where the line to a page was cut under them."""
+
 
 async def nothing(path: str) -> None:
     """It is settled when a call returns."""
+
+
+async def some_turns(random: Random) -> None:
+    """Waits for up to some thousand turns of the loop."""
+    for _ in range(random.randrange(2_000)):
+        await asyncio.sleep(0)
+
+
+async def slow_disk(path: str, random: Random) -> None:
+    """Has whoever saves wait for the disk, in the middle of a save."""
+    fast = os.fsync
+
+    def slow(file: int) -> None:
+        Event().wait(random.random() * 0.02)
+        fast(file)
+
+    with patch("os.fsync", slow):
+        await some_turns(random)
+
+
+async def cut_line(page: TabPage, path: str, random: Random) -> None:
+    """Cuts the line to a page, which makes it anew; more than once it may lose an answer for good."""
+    await some_turns(random)
+    for _ in range(random.choice((1, 1, 4))):
+        await page.cut()
+        for _ in range(random.randrange(40)):
+            await asyncio.sleep(0)
+        await page.connect()
 
 
 @asynccontextmanager
@@ -47,6 +83,7 @@ async def light_bench(
     settle: Callable[[str], Awaitable[Any]] = nothing,
     person: Person | None = None,
     program: Person | None = None,
+    faults: Sequence[Fault] = (),
 ) -> AsyncIterator[ConcurrencyBench]:
     """A workspace over a store, without a kernel's process."""
     kernels = SayingKernels()
@@ -76,7 +113,11 @@ async def light_bench(
         settle,
         person,
         program,
-        [Fault("restart", kernels.restart_busy, frozenset(("kernel_restarted",)))],
+        [
+            Fault("restart", kernels.restart_busy, frozenset(("kernel_restarted",))),
+            Fault("slow disk", slow_disk),
+            *faults,
+        ],
     )
     await workspace.close()
 
@@ -152,6 +193,7 @@ async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
             opened=page.open,
             settle=settle,
             person=TabTypist(page),
+            faults=[Fault("cut line", partial(cut_line, page), frozenset(CUT))],
         ) as bench:
             yield bench
         await page.close()

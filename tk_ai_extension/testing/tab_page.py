@@ -118,26 +118,26 @@ class TabPage:
             await socket.write_message(json.dumps(message))
 
     async def cut(self) -> None:
-        """The network fails: the line is gone without a word, and the page stays."""
+        """The network fails: the line is gone without a word, and the page finishes what it does."""
         assert self._socket is not None
         self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
-        await self._gone()
+        await self._unheard()
 
     async def leave(self) -> None:
         """The person closes or reloads the page: what is unsaved is lost."""
         assert self._socket is not None
         self._socket.close(1001)
-        await self._gone()
-        self.notebooks.clear()
-
-    async def _gone(self) -> None:
-        assert self._reading is not None
-        await asyncio.wait_for(self._reading, DEADLINE)
-        self._socket = None
+        await self._unheard()
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.notebooks.clear()
+
+    async def _unheard(self) -> None:
+        assert self._reading is not None
+        await asyncio.wait_for(self._reading, DEADLINE)
+        self._socket = None
 
     async def close(self) -> None:
         """Ends it, whatever its state."""

@@ -8,6 +8,7 @@ under way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,6 +32,9 @@ Intent = Callable[[State, Sequence[Change], State], "str | None"]
 
 NO_EFFECT = frozenset(("nothing_to_undo", "kernel_busy", "limit_reached"))
 """Errors that need no explanation."""
+
+LOST_ANSWER = "outcome_unknown"
+"""The error where a page had a change when its line was cut; the journal knows once it is back."""
 
 
 def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Event]:
@@ -66,10 +70,12 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
     elif answer.error not in NO_EFFECT | excused:
         steps.append(partial(_refused, call, answer))
     label = f"{call.actor}: {call.name} [{call.began}-{call.ended}]"
+    # What a page may still have done when nobody heard of it any more, may be later than the answer.
+    ended = math.inf if answer.error == LOST_ANSWER else call.ended
     events: list[Event] = []
     for step in steps:
         after = events[-1] if events else None
-        events.append(Event(label, call.began, call.ended, step, after))
+        events.append(Event(label, call.began, ended, step, after))
     return events
 
 
