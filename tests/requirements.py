@@ -189,6 +189,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("rest:executions", "project", "`GET /api/tk-ai/executions/{id}` streams server-sent events and resumes after `Last-Event-ID`"),
     Requirement("rest:artifacts", "project", "`GET /api/tk-ai/artifacts/{id}` gives an artifact to its own user"),
     Requirement("rest:permissions", "project", "`GET /api/tk-ai/permissions` lists what waits for the user's leave, with the diff or the code, and streams what is asked and how it ends; `POST …/{id}` answers it"),
+    Requirement("rest:random", "project", "random requests, within the schema of a route and outside it, are answered as OpenAPI says: no 5xx, no answer that is not described, what the schema forbids is refused"),
     Requirement("rest:openapi", "project", "an OpenAPI 3.1 description is served, and the routes do what it says"),
     Requirement("rest:methods", "project", "a method that a route has not is 405 with `Allow`, after who asks was checked; a body may be missing where the description says so; a connection that closes says so"),
     Requirement("rest:errors", "project", "an error has the status and the code of its class, never 500 for bad input, and nothing changed"),

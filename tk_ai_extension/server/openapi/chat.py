@@ -16,6 +16,7 @@ from tk_ai_extension.server.openapi.schemas import (
     WHOLE,
     Operation,
     also_as_events,
+    event_of,
     in_path,
     instead,
     last_event_id,
@@ -101,7 +102,7 @@ _EVENTS = (
     "usage, error, done"
 )
 _ID = in_path("A chat's id")
-_LAST_EVENT = last_event_id("Goes on after the event with this number", "^[0-9]{1,15}$")
+_LAST_EVENT = last_event_id("Goes on after the event with this number", "^[0-9]{0,15}$")
 _NEXT: dict[str, Any] = told(
     {"type": ["integer", "null"]}, "Where it goes on: the `after` of the next request"
 )
@@ -146,9 +147,11 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     turn: dict[str, Any] = {
         "type": "object",
-        "properties": {"turn": TEXT},
+        "properties": {"turn": MAYBE},
         "additionalProperties": False,
     }
+    stop = _of_chat("stop_chat", "Stops Claude", object_of(stopped=FLAG), turn)
+    stop["requestBody"]["required"] = False
     read = object_of(chat=_CHAT, events=list_of(_EVENT), next=_NEXT)
     chat = f"{prefix}/chats/{{id}}"
     return {
@@ -163,13 +166,11 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
             ),
             "delete": _of_chat("delete_chat", "Removes a chat", object_of(deleted=TEXT)),
         },
-        f"{chat}/events": {"get": instead(events, _EVENTS, "text/event-stream")},
+        f"{chat}/events": {"get": instead(events, _EVENTS, "text/event-stream", of=event_of(TEXT))},
         f"{chat}/changes": {
             "get": _of_chat("list_chat_changes", "What it changed and stands", _STANDING)
         },
-        f"{chat}/stop": {
-            "post": _of_chat("stop_chat", "Stops Claude", object_of(stopped=FLAG), turn)
-        },
+        f"{chat}/stop": {"post": stop},
         f"{chat}/plan": {"post": also_as_events(plan)},
         f"{chat}/undo": {
             "post": _of_chat("undo_turn", "Takes back what a turn changed", _UNDONE, _UNDO)
@@ -183,7 +184,7 @@ def chat_paths(prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
                 "trust_folder",
                 "Uses the keys of the root folder's file",
                 MODELS,
-                takes=object_of(trusted=FLAG),
+                takes=object_of(trusted={"const": True}),
             ),
             "delete": operation("distrust_folder", "Uses them no more", MODELS),
         },

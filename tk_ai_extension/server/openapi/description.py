@@ -15,6 +15,7 @@ from tk_ai_extension.server.openapi.schemas import (
     SOME,
     TEXT,
     content,
+    event_of,
     in_path,
     instead,
     last_event_id,
@@ -79,7 +80,7 @@ _TOOLSETS = {
     "name": "toolsets",
     "in": "query",
     "description": "Toolsets to choose from, with commas between; the server's usual ones if left out",
-    "schema": {"type": "string"},
+    "schema": {"type": "string", "minLength": 1},
 }
 
 
@@ -165,13 +166,15 @@ def _call(tool: Tool, schemas: dict[str, Any]) -> dict[str, Any]:
 def _execution() -> dict[str, Any]:
     parameters = [
         in_path("An execution's id"),
-        last_event_id("Goes on after the event with this id", "^[0-9]+(-[0-9]+-[0-9]+-[0-9]+)?$"),
+        last_event_id(
+            "Goes on after the event with this id", "^([0-9]+(-[0-9]+-[0-9]+-[0-9]+)?)?$"
+        ),
     ]
     follow = operation(
         "follow_execution", "The events of an execution, as they come", {}, parameters
     )
     events = "Server-sent events: started, output, input, ended, and at the end done"
-    return instead(follow, events, "text/event-stream")
+    return instead(follow, events, "text/event-stream", of=event_of(TEXT))
 
 
 def _artifact() -> dict[str, Any]:

@@ -69,7 +69,7 @@ def in_path(description: str, name: str = "id") -> dict[str, Any]:
 
 def in_query(name: str, description: str) -> dict[str, Any]:
     """A parameter that the query has to have."""
-    return {**in_path(description, name), "in": "query"}
+    return {**in_path(description, name), "in": "query", "schema": {**TEXT, "minLength": 1}}
 
 
 def last_event_id(description: str, pattern: str) -> dict[str, Any]:
@@ -110,9 +110,14 @@ def operation(
     }
 
 
-def also_as_events(described: Operation, schema: Schema = TEXT) -> Operation:
+def event_of(data: Schema) -> Schema:
+    """One server-sent event, whose data is text of this schema."""
+    return object_of("data", id=TEXT, event=TEXT, data=data)
+
+
+def also_as_events(described: Operation, data: Schema = TEXT) -> Operation:
     """The same operation, for those who ask for a stream of events instead."""
-    described["responses"]["200"]["content"]["text/event-stream"] = {"schema": schema}
+    described["responses"]["200"]["content"]["text/event-stream"] = {"schema": event_of(data)}
     return described
 
 
