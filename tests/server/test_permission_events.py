@@ -37,7 +37,7 @@ async def follow(
     """Follows the requests of a user; each event is as the description says."""
     described = await ask("GET", "api/tk-ai/openapi.json", **jp_auth_header)
     content = json.loads(described.body)["paths"][f"/{PATH}"]["get"]["responses"]["200"]["content"]
-    schema = content["text/event-stream"]["schema"]["contentSchema"]
+    schema = content["text/event-stream"]["schema"]["properties"]["data"]["contentSchema"]
 
     @asynccontextmanager
     async def following(headers: dict[str, str] = jp_auth_header) -> AsyncIterator[Events]:
