@@ -18,8 +18,8 @@ from typing import Any
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.presence import Presence
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace.database import Database
-from tk_ai_extension.workspace.paths import moved
 
 MAX_CHATS = 500
 """How many chats of one user are kept; the one that was used least recently goes first."""

@@ -25,6 +25,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.managers import manager_errors
@@ -302,9 +303,10 @@ class ContentsNotebooks:
     def renamed(self, old: str, new: str) -> None:
         """A person renamed a notebook, or a folder above some: what is known of them goes along."""
         for path, kept in list(self._kept.items()):
-            if path == old or path.startswith(f"{old}/"):
+            place = moved(path, old, new)
+            if place is not None:
                 del self._kept[path]
-                kept.path, kept.snapshot = new + path[len(old) :], None
+                kept.path, kept.snapshot = place, None
                 self._kept[kept.path] = kept
                 kept.renamed.set()
 

@@ -183,11 +183,8 @@ class ContentsNotebookStore:
         if (rooms := self._live_rooms()) is None:
             return
         if self._leases is not None:
-            try:
-                self._leases.take(path)
-            except OpenElsewhere as error:
-                # People are not refused: jupyter-collaboration knows nothing of other servers.
-                _log.warning("%s Both save the file: work may be lost.", error.message)
+            # People are not refused: jupyter-collaboration knows nothing of other servers.
+            self._leases.take_or_warn(path)
         if self._subscriptions.has(path):
             rooms.find(path)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
 from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
 
@@ -421,8 +422,7 @@ class Tabs:
         """See `TabChannel.renamed`."""
         for page in self._pages.values():
             for tab in page.tabs.values():
-                if tab.path == old or tab.path.startswith(f"{old}/"):
-                    tab.path = new + tab.path[len(old) :]
+                tab.path = moved(tab.path, old, new) or tab.path
 
     def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
         """See `TabChannel.subscribe`."""

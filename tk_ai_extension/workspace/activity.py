@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.workspace.paths import moved
+from tk_ai_extension.model.paths import moved
 
 logger = logging.getLogger(__name__)
 

@@ -31,13 +31,13 @@ from tk_ai_extension.model.executions import (
     StatusEvent,
 )
 from tk_ai_extension.model.outputs import OutputBuffer, OutputChange, summarise
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.keeping import Keeper
-from tk_ai_extension.workspace.paths import moved
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.running import Run, StatusLog, Step
 from tk_ai_extension.workspace.runs import RunRecords

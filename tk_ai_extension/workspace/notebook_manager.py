@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
-from tk_ai_extension.workspace.paths import moved
+from tk_ai_extension.model.paths import moved
 
 MAX_CALLERS = 1_000
 """How many callers are remembered; the one that acted least recently goes first."""

@@ -110,19 +110,6 @@ def folder_path(
     return "" if path in ("", ".", "/") else _contain(root, path, allow_hidden, linked)
 
 
-def moved(path: str, old: str, new: str) -> str | None:
-    """Where ``path`` is once ``old`` (it or a folder above it) became ``new``; None: untouched.
-
-    >>> moved("a/b.ipynb", "a", "c")
-    'c/b.ipynb'
-    >>> moved("ab.ipynb", "a", "c") is None
-    True
-    """
-    if path == old:
-        return new
-    return f"{new}/{path.removeprefix(old + '/')}" if path.startswith(f"{old}/") else None
-
-
 def _contain(root: Path | None, path: str, allow_hidden: bool, linked: Sequence[Path]) -> str:
     _check_form(path)
     parts = [part for part in path.split("/") if part not in ("", ".")]

@@ -21,8 +21,8 @@ from tk_ai_extension.model.errors import (
     PermissionNotFound,
     PermissionRequired,
 )
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.workspace.paths import moved
 from tk_ai_extension.workspace.permission_feed import Outcome, PermissionEvent, PermissionFeed
 
 Effect = Literal["READ", "WRITE", "EXECUTE"]

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.workspace.paths import moved
+from tk_ai_extension.model.paths import moved
 
 MAX_CHARACTERS = 64_000_000
 """Characters that are kept over all revisions: of source, and `CELL` for each cell."""

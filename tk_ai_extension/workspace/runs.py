@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.workspace.paths import moved
+from tk_ai_extension.model.paths import moved
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
-from tk_ai_extension.workspace.paths import moved
+from tk_ai_extension.model.paths import moved
 
 MAX_CELLS = 200_000
 """How many cells are remembered over all callers; about 40 MB."""

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import NotANotebook, NotebookNotFound
+from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.files.indexer import Indexer
 from tk_ai_extension.notebooks.files.saving import check_writable, create_file
@@ -113,9 +114,9 @@ class NotebookFiles:
         """A person renamed a notebook, or a folder above some: what is known of them goes along."""
         for known in list(self._files.values()):
             names = {
-                name: new + current[len(old) :]
+                name: place
                 for name, current in known.names.items()
-                if current == old or current.startswith(f"{old}/")
+                if (place := moved(current, old, new)) is not None
             }
             if names:
                 known.names |= names

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import OpenElsewhere
+from tk_ai_extension.model.paths import moved
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,13 @@ class RoomLeases:
         self._name = name
         self._locks: dict[str, Path] = {}
         self._held: dict[Path, int] = {}
+
+    def take_or_warn(self, path: str) -> None:
+        """Takes the lease of a notebook that is open already, which cannot be refused any more."""
+        try:
+            self.take(path)
+        except OpenElsewhere as error:
+            _log.warning("%s Both save the file: work may be lost.", error.message)
 
     def take(self, path: str) -> None:
         """Takes the lease of a notebook; a second time changes nothing.
@@ -94,11 +102,9 @@ class RoomLeases:
     def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path: their leases go along."""
         for path in list(self._locks):
-            if path == old or path.startswith(f"{old}/"):
-                try:
-                    self.take(new + path[len(old) :])
-                except OpenElsewhere as error:
-                    _log.warning("%s Both save the file: work may be lost.", error.message)
+            place = moved(path, old, new)
+            if place is not None:
+                self.take_or_warn(place)
                 self.release(path)
 
     def close(self) -> None:
