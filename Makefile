@@ -132,4 +132,4 @@ docs: $(VENV)/.all ## the documentation, into site/
 .PHONY: clean
 clean: ## away with everything that make made
 	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist lib node_modules site reports playground tk_ai_extension/labextension
-	@rm -rf .hypothesis .import_linter_cache .pytest_cache .ruff_cache test-results
+	@rm -rf .hypothesis .import_linter_cache .pytest_cache .ruff_cache .schemathesis test-results
