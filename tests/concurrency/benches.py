@@ -21,6 +21,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
 from tk_ai_extension.testing.concurrency.agents import RegistrySession
 from tk_ai_extension.testing.concurrency.kernels import SayingKernels
+from tk_ai_extension.testing.concurrency.model import LOST_ANSWER
 from tk_ai_extension.testing.concurrency.people import (
     Person,
     Program,
@@ -36,8 +37,8 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.workspace import Workspace
 
-CUT = ("outcome_unknown", "tab_offline")
-"""What calls answer where the line to a page was cut under them."""
+DROPPED = (LOST_ANSWER, "tab_offline")
+"""The errors of calls that a dropped connection to a page explains."""
 
 
 async def nothing(path: str) -> None:
@@ -51,7 +52,7 @@ async def some_turns(random: Random) -> None:
 
 
 async def slow_disk(path: str, random: Random) -> None:
-    """Has whoever saves wait for the disk, in the middle of a save."""
+    """Makes the disk slow in the middle of saves."""
     fast = os.fsync
 
     def slow(file: int) -> None:
@@ -62,8 +63,8 @@ async def slow_disk(path: str, random: Random) -> None:
         await some_turns(random)
 
 
-async def cut_line(page: TabPage, path: str, random: Random) -> None:
-    """Cuts the line to a page, which makes it anew; more than once it may lose an answer for good."""
+async def drop_connection(page: TabPage, path: str, random: Random) -> None:
+    """Drops the connection to a page, which reconnects; an answer may be lost, if that happens again."""
     await some_turns(random)
     for _ in range(random.choice((1, 1, 4))):
         await page.cut()
@@ -193,7 +194,9 @@ async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
             opened=page.open,
             settle=settle,
             person=TabTypist(page),
-            faults=[Fault("cut line", partial(cut_line, page), frozenset(CUT))],
+            faults=[
+                Fault("dropped connection", partial(drop_connection, page), frozenset(DROPPED))
+            ],
         ) as bench:
             yield bench
         await page.close()

@@ -118,7 +118,7 @@ class TabPage:
             await socket.write_message(json.dumps(message))
 
     async def cut(self) -> None:
-        """The network fails: the line is gone without a word, and the page finishes what it does."""
+        """The connection is lost; the page stays, and finishes what it was asked."""
         assert self._socket is not None
         self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
         await self._unheard()

@@ -34,7 +34,7 @@ NO_EFFECT = frozenset(("nothing_to_undo", "kernel_busy", "limit_reached"))
 """Errors that need no explanation."""
 
 LOST_ANSWER = "outcome_unknown"
-"""The error where a page had a change when its line was cut; the journal knows once it is back."""
+"""The error where a page disconnected during a change; the journal has the outcome once it is back."""
 
 
 def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Event]:
@@ -70,7 +70,7 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
     elif answer.error not in NO_EFFECT | excused:
         steps.append(partial(_refused, call, answer))
     label = f"{call.actor}: {call.name} [{call.began}-{call.ended}]"
-    # What a page may still have done when nobody heard of it any more, may be later than the answer.
+    # A page may make a change after its answer was given up.
     ended = math.inf if answer.error == LOST_ANSWER else call.ended
     events: list[Event] = []
     for step in steps:
