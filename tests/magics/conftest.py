@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.session import Session
 from traitlets.config import Config
 
 from tests.server.conftest import Ask, ask, extension, jp_server_config, model, notebook, with_model
@@ -153,6 +154,8 @@ class Desk:
         """Somebody at a kernel that runs, who has loaded the magics."""
         manager = self._manager.get_kernel(kernel_id)
         client: AsyncKernelClient = manager.client()
+        # The manager's session is one identity: a kernel that restarts would answer one of its clients.
+        client.session = Session(key=manager.session.key)
         client.start_channels()
         self._clients.append(client)
         await client.wait_for_ready(timeout=DEADLINE)
