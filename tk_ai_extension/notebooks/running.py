@@ -95,13 +95,18 @@ class RunningOutputs:
 
     # --- which cell it is
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the cell has no id, and so is another one's number where others move it."""
+        return _NUMBERED.match(self.key) is not None
+
     def find(self, snapshot: Snapshot) -> Cell | None:
         """The running cell in the notebook; None where it is gone or is no code cell any more.
 
         A cell without an id is told by its source: others may have moved it.
         """
         cells, found = snapshot.cells, snapshot.by_key.get(self.key)
-        if _NUMBERED.match(self.key) and (found is None or found.hash != self._hash):
+        if self.is_numbered and (found is None or found.hash != self._hash):
             alike = [cell for cell in cells if cell.hash == self._hash and cell.type == "code"]
             if len(alike) == 1:
                 found = alike[0]

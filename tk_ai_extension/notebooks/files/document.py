@@ -130,7 +130,9 @@ class FileDocument:
     @asynccontextmanager
     async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:
         """See `NotebookDocument.writing`."""
-        snapshot = await self.read()
+        # As the file has it: what other cells print says nothing about which cell this is.
+        indexed = await self._file.index(self.path)
+        snapshot = await prepared(self._file.stored(indexed.index, self.path))
         found = runnable(snapshot, cell)
         saver = self._file.saving(snapshot.path, self._save, self._changed)
         async with saver.writing(found, len(snapshot.cells)) as writer:

@@ -227,13 +227,17 @@ class NotebookFile:
 
     # --- what it looks like with the cells that run
 
-    def snapshot(self, index: NotebookIndex, path: str) -> Snapshot:
-        """The notebook with the outputs that running cells have so far."""
+    def stored(self, index: NotebookIndex, path: str) -> Snapshot:
+        """The notebook as its file has it."""
         # Worker threads and the loop call this at once: what is kept may be another index's by now.
         shown = self._shown
         if shown is None or shown[0] is not index or shown[1].path != path:
             shown = self._shown = (index, index.snapshot(path))
-        snapshot = shown[1]
+        return shown[1]
+
+    def snapshot(self, index: NotebookIndex, path: str) -> Snapshot:
+        """The notebook with the outputs that running cells have so far."""
+        snapshot = self.stored(index, path)
         found = {cell.index: running for running, cell in self.running_cells(snapshot)}
         if not found:
             return snapshot

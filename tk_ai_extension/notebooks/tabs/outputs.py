@@ -202,8 +202,10 @@ class TabOutputWriter:
         self._take()
         if self._home is None or isinstance(self._home, _InTab):
             try:
-                cell = self._running.find(await self._kept.read())
-                key = self._running.key if cell is None else cell.key
+                key = self._running.key
+                if self._running.is_numbered:
+                    cell = self._running.find(await self._kept.read())
+                    key = key if cell is None else cell.key
                 writer = await self._file.enter_async_context(self._kept.writing(key))
             except CellNotFound:
                 self._told_end = True
