@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, chdir
 from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
+from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from tests.concurrency.callers import sessions_at
 from tests.notebooks.conftest import running_server
 from tests.notebooks.tabs import listening_server
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.server.wiring import state_of
 from tk_ai_extension.testing.concurrency.agents import RegistrySession
-from tk_ai_extension.testing.concurrency.kernels import SayingKernels
+from tk_ai_extension.testing.concurrency.kernels import SaidFile, SayingKernels
 from tk_ai_extension.testing.concurrency.model import LOST_ANSWER
 from tk_ai_extension.testing.concurrency.people import (
     Person,
@@ -28,7 +31,7 @@ from tk_ai_extension.testing.concurrency.people import (
     RoomTypist,
     TabTypist,
 )
-from tk_ai_extension.testing.concurrency.rounds import ConcurrencyBench, Fault
+from tk_ai_extension.testing.concurrency.rounds import ConcurrencyBench, Fault, nothing
 from tk_ai_extension.testing.tab_page import TabPage
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -37,12 +40,24 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.workspace import Workspace
 
+RESTARTED = frozenset(("kernel_restarted", "interrupted"))
+"""How a run ends whose kernel is restarted: that begins with an interrupt."""
 DROPPED = (LOST_ANSWER, "tab_offline")
 """The errors of calls that a dropped connection to a page explains."""
 
 
-async def nothing(path: str) -> None:
-    """It is settled when a call returns."""
+async def save_room(store: ContentsNotebookStore, path: str) -> None:
+    """Has a room's file written."""
+    assert store._rooms is not None
+    room = store._rooms.find(path)
+    assert room is not None
+    await room.save()
+
+
+async def save_tab(page: TabPage, path: str) -> None:
+    """Has a page save what is not saved."""
+    if page.notebooks[path].dirty:
+        await page.save(path)
 
 
 async def some_turns(random: Random) -> None:
@@ -162,13 +177,8 @@ async def room_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
             event_logger=app.event_logger,
         )
 
-        async def settle(path: str) -> None:
-            assert store._rooms is not None
-            room = store._rooms.find(path)
-            assert room is not None
-            await room.save()
-
         person = RoomTypist(app.web_app.settings["jupyter_server_ydoc"])
+        settle = partial(save_room, store)
         async with light_bench("room", root, folder, store, settle=settle, person=person) as bench:
             yield bench
 
@@ -181,18 +191,13 @@ async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
         store = found.services.workspace.store
         page = TabPage(address, app.identity_provider.token)
         await page.connect()
-
-        async def settle(path: str) -> None:
-            if page.notebooks[path].dirty:
-                await page.save(path)
-
         async with light_bench(
             "tab",
             Path(app.root_dir),
             folder,
             store,
             opened=page.open,
-            settle=settle,
+            settle=partial(save_tab, page),
             person=TabTypist(page),
             faults=[
                 Fault("dropped connection", partial(drop_connection, page), frozenset(DROPPED))
@@ -203,4 +208,75 @@ async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
         assert page.dialogs == []
 
 
+async def restart_kernel(app: ServerApp, path: str, random: Random) -> None:
+    """Restarts a notebook's kernel while it runs something, if it does so soon."""
+    session: Any = app.session_manager
+    for _ in range(random.randrange(4_000)):
+        bound = [each for each in await session.list_sessions() if each["path"] == path]
+        if bound and bound[0]["kernel"]["execution_state"] == "busy" and random.random() < 0.2:
+            await app.kernel_manager.restart_kernel(bound[0]["kernel"]["id"])
+            return
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def served_bench(
+    documents: str, executor: str, folder: Path
+) -> AsyncIterator[ConcurrencyBench]:
+    """A server that listens, with real kernels and callers over MCP and REST.
+
+    Args:
+        documents: ``room`` for a server with collaboration, ``tab`` for one without in which a person
+            has the notebook open, ``file`` for one in which nobody has.
+        executor: direct or stack.
+        folder: An empty one.
+    """
+    extensions = ["jupyter_server_nbmodel"] if executor == "stack" else []
+    extensions += ["jupyter_server_fileid", "jupyter_server_ydoc"] if documents == "room" else []
+    config = {
+        "TkAIExtensionApp": {"executor": executor},
+        "BaseFileIdManager": {"db_path": str(folder / "file_id.db")},
+    }
+    # Collaboration keeps the history of rooms in the working directory.
+    with chdir(folder):
+        async with (
+            listening_server(folder, *extensions, **config) as (app, address),
+            sessions_at(address, app.identity_provider.token) as sessions,
+        ):
+            root = Path(app.root_dir)
+            (extension,) = app.extension_manager.extension_apps["tk_ai_extension"]
+            workspace: Workspace = cast("Any", extension).services.workspace
+            await workspace.journal.prune()  # From then on there is a file.
+            bench = ConcurrencyBench(
+                f"{documents} {executor}",
+                root,
+                workspace.store,
+                state_of(str(folder / "data"), root) / "journal.sqlite",
+                SaidFile(root),
+                sessions,
+                faults=[
+                    Fault("slow disk", slow_disk),
+                    Fault("restart", partial(restart_kernel, app), RESTARTED),
+                ],
+            )
+            page = TabPage(address, app.identity_provider.token)
+            if documents == "room":
+                bench.person = RoomTypist(app.web_app.settings["jupyter_server_ydoc"])
+                bench.settle = partial(save_room, cast("Any", workspace.store))
+            elif documents == "tab":
+                await page.connect()
+                bench.person, bench.opened = TabTypist(page), page.open
+                bench.settle = partial(save_tab, page)
+            else:
+                bench.program = Program(root)
+            yield bench
+            await page.close()
+
+
 BENCHES = {"file": file_bench, "contents": contents_bench, "room": room_bench, "tab": tab_bench}
+SERVED = {
+    f"{documents} {executor}": partial(served_bench, documents, executor)
+    for documents in ("file", "room", "tab")
+    for executor in ("direct", "stack")
+}
+"""Servers that listen."""

@@ -10,13 +10,15 @@ from random import SystemRandom
 
 import pytest
 
-from tests.concurrency.benches import BENCHES
+from tests.concurrency.benches import BENCHES, SERVED
 from tk_ai_extension.testing.concurrency.rounds import run_rounds
 
 STEPS = {"file": 2_000, "contents": 500, "room": 600, "tab": 500}
 """What costs ten to fifteen seconds of a processor each."""
-SOAK, PIECE = 100_000, 2_500
-"""Steps of a soak, and of each server in it: one seed plays again what failed, and nothing before it."""
+SERVED_STEPS = 100
+"""Over HTTP and in real kernels."""
+SOAK, SERVED_SOAK, PIECE = 100_000, 10_000, 2_500
+"""Steps of a soak, of one over HTTP, and of each server: a seed plays again what failed, and no more."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ def first_seed() -> int:
 
 async def play(documents: str, folder: Path, seed: int, steps: int, record: object) -> None:
     """Plays with a seed, as many steps as ``TK_STEPS`` says if it is set."""
-    async with BENCHES[documents](folder) as bench:
+    async with (BENCHES | SERVED)[documents](folder) as bench:
         began = time.perf_counter()
         tally = await run_rounds(bench, seed, int(os.environ.get("TK_STEPS") or steps))
     rate = tally.steps / (time.perf_counter() - began)
@@ -52,14 +54,26 @@ async def test_a_serial_order_explains_all_answers(
     await play(documents, tmp_path, first_seed(), STEPS[documents], record_property)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(6 * 3600)
-@pytest.mark.parametrize("documents", BENCHES)
-async def test_a_serial_order_explains_a_hundred_thousand_answers(
+@pytest.mark.timeout(600)
+@pytest.mark.proves("edit:linearizable", "edit:journal-replays", "exec:own-source")
+@pytest.mark.parametrize("documents", SERVED)
+async def test_a_serial_order_explains_all_answers_over_http(
     documents: str, tmp_path: Path, record_property: object
 ) -> None:
+    await play(documents, tmp_path, first_seed(), SERVED_STEPS, record_property)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize(
+    ("documents", "steps"),
+    [*((each, SOAK) for each in BENCHES), *((each, SERVED_SOAK) for each in SERVED)],
+)
+async def test_a_serial_order_explains_all_answers_of_a_soak(
+    documents: str, steps: int, tmp_path: Path, record_property: object
+) -> None:
     first = first_seed()
-    for seed in range(first, first + SOAK // PIECE):
+    for seed in range(first, first + steps // PIECE):
         folder = tmp_path / str(seed)
         folder.mkdir()
         await play(documents, folder, seed, PIECE, record_property)

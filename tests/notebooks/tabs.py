@@ -24,15 +24,23 @@ from tk_ai_extension.testing.tab_page import TabPage, TabPerson
 
 
 @asynccontextmanager
-async def listening_server(folder: Path) -> AsyncIterator[tuple[ServerApp, str]]:
-    """The server, in this process, and its address."""
+async def listening_server(
+    folder: Path, *extensions: str, **config: Any
+) -> AsyncIterator[tuple[ServerApp, str]]:
+    """The server, in this process, and its address.
+
+    Args:
+        folder: An empty one, for all that it keeps.
+        extensions: Others than this one.
+        config: Of the server, by class.
+    """
     root = folder / "root"
     root.mkdir()
-    settings = Config()
+    settings = Config(config)
     settings.ServerApp.jpserver_extensions = {
-        "tk_ai_extension": True,
         "jupyter_server_ydoc": False,
         "jupyter_server_fileid": False,
+        **dict.fromkeys((*extensions, "tk_ai_extension"), True),
     }
     settings.ServerApp.root_dir = str(root)
     settings.ServerApp.allow_remote_access = True

@@ -63,6 +63,10 @@ class Fault:
     excused: frozenset[str] = frozenset()
 
 
+async def nothing(path: str) -> None:
+    """It is settled when a call returns."""
+
+
 @dataclass
 class ConcurrencyBench:
     """What the suite works with.
@@ -87,8 +91,8 @@ class ConcurrencyBench:
     journal: Path
     said: SaidLog
     sessions: Sequence[Session]
-    opened: Callable[[str], Awaitable[Any]]
-    settle: Callable[[str], Awaitable[Any]]
+    opened: Callable[[str], Awaitable[Any]] = nothing
+    settle: Callable[[str], Awaitable[Any]] = nothing
     person: Person | None = None
     program: Person | None = None
     faults: Sequence[Fault] = ()
