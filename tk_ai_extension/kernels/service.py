@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,7 +96,7 @@ class JupyterKernels:
         self._kernels: dict[str, LiveKernel] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._meters: dict[str, UsageMeter] = {}
-        self._listeners: list[Callable[[KernelEvent], None]] = []
+        self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
         self._starter = KernelStarter(
             manager,
             self._specs,
@@ -306,11 +307,12 @@ class JupyterKernels:
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        subscription = object()
+        self._listeners[subscription] = listener
+        return partial(self._listeners.pop, subscription, None)
 
     def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners):
+        for listener in list(self._listeners.values()):
             listener(event)
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jupyter_core.utils import ensure_async
@@ -106,7 +107,7 @@ class GatewayKernels:
         self._ready_timeout = ready_timeout
         self._ping_interval = ping_interval
         self._kernels: dict[str, RemoteKernel] = {}
-        self._listeners: list[Callable[[KernelEvent], None]] = []
+        self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
         self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
@@ -375,11 +376,12 @@ class GatewayKernels:
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        subscription = object()
+        self._listeners[subscription] = listener
+        return partial(self._listeners.pop, subscription, None)
 
     def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners):
+        for listener in list(self._listeners.values()):
             listener(event)
 
     async def close(self) -> None:
