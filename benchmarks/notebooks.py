@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator
+import time
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,6 @@ class Case:
         self._path = path
         self._cells = cells
         self._name = name
-        self._other_names = other_names(path)
 
     async def load(self) -> None:
         """The floor."""
@@ -54,15 +55,14 @@ class Case:
 
     async def cold(self, count: int) -> list[Row]:
         """The first look at a notebook that nobody has read."""
-        load, listed, read = await interleaved(
-            count,
-            self.load,
-            lambda: self._here.call("list_cells", notebook=next(self._other_names), limit=10),
-            lambda: self._here.call(
-                "read_cell", notebook=next(self._other_names), cell=self._middle
-            ),
-            warm_ups=1,
-        )
+        with other_names(self._path, 2 * (count + 1)) as names:
+            load, listed, read = await interleaved(
+                count,
+                self.load,
+                lambda: self._here.call("list_cells", notebook=next(names), limit=10),
+                lambda: self._here.call("read_cell", notebook=next(names), cell=self._middle),
+                warm_ups=1,
+            )
         return [
             timed(f"list_cells, cold, {self._name}", listed, load, times=2),
             timed(f"read_cell, cold, {self._name}", read, load, times=2),
@@ -97,13 +97,16 @@ class Case:
         return cell_id(self._cells // 2)
 
 
-def other_names(path: Path) -> Iterator[str]:
-    """Names of a notebook under which nobody has read it, each gone with the next."""
-    for number in range(1_000):
-        other = path.with_name(f"{number}-{path.name}")
-        # Takes no time, which would count.
+@contextmanager
+def other_names(path: Path, count: int) -> Generator[Iterator[str]]:
+    """Names of a notebook under which nobody has read it."""
+    others = [path.with_name(f"{number}-{path.name}") for number in range(count)]
+    for other in others:
+        # A link takes no time, and counts as a change of the file: all are made before the first look.
         other.hardlink_to(path)
-        yield other.name
+    time.sleep(0.1)
+    yield iter([other.name for other in others])
+    for other in others:
         other.unlink()
 
 
