@@ -214,7 +214,8 @@ async def restart_kernel(app: ServerApp, path: str, random: Random) -> None:
     for _ in range(random.randrange(4_000)):
         bound = [each for each in await session.list_sessions() if each["path"] == path]
         if bound and bound[0]["kernel"]["execution_state"] == "busy" and random.random() < 0.2:
-            await app.kernel_manager.restart_kernel(bound[0]["kernel"]["id"])
+            restarted = await app.kernel_manager.restart_kernel(bound[0]["kernel"]["id"])
+            await restarted  # A socket is open until then, which a server that stops leaves behind.
             return
         await asyncio.sleep(0)
 

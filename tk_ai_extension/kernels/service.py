@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -309,7 +308,11 @@ class JupyterKernels:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
         subscription = object()
         self._listeners[subscription] = listener
-        return partial(self._listeners.pop, subscription, None)
+
+        def unsubscribe() -> None:
+            self._listeners.pop(subscription, None)
+
+        return unsubscribe
 
     def _emit(self, event: KernelEvent) -> None:
         for listener in list(self._listeners.values()):

@@ -8,7 +8,6 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from jupyter_core.utils import ensure_async
@@ -378,7 +377,11 @@ class GatewayKernels:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
         subscription = object()
         self._listeners[subscription] = listener
-        return partial(self._listeners.pop, subscription, None)
+
+        def unsubscribe() -> None:
+            self._listeners.pop(subscription, None)
+
+        return unsubscribe
 
     def _emit(self, event: KernelEvent) -> None:
         for listener in list(self._listeners.values()):
