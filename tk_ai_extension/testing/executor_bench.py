@@ -138,6 +138,7 @@ async def kernel_events(bench: ExecutorBench) -> AsyncGenerator[asyncio.Queue[Ke
         yield queue
     finally:
         unsubscribe()
+        unsubscribe()  # Once more is no error.
 
 
 async def happens(events: asyncio.Queue[KernelEvent], kind: str, **fields: Any) -> KernelEvent:
