@@ -152,7 +152,7 @@ def is_mutable(value: ast.expr) -> bool:
 @pytest.mark.parametrize(
     ("package", "allowed"),
     [
-        ("model", {"nbformat", "tk_ai_extension.model"}),
+        ("model", {"nbformat", "portalocker", "tk_ai_extension.model"}),
         ("magics", {"IPython", "tk_ai_extension.magics"}),
     ],
 )

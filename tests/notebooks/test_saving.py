@@ -30,7 +30,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.files import saving
+from tk_ai_extension.notebooks.files import saving, temporary
 from tk_ai_extension.notebooks.files.indexing import FileVersion
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.testing.document_bench import (
@@ -143,19 +143,19 @@ def test_the_hidden_name_is_given_up_before_the_next_saver_comes_in(
 ) -> None:
     file = tmp_path / "n.ipynb"
     file.write_bytes(b"old")
-    unlock = saving.file_locks.unlock
+    unlock = temporary.file_locks.unlock
     found: list[list[str]] = []
 
     def watched(folder: int) -> None:
         found.append(names(tmp_path))
         unlock(folder)
 
-    monkeypatch.setattr(saving.file_locks, "unlock", watched)
+    monkeypatch.setattr(temporary.file_locks, "unlock", watched)
     before = FileVersion.of(file.stat())
     saving.replace_file(file, [b"new"], None, before)
     with saving.replacing(file) as fd:
         os.write(fd, b"newer")
-    with pytest.raises(saving.FileChanged):
+    with pytest.raises(temporary.FileChanged):
         saving.replace_file(file, [b"stale"], None, before)
     assert found == [["n.ipynb"]] * 3
 
@@ -221,13 +221,15 @@ async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
 # --- others write too
 
 
-@pytest.fixture(params=["all", "no exchange", "no unnamed files"])
+@pytest.fixture(params=["all", "no exchange", "no unnamed files", "no open folders"])
 def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the system can do."""
     if request.param == "no exchange":
-        monkeypatch.setattr(saving, "_renameat2", lambda: None)
+        monkeypatch.setattr(temporary, "_renameat2", lambda: None)
     elif request.param == "no unnamed files":
         monkeypatch.delattr(os, "O_TMPFILE")
+    elif request.param == "no open folders":
+        monkeypatch.setattr(os, "supports_dir_fd", set[object]())
     return request.param
 
 

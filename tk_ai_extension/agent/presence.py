@@ -57,20 +57,22 @@ class Presence:
             file_locks.lock(tried, wait=False)
         except BlockingIOError:
             return True
-        else:
-            with suppress(FileNotFoundError):
-                path.unlink()
-            return False
         finally:
             os.close(tried)
+        self._remove(path)
+        return False
 
     def end(self) -> None:
         """Lives no more."""
         held, self._held = self._held, None
         if held is not None:
-            with suppress(FileNotFoundError):
-                self._path(self.id).unlink()
             os.close(held)
+            self._remove(self._path(self.id))
+
+    def _remove(self, path: Path) -> None:
+        """Removes the file of a server that does not live; Windows refuses while others look at it."""
+        with suppress(FileNotFoundError, PermissionError):
+            path.unlink()
 
     def _path(self, server: str) -> Path:
         return self._folder / server

@@ -13,7 +13,8 @@ from uuid import uuid4
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.notebooks.files.indexing import FileVersion
-from tk_ai_extension.notebooks.files.saving import FileChanged, replace_file
+from tk_ai_extension.notebooks.files.saving import replace_file
+from tk_ai_extension.notebooks.files.temporary import FileChanged
 
 DEADLINE = 20.0
 """Seconds in which whatever a test waits for happens."""

@@ -337,7 +337,8 @@ class ArtifactWriter:
     def _open(self) -> FileIO:
         for folder in self._folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Each of some systems.
         self._file = FileIO(os.open(self._unfinished, flags, 0o600), "w")
         return self._file
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -117,7 +118,12 @@ def sockets_folder() -> Path:
 
     What servers have left that were killed is removed first: this user's folders whose sockets
     nobody listens to.
+
+    Raises:
+        OSError: it cannot be made, or the system has no such sockets (Windows).
     """
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError(errno.EAFNOSUPPORT, "This system has no Unix sockets")
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if _is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tk_ai_extension.notebooks.files.indexing import FileVersion
-from tk_ai_extension.notebooks.files.saving import FileChanged, replace_file
+from tk_ai_extension.notebooks.files.saving import replace_file
+from tk_ai_extension.notebooks.files.temporary import FileChanged
 
 log = logging.getLogger(__name__)
 

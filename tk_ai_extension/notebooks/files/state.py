@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
@@ -30,13 +31,9 @@ from tk_ai_extension.notebooks.files.indexing import (
     read_steady,
 )
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
-from tk_ai_extension.notebooks.files.saving import (
-    FileChanged,
-    read_span,
-    replace_file,
-    typed_errors,
-)
+from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
 from tk_ai_extension.notebooks.files.splicing import Read, Splice, load_cell
+from tk_ai_extension.notebooks.files.temporary import FileChanged
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 from tk_ai_extension.notebooks.running import RunningOutputs
 from tk_ai_extension.notebooks.saved import OutputSaver, Save
@@ -279,8 +276,8 @@ class NotebookFile:
             indexed = await self.index(path)
 
             def work(indexed: IndexedFile = indexed) -> T:
-                with self._opened(indexed) as fd:
-                    return look(indexed.index, lambda span: read_span(fd, span))
+                with self._opened(indexed) as file:
+                    return look(indexed.index, lambda span: read_span(file, span))
 
             try:
                 with _read_errors(path):
@@ -335,11 +332,11 @@ class NotebookFile:
     def _write(
         self, indexed: IndexedFile, make: Callable[[NotebookIndex, Read], Splice | None]
     ) -> IndexedFile:
-        with self._opened(indexed) as fd:
-            splice = make(indexed.index, lambda span: read_span(fd, span))
+        with self._opened(indexed) as file:
+            splice = make(indexed.index, lambda span: read_span(file, span))
             if splice is None:
                 return indexed
-            version, checksum = replace_file(self.file, splice.pieces, fd, indexed.version)
+            version, checksum = replace_file(self.file, splice.pieces, file, indexed.version)
         return _indexed(version, splice.index, checksum)
 
     async def _write_hooked(
@@ -350,11 +347,11 @@ class NotebookFile:
         hooks: SaveHooks,
     ) -> IndexedFile:
         def content() -> bytes | None:
-            with self._opened(indexed) as fd:
-                splice = make(indexed.index, lambda span: read_span(fd, span))
+            with self._opened(indexed) as file:
+                splice = make(indexed.index, lambda span: read_span(file, span))
                 if splice is None:
                     return None
-                parts = (p if isinstance(p, bytes) else read_span(fd, p) for p in splice.pieces)
+                parts = (p if isinstance(p, bytes) else read_span(file, p) for p in splice.pieces)
                 return b"".join(parts)
 
         data = await asyncio.to_thread(content)
@@ -370,23 +367,20 @@ class NotebookFile:
         return await asyncio.to_thread(write)
 
     @contextmanager
-    def _opened(self, indexed: IndexedFile) -> Generator[int]:
-        """A descriptor of the file that the index describes.
+    def _opened(self, indexed: IndexedFile) -> Generator[FileIO]:
+        """The file that the index describes, opened.
 
         Raises:
             FileChanged: it describes it no more.
         """
-        fd = os.open(self.file, os.O_RDONLY)
-        try:
-            if FileVersion.of(os.fstat(fd)) != indexed.version:
+        with self.file.open("rb", buffering=0) as file:
+            if FileVersion.of(os.fstat(file.fileno())) != indexed.version:
                 raise FileChanged
             if indexed.checksum is not None:
-                data = read_span(fd, (0, indexed.version.size))
+                data = read_span(file, (0, indexed.version.size))
                 if crc32(data) != indexed.checksum:
                     raise FileChanged
-            yield fd
-        finally:
-            os.close(fd)
+            yield file
 
 
 def _indexed(version: FileVersion, index: NotebookIndex, checksum: int) -> IndexedFile:

@@ -21,7 +21,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
 from tk_ai_extension.model.probing import missing_in
-from tk_ai_extension.notebooks.files.saving import FileChanged
+from tk_ai_extension.notebooks.files.temporary import FileChanged
 from tk_ai_extension.notebooks.live import LiveNotebook
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment

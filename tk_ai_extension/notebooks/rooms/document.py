@@ -15,7 +15,7 @@ from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.drafts import Draft, Step
-from tk_ai_extension.notebooks.files.saving import FileChanged
+from tk_ai_extension.notebooks.files.temporary import FileChanged
 from tk_ai_extension.notebooks.live import whole
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 from tk_ai_extension.notebooks.rooms.json_errors import representable

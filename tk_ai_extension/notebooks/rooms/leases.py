@@ -49,7 +49,7 @@ class RoomLeases:
         Raises:
             OpenElsewhere: another server has it.
         """
-        if path in self._locks or not file_locks.SUPPORTED:
+        if path in self._locks:
             return
         lock = self._lock_of(path)
         if lock in self._held:  # by a link
@@ -73,7 +73,7 @@ class RoomLeases:
         Raises:
             OpenElsewhere.
         """
-        if path in self._locks or not file_locks.SUPPORTED:
+        if path in self._locks:
             return
         lock = self._lock_of(path)
         if lock in self._held:

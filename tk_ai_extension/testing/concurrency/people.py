@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.notebooks.files.indexing import FileVersion
-from tk_ai_extension.notebooks.files.saving import FileChanged, replace_file
+from tk_ai_extension.notebooks.files.saving import replace_file
+from tk_ai_extension.notebooks.files.temporary import FileChanged
 from tk_ai_extension.testing.concurrency.agents import Names
 from tk_ai_extension.testing.concurrency.history import CellState, PersonEdit
 from tk_ai_extension.testing.concurrency.kernels import line

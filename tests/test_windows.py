@@ -1,0 +1,92 @@
+"""What a server does on Windows, as far as a system that is none can show it.
+
+The package finds neither modules nor names of POSIX in the server's process (`windows/sitecustomize`).
+What Windows does with open files and with processes is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.concurrency.callers import sessions_at
+from tests.servers import ServerProcess, StartServer, start_server  # noqa: F401 - a fixture
+from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
+
+WINDOWS = Path(__file__).with_name("windows")
+NOTEBOOK = "sales.ipynb"
+FILES = """
+c.ServerApp.jpserver_extensions |= {"jupyter_server_ydoc": False, "jupyter_server_fileid": False}
+"""
+"""The configuration of a server without collaboration, which is files."""
+
+
+async def on_windows(start: StartServer, *options: str, **environment: str) -> ServerProcess:
+    """A server that finds Python as it is on Windows."""
+    return await start(*options, config=FILES, PYTHONPATH=str(WINDOWS), **environment)
+
+
+@pytest.mark.proves("fault:windows")
+async def test_tools_work_over_mcp_and_rest(start_server: StartServer) -> None:  # noqa: F811
+    server = await on_windows(start_server)
+    async with sessions_at(server.url, server.token) as sessions:
+
+        async def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+            answer = await sessions[number].call(tool, {"notebook": NOTEBOOK, **arguments}, "")
+            assert answer.error is None, answer
+            return answer.data
+
+        for number in range(len(sessions)):
+            await call(number, "use_notebook", mode="connect" if number else "create")
+            (run,) = (
+                await call(number, "insert_and_execute_cell", source=f"print({number})", index=0)
+            )["runs"]
+            assert run["output"] == str(number)
+            listed = await call(number, "list_cells")
+            cell = listed["cells"][0]["cell"]
+            await call(number, "overwrite_cell", cell=cell, source="import os\nos.getpid()")
+            assert (await call(number, "execute_cell", cell=cell))["runs"][0]["status"] == "ok"
+            assert (await call(number, "undo"))["undone"]
+        found = await call(0, "read_notebook")
+    assert server.root.joinpath(NOTEBOOK).exists()
+    assert [f"print({number})" in found["text"] for number in range(4)] == [True] * 4
+    names = {path.name for path in server.root.iterdir() if not path.name.startswith(".ipynb")}
+    assert names == {NOTEBOOK}, "the hidden files of saves are gone"
+    assert await server.stop() == 0
+    assert "Traceback" not in server.log.text, server.log.text
+
+
+@pytest.mark.proves("fault:windows")
+async def test_the_chat_answers_and_works_in_the_notebook(
+    start_server: StartServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    async with ScriptedModel().running() as model:
+        server = await on_windows(
+            start_server,
+            f"--TkAIExtensionApp.chat_model={MODEL}",
+            CLAUDE_CONFIG_DIR=str(tmp_path / "claude"),
+            **model.environment,
+        )
+        model.add(
+            Answer.of(ToolUse("insert_and_execute_cell", {"source": "6 * 7", "index": 0})),
+            Answer.of("It is 42."),
+        )
+        async with httpx2.AsyncClient(
+            base_url=server.url, headers=server.headers, timeout=120
+        ) as http:
+            made = await http.post("api/tk-ai/tools/create_notebook", json={"notebook": NOTEBOOK})
+            assert made.status_code == 200, made.text
+            asked = {"message": "What is it?", "notebook": NOTEBOOK, "mode": "auto"}
+            answer = await http.post("api/tk-ai/mcp/chat", json=asked)
+            assert answer.status_code == 200, answer.text
+            assert answer.json().get("text") == "It is 42.", (answer.text, server.log.text)
+            health = (await http.get("api/tk-ai/health")).json()
+            assert (health["status"], health["backends"]["documents"]) == ("ok", "file")
+    saved = json.loads(server.root.joinpath(NOTEBOOK).read_text(encoding="utf-8"))
+    assert saved["cells"][0]["outputs"][0]["data"]["text/plain"] == ["42"]
+    assert "Traceback" not in server.log.text, server.log.text
