@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tk_ai_extension.agent.sources import (
+    ADDRESS,
     CREDENTIALS,
     Given,
     ProviderName,
@@ -71,6 +72,14 @@ ALL = Given(
     ),
     wanted="auto",
 )
+@example(
+    said=Given(
+        environment={"ANTHROPIC_CUSTOM_HEADERS": "environment"},
+        user={"ANTHROPIC_BASE_URL": "https://user.example"},
+        project={"ANTHROPIC_API_KEY": "project"},
+    ),
+    wanted="auto",
+)
 def test_no_key_goes_where_a_less_trusted_source_says(said: Given, wanted: ProviderName) -> None:
     found = resolve(said, wanted)
     keys = {value.source for name, value in found.values.items() if is_identity(name)}
@@ -93,6 +102,9 @@ def test_no_key_goes_where_a_less_trusted_source_says(said: Given, wanted: Provi
         assert resolve(without, wanted) == found
     elif wanted != "auto":
         assert found.provider == wanted
+    elif found.provider == "compatible":
+        # Headers of a higher source than the address would not have gone there: a project's key may.
+        assert found.values[ADDRESS].source < Source.PROJECT
     else:
         assert found.provider in {resolve(without).provider, "anthropic", "oauth"}
 
