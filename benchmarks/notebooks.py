@@ -18,6 +18,8 @@ MB = 1_000_000
 SIZES = tuple((cells, size) for size in (1 * MB, 100 * MB) for cells in (10, 500, 5_000))
 CACHED = 20
 COLD = {1 * MB: 7, 100 * MB: 3}
+SETTLED = 0.1
+"""Seconds after which a file that was changed is not read once more to be sure of it."""
 EDITS = {1 * MB: 7, 100 * MB: 3}
 
 
@@ -104,7 +106,7 @@ def other_names(path: Path, count: int) -> Generator[Iterator[str]]:
     for other in others:
         # A link takes no time, and counts as a change of the file: all are made before the first look.
         other.hardlink_to(path)
-    time.sleep(0.1)
+    time.sleep(SETTLED)
     yield iter([other.name for other in others])
     for other in others:
         other.unlink()

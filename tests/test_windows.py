@@ -14,8 +14,10 @@ import httpx2
 import pytest
 
 from tests.concurrency.callers import sessions_at
-from tests.servers import ServerProcess, StartServer, start_server  # noqa: F401 - a fixture
+from tests.servers import ServerProcess, StartServer, start_server
 from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
+
+__all__ = ["start_server"]
 
 WINDOWS = Path(__file__).with_name("windows")
 NOTEBOOK = "sales.ipynb"
@@ -31,7 +33,7 @@ async def on_windows(start: StartServer, *options: str, **environment: str) -> S
 
 
 @pytest.mark.proves("fault:windows")
-async def test_tools_work_over_mcp_and_rest(start_server: StartServer) -> None:  # noqa: F811
+async def test_tools_work_over_mcp_and_rest(start_server: StartServer) -> None:
     server = await on_windows(start_server)
     async with sessions_at(server.url, server.token) as sessions:
 
@@ -62,7 +64,7 @@ async def test_tools_work_over_mcp_and_rest(start_server: StartServer) -> None: 
 
 @pytest.mark.proves("fault:windows")
 async def test_the_chat_answers_and_works_in_the_notebook(
-    start_server: StartServer,  # noqa: F811
+    start_server: StartServer,
     tmp_path: Path,
 ) -> None:
     async with ScriptedModel().running() as model:

@@ -152,7 +152,8 @@ def test_every_readable_notebook_goes_through_read_and_write_unchanged(nb: Nb) -
     nb.notebook("a.ipynb")
     nb("open", "a.ipynb")
     through = 0
-    for source in notebooks("real", "nbformat"):
+    sources = notebooks("real", "nbformat")
+    for source in sources:
         path = nb.root / source.name
         path.write_bytes(source.read_bytes())
         read = nb("read", str(path), "--budget", "2000000", status=None)
@@ -160,7 +161,7 @@ def test_every_readable_notebook_goes_through_read_and_write_unchanged(nb: Nb) -
             nb("write", "-", "-n", str(path), stdin=read.out)
             through += 1
         assert path.read_bytes() == source.read_bytes(), path.name
-    assert through >= 1
+    assert through >= min(3, len(sources))
 
 
 def test_an_editor_gets_the_cells_as_text_and_what_it_saves_is_merged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, chdir
+from contextlib import AsyncExitStack, asynccontextmanager, chdir
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,7 +13,6 @@ from threading import Event
 from typing import Any, cast
 from unittest.mock import patch
 
-from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tests.concurrency.callers import sessions_at
@@ -208,14 +207,24 @@ async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
         assert page.dialogs == []
 
 
-async def restart_kernel(app: ServerApp, path: str, random: Random) -> None:
-    """Restarts a notebook's kernel while it runs something, if it does so soon."""
-    session: Any = app.session_manager
+async def restart_busy(kernels: Any, path: str, random: Random) -> None:
+    """Restarts a kernel that runs something, if one does so soon; others are idle.
+
+    Args:
+        kernels: The server's kernel manager.
+        path: The notebook that is worked in.
+        random: Says when.
+    """
     for _ in range(random.randrange(4_000)):
-        bound = [each for each in await session.list_sessions() if each["path"] == path]
-        if bound and bound[0]["kernel"]["execution_state"] == "busy" and random.random() < 0.2:
-            restarted = await app.kernel_manager.restart_kernel(bound[0]["kernel"]["id"])
-            await restarted  # A socket is open until then, which a server that stops leaves behind.
+        busy = (
+            each
+            for each in kernels.list_kernel_ids()
+            if kernels.get_kernel(each).execution_state == "busy"
+        )
+        kernel_id = next(busy, None)
+        if kernel_id is not None and random.random() < 0.2:
+            # A socket is open until it has restarted, which a server that stops leaves behind.
+            await (await kernels.restart_kernel(kernel_id))
             return
         await asyncio.sleep(0)
 
@@ -243,6 +252,7 @@ async def served_bench(
         async with (
             listening_server(folder, *extensions, **config) as (app, address),
             sessions_at(address, app.identity_provider.token) as sessions,
+            AsyncExitStack() as closing,
         ):
             root = Path(app.root_dir)
             (extension,) = app.extension_manager.extension_apps["tk_ai_extension"]
@@ -257,21 +267,21 @@ async def served_bench(
                 sessions,
                 faults=[
                     Fault("slow disk", slow_disk),
-                    Fault("restart", partial(restart_kernel, app), RESTARTED),
+                    Fault("restart", partial(restart_busy, app.kernel_manager), RESTARTED),
                 ],
             )
-            page = TabPage(address, app.identity_provider.token)
             if documents == "room":
                 bench.person = RoomTypist(app.web_app.settings["jupyter_server_ydoc"])
                 bench.settle = partial(save_room, cast("Any", workspace.store))
             elif documents == "tab":
+                page = TabPage(address, app.identity_provider.token)
                 await page.connect()
+                closing.push_async_callback(page.close)
                 bench.person, bench.opened = TabTypist(page), page.open
                 bench.settle = partial(save_tab, page)
             else:
                 bench.program = Program(root)
             yield bench
-            await page.close()
 
 
 BENCHES = {"file": file_bench, "contents": contents_bench, "room": room_bench, "tab": tab_bench}

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tk_ai_extension.testing.concurrency.agents import Session
 from tk_ai_extension.testing.concurrency.history import Answer
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """Seconds in which a call is answered."""
 
 
@@ -25,7 +25,7 @@ class McpSession:
         client: The client.
     """
 
-    lanes = 1  # Calls have no turn: which of two rows is which call's could not be told.
+    lanes = 1  # The journal has no id of a call: rows of concurrent ones would be ambiguous.
 
     def __init__(self, name: str, client: Client) -> None:
         self.name = name
@@ -73,7 +73,7 @@ async def sessions_at(address: str, token: str) -> AsyncIterator[list[Session]]:
     """Two sessions over MCP and two over REST, at a server's address."""
     headers = {"Authorization": f"token {token}"}
     async with (
-        httpx2.AsyncClient(base_url=address, headers=headers, timeout=PATIENCE) as http,
+        httpx2.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT) as http,
         _connected(address, headers, "legacy") as (legacy, its_id),
         _connected(address, {**headers, "X-TK-Caller": "modern"}, "auto") as (modern, _),
     ):
@@ -96,7 +96,7 @@ async def _connected(
         found.extend(response.headers.get_list("mcp-session-id"))
 
     async with httpx2.AsyncClient(
-        headers=headers, timeout=PATIENCE, event_hooks={"response": [note]}
+        headers=headers, timeout=TIMEOUT, event_hooks={"response": [note]}
     ) as http:
         transport = streamable_http_client(f"{address}api/tk-ai/mcp", http_client=http)
         async with Client(transport, mode=mode) as client:

@@ -26,6 +26,7 @@ from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.guard import GuardedClient
 from tk_ai_extension.kernels.kernel import LiveKernel
+from tk_ai_extension.kernels.listeners import KernelListeners
 from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
 from tk_ai_extension.kernels.run import Patience
@@ -95,7 +96,7 @@ class JupyterKernels:
         self._kernels: dict[str, LiveKernel] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._meters: dict[str, UsageMeter] = {}
-        self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
+        self._listeners = KernelListeners()
         self._starter = KernelStarter(
             manager,
             self._specs,
@@ -306,17 +307,7 @@ class JupyterKernels:
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
-        subscription = object()
-        self._listeners[subscription] = listener
-
-        def unsubscribe() -> None:
-            self._listeners.pop(subscription, None)
-
-        return unsubscribe
-
-    def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners.values()):
-            listener(event)
+        return self._listeners.add(listener)
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
@@ -349,7 +340,7 @@ class JupyterKernels:
             manager,
             self._context,
             is_listed=lambda: kernel_id in self._manager,
-            emit=self._emit,
+            emit=self._listeners.notify,
             revive=lambda: self._revive(kernel_id),
         )
         watch = self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))

@@ -41,6 +41,7 @@ from tk_ai_extension.kernels.gateway.requests import (
     unavailable,
     was_not_heard,
 )
+from tk_ai_extension.kernels.listeners import KernelListeners
 from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.model.background import BackgroundTasks
@@ -106,7 +107,7 @@ class GatewayKernels:
         self._ready_timeout = ready_timeout
         self._ping_interval = ping_interval
         self._kernels: dict[str, RemoteKernel] = {}
-        self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
+        self._listeners = KernelListeners()
         self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
@@ -375,17 +376,7 @@ class GatewayKernels:
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
         """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
-        subscription = object()
-        self._listeners[subscription] = listener
-
-        def unsubscribe() -> None:
-            self._listeners.pop(subscription, None)
-
-        return unsubscribe
-
-    def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners.values()):
-            listener(event)
+        return self._listeners.add(listener)
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
@@ -418,7 +409,7 @@ class GatewayKernels:
                 kernel_id,
                 manager,
                 is_listed=lambda: kernel_id in self._manager,
-                emit=self._emit,
+                emit=self._listeners.notify,
                 on_gone=lambda: self._forget(kernel_id),
                 ping_interval=self._ping_interval,
             )

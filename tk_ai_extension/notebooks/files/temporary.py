@@ -12,7 +12,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -39,7 +39,7 @@ class NewFile(ABC):
     fd: int
 
     @abstractmethod
-    def alone(self) -> Any:
+    def alone(self) -> AbstractContextManager[None]:
         """Keep other programs that save as this one does out of the last step, where possible."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class NewFile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it; without a name of its own it is gone."""
+        """Close it; a file that has not taken a name is removed."""
 
 
 @contextmanager
