@@ -23,6 +23,7 @@ from traitlets import default
 from traitlets.config import Config
 
 from tests.kernels.gateways import Gateway, running_gateway
+from tests.servers import start_server
 from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
@@ -31,6 +32,8 @@ from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.testing.executor_bench import ExecutorBench
 from tk_ai_extension.testing.faults import write_kernelspec
+
+__all__ = ["start_server"]
 
 PATIENCE = Patience(second_half=5.0, interrupt=1.0, stopping=15.0)
 

@@ -16,9 +16,9 @@ import pytest
 from tests.kernels.conftest import PATIENCE
 from tests.kernels.guests import connect
 from tests.kernels.guests import run as run_as_guest
-from tests.kernels.test_lasting import left_by_a_host
+from tests.kernels.test_persistent import left_by_a_host
 from tk_ai_extension.kernels import socket_folders
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
+from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.share import Connection
 from tk_ai_extension.kernels.socket_folders import supports_ipc
@@ -73,7 +73,7 @@ async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
 ) -> None:
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
-    manager = LastingMultiKernelManager(connection_dir=str(deep))
+    manager = PersistentMultiKernelManager(connection_dir=str(deep))
     kernels = JupyterKernels(manager, capture_stderr=False, patience=PATIENCE, ready_timeout=20)
     kernel_id = await kernels.start("python3")
     guests: list[Any] = []
@@ -97,7 +97,7 @@ async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
             guest.stop_channels()
         await kernels.shutdown(kernel_id)
         await kernels.close()
-        manager.leave()
+        manager.detach()
     assert folders(temporary) == []
     assert list(deep.iterdir()) == []
 
@@ -115,9 +115,9 @@ async def test_the_sockets_of_a_kernel_that_was_killed_with_its_host_are_removed
     assert len(folders(temporary)) == 1
     faults.kill(pid)
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 10)
-    manager = LastingMultiKernelManager(connection_dir=str(tmp_path))
+    manager = PersistentMultiKernelManager(connection_dir=str(tmp_path))
     assert manager.adopt({}) == []
-    manager.leave()
+    manager.detach()
     assert folders(temporary) == []
 
 
@@ -129,13 +129,13 @@ async def test_a_kernel_that_cannot_be_launched_leaves_no_folder(
     argv = [str(tmp_path / "python3"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec.write_text(json.dumps({"argv": argv, "display_name": "missing", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    manager = LastingMultiKernelManager(connection_dir=str(tmp_path / "state"))
+    manager = PersistentMultiKernelManager(connection_dir=str(tmp_path / "state"))
     kernels = JupyterKernels(manager, capture_stderr=False)
     (tmp_path / "state").mkdir()
     with pytest.raises(KernelStartFailed):
         await kernels.start("missing")
     await kernels.close()
-    manager.leave()
+    manager.detach()
     assert folders(temporary) == []
 
 

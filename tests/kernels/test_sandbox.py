@@ -20,7 +20,7 @@ from jupyter_client.manager import AsyncKernelManager
 import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tk_ai_extension.kernels.allowlist import AllowedEnvironment
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
+from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
 from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
@@ -425,7 +425,7 @@ class TestKernelsThatLast:
         # Here both hosts are one process: nobody is to miss the end of the first one's.
         before: Any = manager.get_kernel(kernel_id).provisioner
         process, before.process = before.process, None
-        manager.leave()
+        manager.detach()
 
         manager, kernels = _host(folder, tmp_path, None)
         assert manager.adopt({"PATH": os.environ["PATH"]}) == [kernel_id]
@@ -442,7 +442,7 @@ class TestKernelsThatLast:
         assert info.memory > 20_000_000, "of the kernel, not of the sandbox's program"
         await kernels.shutdown(kernel_id)
         await kernels.close()
-        manager.leave()
+        manager.detach()
         assert list(folder.iterdir()) == []
         assert not confinement.folder.exists()
         assert _processes_with(confinement.folder.name) == []
@@ -470,7 +470,7 @@ class TestKernelsThatLast:
         client.stop_channels()
         await kernels.shutdown(kernel_id)
         await kernels.close()
-        manager.leave()
+        manager.detach()
 
     async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -484,12 +484,12 @@ class TestKernelsThatLast:
             await kernels.start("python3", path="a.ipynb")
         assert kernels.ids() == []
         await kernels.close()
-        manager.leave()
+        manager.detach()
 
 
-def _host(folder: Path, root: Path, confine: Any) -> tuple[LastingMultiKernelManager, Any]:
+def _host(folder: Path, root: Path, confine: Any) -> tuple[PersistentMultiKernelManager, Any]:
     """What a host has of kernels."""
-    manager = LastingMultiKernelManager(connection_dir=str(folder))
+    manager = PersistentMultiKernelManager(connection_dir=str(folder))
     kernels = JupyterKernels(
         manager,
         environment=AllowedEnvironment(),

@@ -25,7 +25,7 @@ from tk_ai_extension.cli.talk import ProjectChats
 from tk_ai_extension.cli.writing import written
 from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager
+from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox
 from tk_ai_extension.kernels.service import JupyterKernels
@@ -294,7 +294,7 @@ class Headless:
         folder = Path(project.folder, KERNELS)
         await asyncio.to_thread(folder.mkdir, mode=0o700, exist_ok=True)
         environment = AllowedEnvironment()
-        manager = LastingMultiKernelManager(connection_dir=str(folder))
+        manager = PersistentMultiKernelManager(connection_dir=str(folder))
         bindings = Bindings(folder / BINDINGS)
         settings = SettingsFile(Path(project.folder), state)
         adopted = manager.adopt(environment.environment("", None))
@@ -310,7 +310,7 @@ class Headless:
             manager, environment=environment, root=root, capture_stderr=False, confine=confine
         )
         headless = cls(
-            project, kernels, bindings, settings, state, host=os.getpid(), leave=manager.leave
+            project, kernels, bindings, settings, state, host=os.getpid(), leave=manager.detach
         )
         bindings.bound = headless._bound
         return headless
@@ -325,7 +325,7 @@ class Headless:
 
 
 async def _end_sessions(
-    manager: LastingMultiKernelManager, bindings: Bindings, kernel_ids: list[str]
+    manager: PersistentMultiKernelManager, bindings: Bindings, kernel_ids: list[str]
 ) -> None:
     """Ends the session kernels of a host that was killed: nobody would find their sessions again.
 

@@ -74,19 +74,25 @@ def keep_secrets_from_kernels(
     left_out = [*SECRET_NAMES, *secrets]
     prepare = manager.pre_start_kernel
 
+    def configure(provisioner: FilteringProvisioner) -> None:
+        provisioner.left_out = left_out
+        provisioner.passes = passes
+
     def pre_start_kernel(kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
         kernel, name, kernel_id = prepare(kernel_name, kwargs)
         if kernel.provisioner is None and _is_local(manager, kernel):
             kernel.provisioner = FilteringProvisioner(
-                kernel_id=kernel_id,
-                kernel_spec=kernel.kernel_spec,
-                parent=kernel,
-                left_out=left_out,
-                passes=passes,
+                kernel_id=kernel_id, kernel_spec=kernel.kernel_spec, parent=kernel
             )
+        if isinstance(kernel.provisioner, FilteringProvisioner):
+            configure(kernel.provisioner)
         return kernel, name, kernel_id
 
     manager.pre_start_kernel = pre_start_kernel
+    for kernel_id in manager.list_kernel_ids():
+        provisioner = getattr(manager.get_kernel(kernel_id), "provisioner", None)
+        if isinstance(provisioner, FilteringProvisioner):  # adopted: a restart launches its process
+            configure(provisioner)
 
 
 def _is_local(manager: Any, kernel: Any) -> bool:

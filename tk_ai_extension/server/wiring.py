@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from tk_ai_extension.agent.providers import ProviderSettings
 from tk_ai_extension.agent.provision import Provision
-from tk_ai_extension.kernels import lasting
+from tk_ai_extension.kernels import persistence
 from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.nbmodel import find_execution_stack
@@ -134,7 +134,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     )
     show_agents(workspace.activity, store)
     found = {
-        "jupyter_client": lasting.missing_parts(),
+        "jupyter_client": persistence.missing_parts(),
         "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]
         if on_files
         else [],

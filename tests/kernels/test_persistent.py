@@ -16,7 +16,7 @@ import pytest
 
 from tests.kernels.conftest import PATIENCE
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager, LastingProvisioner
+from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager, PersistentProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
 from tk_ai_extension.testing import faults
@@ -31,12 +31,12 @@ from tk_ai_extension.testing.executor_bench import (
 
 HOST = """
 import asyncio, json, sys
-from tk_ai_extension.kernels.lasting import LastingMultiKernelManager, LastingProvisioner
+from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager, PersistentProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.executions import ExecutionRequest
 
 async def main(folder):
-    manager = LastingMultiKernelManager(connection_dir=folder)
+    manager = PersistentMultiKernelManager(connection_dir=folder)
     kernels = JupyterKernels(manager, capture_stderr=False)
     kernel_id = await kernels.start("python3")
     events = kernels.executor(kernel_id).execute(kernel_id, ExecutionRequest("kept = 41"))
@@ -46,7 +46,7 @@ async def main(folder):
     print(json.dumps([kernel_id, (await kernels.info(kernel_id)).pid, servers]), flush=True)
     if sys.stdin.readline().strip() == "leave":
         await kernels.close()
-        manager.leave()
+        manager.detach()
 
 asyncio.run(main(sys.argv[1]))
 """
@@ -81,7 +81,7 @@ def files(folder: Path) -> list[str]:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[ExecutorBench]:
     """Kernels without a server, in a folder."""
-    manager = LastingMultiKernelManager(connection_dir=str(tmp_path))
+    manager = PersistentMultiKernelManager(connection_dir=str(tmp_path))
     kernels = JupyterKernels(manager, capture_stderr=False, patience=PATIENCE, ready_timeout=20)
 
     async def request(method: str, path: str) -> None:
@@ -92,7 +92,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[ExecutorBench]:
     for kernel_id in kernels.ids():
         await kernels.shutdown(kernel_id)
     await kernels.close()
-    manager.leave()
+    manager.detach()
 
 
 @pytest.mark.proves("kernel:tools")
@@ -165,9 +165,9 @@ def noted(folder: Path, **changes: Any) -> str:
 
 def adopted_in(folder: Path) -> list[str]:
     """What a host of its own takes over, and leaves again."""
-    manager = LastingMultiKernelManager(connection_dir=str(folder))
+    manager = PersistentMultiKernelManager(connection_dir=str(folder))
     adopted = manager.adopt({})
-    manager.leave()
+    manager.detach()
     return adopted
 
 
@@ -211,7 +211,7 @@ async def test_a_defect_while_a_kernel_is_taken_over_is_not_taken_for_an_unusabl
 ) -> None:
     kernel_id, _ = await left_by_a_host(tmp_path, "killed")
     with monkeypatch.context() as defect:
-        defect.setattr(LastingProvisioner, "adopt", None)
+        defect.setattr(PersistentProvisioner, "adopt", None)
         with pytest.raises(TypeError, match="not callable"):
             bench.manager.adopt({})
     assert bench.manager.adopt({}) == [kernel_id]

@@ -1,8 +1,8 @@
-"""Kernels that outlive the process that started them, and are found again by the next one.
+"""Kernels that outlive the process that started them, and are adopted by the next one.
 
-A kernel that Jupyter starts ends with its parent, and its connection file goes with the object that
-manages it. These are started independent, keep both their connection file and a note of their process
-in one folder, and write what they have to say beside their outputs to a file there.
+jupyter_client ends a kernel with its parent and removes the connection file with the manager. These
+kernels are started independent; beside its connection file each has a note (which process it is), and
+a log (its stdout and stderr). The process that manages a kernel holds a lock on the log.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from typing import Any, Self, cast
 import psutil
 from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
 from jupyter_client.manager import KernelManager
-from jupyter_client.multikernelmanager import AsyncMultiKernelManager
+from jupyter_client.multikernelmanager import AsyncMultiKernelManager, MultiKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import Instance, TraitError, Unicode
+from traitlets import Instance, TraitError, Unicode, default
 
+from tk_ai_extension.kernels.environment import SECRET_NAMES, InheritedEnvironment
+from tk_ai_extension.kernels.filtering import FilteringProvisioner
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import (
     Confinement,
@@ -38,6 +40,7 @@ from tk_ai_extension.kernels.socket_folders import (
     supports_ipc,
 )
 from tk_ai_extension.kernels.stderr import KEPT
+from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.malformed import MALFORMED
 from tk_ai_extension.model.probing import missing_in
@@ -45,23 +48,30 @@ from tk_ai_extension.model.probing import missing_in
 log = logging.getLogger(__name__)
 
 NOTE = ".process"
-"""How the name of a note ends; a connection file's ends with ``.json``, a log's with ``.log``."""
+"""Suffix of a note; a connection file's is ``.json``."""
 
 NEW = ".new"
-"""How the name of a note ends that is being written."""
+"""Suffix of a note that is being written."""
+
+LOG = ".log"
+"""Suffix of a kernel's log."""
 
 
 class UnusableFile(Exception):
-    """A note or a connection file that is cut off, or that nobody of ours has written."""
+    """A note or a connection file is truncated, or was not written by this package."""
 
 
-UNUSABLE = (OSError, psutil.Error, SandboxUnavailable, UnusableFile)
-"""Why a kernel is not taken over; another exception is a defect of ours."""
+class ManagedElsewhere(Exception):
+    """Another running process manages the kernel."""
+
+
+UNUSABLE = (OSError, psutil.Error, SandboxUnavailable, UnusableFile, ManagedElsewhere)
+"""Why a kernel is not adopted; any other exception is a bug."""
 
 
 @contextmanager
 def reading(file: Path) -> Generator[None]:
-    """Raise `UnusableFile` where the content of a file cannot be read: anybody may have put it there."""
+    """Raise `UnusableFile` if the content of a file cannot be parsed: anybody may have written it."""
     try:
         yield
     except (*MALFORMED, TraitError) as error:
@@ -70,11 +80,12 @@ def reading(file: Path) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the note of a kernel says, of which only the types are known to be right.
+    """The content of a kernel's note. Only the types have been checked.
 
     Attributes:
         folder: The identity of the folder that the note was written to.
-        sandbox: As `Confinement.as_note`; None for a kernel outside of one.
+        started_for: The path of the notebook that the kernel was started for, or an empty string.
+        sandbox: As `Confinement.as_note`; None for a kernel without a sandbox.
     """
 
     pid: int
@@ -87,7 +98,7 @@ class Note:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read one. Raises OSError, UnusableFile."""
+        """Read a note. Raises OSError, UnusableFile."""
         with reading(file):
             known = json.loads(file.read_text(encoding="utf-8"))
             if index(known["pid"]) <= 0:
@@ -104,7 +115,7 @@ class Note:
 
 
 def missing_parts() -> list[str]:
-    """What jupyter_client does not have any more of what kernels that are taken over need."""
+    """Return the private attributes of jupyter_client that adoption needs and that are missing."""
     used: dict[type[Any], tuple[str, ...]] = {
         AsyncIOLoopKernelManager: (
             *("_attempted_start", "_close_control_socket", "_connection_file_written"),
@@ -116,12 +127,12 @@ def missing_parts() -> list[str]:
     return [part for kind, names in used.items() for part in missing_in(kind, names)]
 
 
-class LastingProvisioner(LocalProvisioner):
-    """Starts a kernel's process and notes which it is; or takes over one that runs already."""
+class PersistentProvisioner(FilteringProvisioner):
+    """Starts a kernel's process and records it in a note; or adopts one that is running."""
 
     parent: Any  # the kernel manager
 
-    started_for = Unicode(help="The path that the kernel was started for; empty where for none.")
+    started_for = Unicode(help="The path that the kernel was started for, or an empty string.")
 
     sockets: Any = Instance(Path, allow_none=True, help="The folder of its sockets; None for TCP.")
 
@@ -131,8 +142,14 @@ class LastingProvisioner(LocalProvisioner):
     Jupyter's default is TCP, where every user of the machine reads all outputs: iopub asks for no key.
     """
 
+    _managed: Any = None  # the open log, locked
+
+    @default("left_out")
+    def _default_left_out(self) -> list[str]:
+        return list(SECRET_NAMES)
+
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Called by the kernel manager before each launch of the process."""
+        """Prepare the sockets. Called by the kernel manager before each launch of the process."""
         if self.sockets is not None:
             await asyncio.to_thread(restore_folder, self.sockets)
         elif self.uses_ipc and not self.ports_cached and supports_ipc(self.kernel_spec.argv):
@@ -142,10 +159,10 @@ class LastingProvisioner(LocalProvisioner):
         return await super().pre_launch(**kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
-        """Called by the kernel manager to start the process."""
+        """Start the process and write its note. Called by the kernel manager."""
         self.started_for = kwargs["env"].get("JPY_SESSION_NAME", self.started_for)
         try:
-            with self._file(".log").open("wb") as output:
+            with self._file(LOG).open("wb") as output:
                 info = await super().launch_kernel(
                     cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
                 )
@@ -154,6 +171,7 @@ class LastingProvisioner(LocalProvisioner):
                 remove_folder(self.sockets)  # of a first start, which nothing cleans up
             raise
         try:
+            self._lock()
             self._write_note()
         except BaseException:
             await self.kill()  # nobody would find it
@@ -161,7 +179,7 @@ class LastingProvisioner(LocalProvisioner):
         return info
 
     def note(self) -> dict[str, Any]:
-        """What the next host has to know, as JSON."""
+        """Return what the next process needs to adopt the kernel, as JSON."""
         return {
             "pid": self.pid,
             "folder": _identity(self._file(NOTE).parent),
@@ -178,86 +196,129 @@ class LastingProvisioner(LocalProvisioner):
             json.dump(self.note(), file)
         new.replace(self._file(NOTE))  # it is there whole, or not at all
 
-    def adopt(self, process: AdoptedProcess, cwd: str) -> None:
-        """Takes over a process that was started before."""
+    def adopt(self, process: AdoptedProcess, note: Note) -> None:
+        """Take over a process that another one has started.
+
+        Raises:
+            ManagedElsewhere: the other one is still running.
+        """
+        self._lock()
         self.process: Any = process
         self.pid = process.pid
         self.pgid = os.getpgid(process.pid)
-        self.cwd = cwd
+        self.cwd = note.cwd
+        self.started_for = note.started_for
+        self.sockets = note.sockets
         self.ports_cached = True  # a restart keeps the ports that the connection file names
         self.connection_info = self.parent.get_connection_info()
 
+    def release(self) -> None:
+        """Let another process adopt the kernel."""
+        managed, self._managed = self._managed, None
+        if managed is not None:
+            managed.close()
+
     async def cleanup(self, restart: bool = False) -> None:
-        """Called by the kernel manager when the process has ended."""
+        """Remove the kernel's files. Called by the kernel manager when the process has ended."""
         await super().cleanup(restart=restart)
         if not restart:
-            for ending in (NOTE, NEW, ".log"):
+            self.release()
+            for ending in (NOTE, NEW, LOG):
                 self._file(ending).unlink(missing_ok=True)
             if self.sockets is not None:
                 await asyncio.to_thread(remove_folder, self.sockets)
+
+    def _lock(self) -> None:
+        if self._managed is not None:
+            return
+        log_file = self._file(LOG).open("ab")
+        try:
+            file_locks.lock(log_file.fileno(), wait=False)
+        except BlockingIOError as error:
+            log_file.close()
+            raise ManagedElsewhere("Another running process manages it.") from error
+        except OSError as error:
+            log.debug("Kernel %s is managed without a lock: %s", self.kernel_id, error)
+        self._managed = log_file
 
     def _file(self, ending: str) -> Path:
         return Path(self.parent.connection_file).with_suffix(ending)
 
 
-class ConfinedProvisioner(LastingProvisioner, SandboxedProvisioner):
-    """The same for a kernel in a sandbox: it stays there, whoever starts it again."""
+class ConfinedProvisioner(PersistentProvisioner, SandboxedProvisioner):
+    """A `PersistentProvisioner` for a kernel in a sandbox, which a restart does not leave."""
 
     uses_ipc = False  # its sandbox has a folder for them
 
     def note(self) -> dict[str, Any]:
-        """What the next host has to know, its sandbox too."""
+        """Return what the next process needs to adopt the kernel, its sandbox included."""
         return {**super().note(), "sandbox": self.confinement.as_note()}
 
 
-class LastingKernelManager(AsyncIOLoopKernelManager):
-    """Manages one kernel; its connection file stays until the kernel is shut down."""
+class PersistentManagerMixin(KernelManager):
+    """Keeps a kernel, and its connection file, when its manager goes away.
+
+    To be mixed with an asynchronous `KernelManager` that has a restarter.
+    """
 
     def __del__(self) -> None:
-        self.leave()  # and nothing else: the kernel lives on
+        self.detach()  # not the base's, which removes the connection file
 
-    def leave(self) -> None:
-        """Lets go of the kernel, which lives on."""
+    def detach(self) -> None:
+        """Stop managing the kernel, which keeps running."""
         self.stop_restarter()
         if (close := getattr(self, "_close_control_socket", None)) is not None:
             close()
+        if isinstance(self.provisioner, PersistentProvisioner):
+            self.provisioner.release()
 
     def adopt(
-        self, kernel_id: str, process: AdoptedProcess, cwd: str, environment: Mapping[str, str]
+        self, kernel_id: str, process: AdoptedProcess, note: Note, environment: Mapping[str, str]
     ) -> None:
-        """Takes over a running kernel whose connection file is this manager's."""
+        """Manage a running kernel whose connection file is this manager's.
+
+        Args:
+            kernel_id: Its id.
+            process: Its process.
+            note: Its note.
+            environment: The environment that a restart gives it.
+        """
         with reading(Path(self.connection_file)):
             self.load_connection_file()
         self._connection_file_written = True
         self.kernel_id = kernel_id
-        cast("LastingProvisioner", self.provisioner).adopt(process, cwd)
-        # What a restart starts it with.
-        self._launch_args: Any = {"env": dict(environment), "cwd": cwd}
+        cast("PersistentProvisioner", self.provisioner).adopt(process, note)
+        env = dict(environment)
+        if note.started_for:
+            env["JPY_SESSION_NAME"] = note.started_for
+        self._launch_args: Any = {"env": env, "cwd": note.cwd}
         self._attempted_start = True
         cast("Any", self).ready.set_result(None)
         self.start_restarter()
 
 
-class LastingMultiKernelManager(AsyncMultiKernelManager):
-    """The kernels whose connection files are in one folder, whoever has started them.
+class PersistentKernelManager(PersistentManagerMixin, AsyncIOLoopKernelManager):
+    """Manages one persistent kernel."""
 
-    Args:
-        connection_dir: The folder, of mode 0700: the files hold the kernels' keys.
+
+class PersistenceMixin(MultiKernelManager):
+    """Starts kernels that outlive the process, and adopts those that a former process left.
+
+    To be mixed with an asynchronous `MultiKernelManager` whose ``kernel_manager_class`` is a
+    `PersistentManagerMixin`. What is needed to find a kernel again is in ``connection_dir``, which
+    must have the mode 0700: connection files hold the kernels' keys. Several processes may have the
+    same ``connection_dir``; a kernel is adopted when the process that managed it is gone.
     """
-
-    def __init__(self, **traits: Any) -> None:
-        kind = f"{LastingKernelManager.__module__}.{LastingKernelManager.__qualname__}"
-        super().__init__(kernel_manager_class=kind, **traits)
 
     def pre_start_kernel(
         self, kernel_name: str | None, kwargs: Any
     ) -> tuple[KernelManager, str, str]:
-        """Called for each new kernel, before it is started, with what `start_kernel` was given.
+        """Give a new kernel its provisioner. Called before each start, with its arguments.
 
-        Its own argument is ``confinement``, the `Confinement` of a kernel that is to be in a sandbox.
+        An argument of our own is ``confinement``, the `Confinement` of a kernel in a sandbox.
 
         Raises:
-            SandboxUnavailable: the kernelspec says itself how it is started, and no sandbox holds that.
+            SandboxUnavailable: the kernelspec names a provisioner, which no sandbox holds.
         """
         confinement: Confinement | None = kwargs.pop("confinement", None)
         manager, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
@@ -272,50 +333,53 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
                 )
             manager.provisioner = ConfinedProvisioner(confinement=confinement, **known)
         elif "kernel_provisioner" not in spec.metadata:
-            manager.provisioner = LastingProvisioner(**known)
+            manager.provisioner = PersistentProvisioner(**known)
         return manager, name, kernel_id
 
-    def adopt(self, environment: Mapping[str, str]) -> list[str]:
-        """Takes over the kernels that still run, and removes the files of those that do not.
+    def adopt(self, environment: Mapping[str, str] | None = None) -> list[str]:
+        """Adopt the kernels that still run, and remove the files of those that do not.
 
-        Of a copy of the folder the files are removed as well: its kernels are those of the original.
-        A kernel that may run but cannot be taken over, since its kernelspec is not here or its
-        note is cut off, is left alone with its files.
+        In a copy of ``connection_dir`` the files are removed as well: its kernels are those of the
+        original. A kernel that may run but cannot be adopted (its kernelspec is not installed, its
+        note is truncated, another process manages it) is left alone with its files.
 
         Args:
-            environment: What their environment holds when they are restarted.
+            environment: The environment that a restart gives them; by default this process's,
+                without the agent's secrets.
 
         Returns:
-            Their ids, the same as before.
+            Their ids, which are the same as before.
         """
         adopted: list[str] = []
+        if environment is None:
+            environment = InheritedEnvironment().environment("", None)
         for note in sorted(Path(self.connection_dir).glob(f"kernel-*{NOTE}")):
             kernel_id = note.stem.removeprefix("kernel-")
             if kernel_id in self:
                 continue
             try:
-                manager = self._adopted(kernel_id, note, environment)
+                manager = self._adopt(kernel_id, note, environment)
             except UNUSABLE as error:
                 log.warning("Kernel %s is left alone: %r", kernel_id, error)
                 continue
             if manager is None:
-                for ending in (NOTE, NEW, ".json", ".log"):
+                for ending in (NOTE, NEW, ".json", LOG):
                     note.with_suffix(ending).unlink(missing_ok=True)
                 continue
             self._kernels[kernel_id] = manager
             adopted.append(kernel_id)
         return adopted
 
-    def _adopted(
+    def _adopt(
         self, kernel_id: str, note: Path, environment: Mapping[str, str]
-    ) -> LastingKernelManager | None:
-        """The manager of a kernel that was started before; None where only its files are left.
+    ) -> PersistentManagerMixin | None:
+        """Return the manager of a kernel that was started before; None if only files are left.
 
-        Nothing that the note says is taken on trust: anybody may have put it there.
+        Nothing in the note is trusted: anybody may have written it.
         """
         known = Note.read(note)
         if known.folder != _identity(note.parent):
-            log.info("Kernel %s is that of the folder that this one is a copy of.", kernel_id)
+            log.info("Kernel %s belongs to the folder that this one is a copy of.", kernel_id)
             return None
         folder = None
         if known.sandbox is not None:
@@ -327,7 +391,7 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
                 str(connection_file_in(folder)) if folder else f"kernel-{kernel_id}.json",
             )
         except psutil.NoSuchProcess:
-            log.info("Kernel %s does not run any more.", kernel_id)
+            log.info("Kernel %s is not running any more.", kernel_id)
             for left in filter(None, (folder, known.sockets)):
                 remove_folder(left)
             return None
@@ -339,34 +403,39 @@ class LastingMultiKernelManager(AsyncMultiKernelManager):
             manager = self.pre_start_kernel(
                 known.kernel_name, {"kernel_id": kernel_id, "confinement": confinement}
             )[0]
-        adopted = cast("LastingKernelManager", manager)
-        adopted.adopt(kernel_id, process, known.cwd, environment)
-        provisioner = cast("LastingProvisioner", adopted.provisioner)
-        provisioner.started_for = known.started_for
-        provisioner.sockets = known.sockets
+        adopted = cast("PersistentManagerMixin", manager)
+        adopted.adopt(kernel_id, process, known, environment)
         return adopted
 
     def started_for(self, kernel_id: str) -> str:
-        """The path that a kernel was started for, by whichever host; empty where that is not known."""
+        """Return the path that a kernel was started for, or an empty string if it is not known."""
         provisioner = self.get_kernel(kernel_id).provisioner
-        return provisioner.started_for if isinstance(provisioner, LastingProvisioner) else ""
+        return provisioner.started_for if isinstance(provisioner, PersistentProvisioner) else ""
 
     def log_of(self, kernel_id: str) -> str:
-        """The end of what a kernel has written beside its outputs: why it did not start, perhaps."""
+        """Return the end of a kernel's log: it may say why the kernel did not start."""
         try:
-            written = Path(self.connection_dir, f"kernel-{kernel_id}.log").read_bytes()
+            written = Path(self.connection_dir, f"kernel-{kernel_id}{LOG}").read_bytes()
         except FileNotFoundError:
             return ""
         return written[-KEPT:].decode("utf-8", "replace").strip()
 
-    def leave(self) -> None:
-        """Lets go of all kernels, which live on; this manager is of no use afterwards."""
+    def detach(self) -> None:
+        """Stop managing all kernels, which keep running; this manager must not be used afterwards."""
         for manager in self._kernels.values():
-            cast("LastingKernelManager", manager).leave()
+            cast("PersistentManagerMixin", manager).detach()
         self.context.destroy(linger=0)
 
 
+class PersistentMultiKernelManager(PersistenceMixin, AsyncMultiKernelManager):
+    """Persistent kernels without a Jupyter Server."""
+
+    @default("kernel_manager_class")
+    def _default_kernel_manager_class(self) -> str:
+        return f"{__name__}.{PersistentKernelManager.__name__}"
+
+
 def _identity(folder: Path) -> list[int]:
-    """What a folder keeps when it is moved, and what its copy does not have."""
+    """Return what a folder keeps when it is moved, and what its copy does not have."""
     status = folder.stat()
     return [status.st_dev, status.st_ino]
