@@ -24,12 +24,11 @@ from traitlets.config import Config
 
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
-from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway.service import GatewayKernels
-from tk_ai_extension.kernels.nbmodel import find_execution_stack
+from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
+from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.testing.executor_bench import ExecutorBench
 from tk_ai_extension.testing.faults import write_kernelspec
 

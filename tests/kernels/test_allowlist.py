@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.kernels.allowlist import ALLOWED, allowed
+from tk_ai_extension.kernels.environment import ALLOWED, allowed
 
 
 @pytest.mark.proves("threat:secrets")

@@ -12,8 +12,7 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
+from tk_ai_extension.kernels.environment import InheritedEnvironment, keep_secrets_from_kernels
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.testing.executor_bench import ExecutorBench, run
 

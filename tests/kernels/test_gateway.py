@@ -21,8 +21,7 @@ from tests.kernels.conftest import Server
 from tests.kernels.gateways import Gateway
 from tests.kernels.networks import at, backend, gateway, network, proxy, server, service
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.gateway.connection import GatewayConnection
-from tk_ai_extension.kernels.gateway.framing import JsonFraming
+from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFraming
 from tk_ai_extension.kernels.gateway.requests import GarbledAnswer, reading_answer
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions

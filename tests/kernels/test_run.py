@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.kernels.conversation import Ending
+from tk_ai_extension.kernels.conversation import Ending, Tally
 from tk_ai_extension.kernels.run import Patience, Run
-from tk_ai_extension.kernels.tally import Tally
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged
 
 OK = {"status": "ok", "execution_count": 1}

@@ -19,7 +19,7 @@ from jupyter_client.manager import AsyncKernelManager
 
 import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
-from tk_ai_extension.kernels.allowlist import AllowedEnvironment
+from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
 from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap

@@ -13,8 +13,8 @@ import pytest
 from jupyter_server_nbmodel.execution_stack import ExecutionStack
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.nbmodel import GuardedStack
 from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.stack import GuardedStack
 from tk_ai_extension.testing import faults
 from tk_ai_extension.testing.executor_bench import (
     DEADLINE,

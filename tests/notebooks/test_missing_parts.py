@@ -14,7 +14,7 @@ from jupyter_server_ydoc.loaders import FileLoader
 
 from tests.notebooks.conftest import room_bench, running_server
 from tk_ai_extension.kernels import persistence
-from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
+from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import CollaborationUnsupported
 from tk_ai_extension.model.operations import Insert

@@ -23,14 +23,13 @@ from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.cli.talk import ProjectChats
 from tk_ai_extension.cli.writing import written
-from tk_ai_extension.kernels.allowlist import AllowedEnvironment
 from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox
 from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare
-from tk_ai_extension.kernels.sharing.serving import share_kernel, unshare_kernel
+from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, share_kernel, unshare_kernel
 from tk_ai_extension.kernels.sharing.share import NoConnection
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolError

@@ -1,10 +1,21 @@
-"""What the environment of a kernel holds when nobody says otherwise."""
+"""What the environment of a kernel holds.
+
+Jupyter gives a kernel the server's whole environment. Here the agent's secrets are left out; kernels of
+``nb``, and those in a sandbox, get nothing but what is on a list: no key that somebody exported.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+import traitlets
+from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets import List, Unicode
 
 SECRET_NAMES = ("ANTHROPIC_*", "CLAUDE_*")
 """Patterns of variables that are the agent's, and none of a kernel's business."""
@@ -33,3 +44,140 @@ class InheritedEnvironment:
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
         """All variables of the new kernel's process."""
         return without(os.environ, self._left_out)
+
+
+ALLOWED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"),
+    *("TERM", "COLORTERM", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH"),
+    *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONUTF8", "MPLBACKEND", "CUDA_*", "NVIDIA_*"),
+    *("OMP_*", "OPENBLAS_*", "MKL_*", "R_HOME", "R_LIBS*", "JULIA_*", "JAVA_HOME"),
+    *("JUPYTER_*PATH", "JUPYTER_*DIR", "IPYTHONDIR", "XDG_*", "JPY_*", "SSL_CERT_*"),
+)
+"""Names and patterns (`fnmatch`) of what programs need to find and show things."""
+
+SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*")
+"""What is never allowed, whatever its name begins with."""
+
+
+def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """What of an environment a kernel may have.
+
+    Args:
+        environment: All variables.
+        more: Names or patterns beside `ALLOWED`, which are what they say even if they sound secret.
+    """
+    named = tuple(more)
+    return {
+        name: value
+        for name, value in environment.items()
+        if _matches(name, named) or (_matches(name, ALLOWED) and not _matches(name, SECRET_WORDS))
+    }
+
+
+class AllowedEnvironment:
+    """What this process's environment has of `ALLOWED`: a `KernelEnvironment`.
+
+    Args:
+        more: Further names or patterns to let through.
+    """
+
+    def __init__(self, more: Iterable[str] = ()) -> None:
+        self._more = tuple(more)
+
+    def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
+        """All variables of the new kernel's process."""
+        return allowed(os.environ, self._more)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class Passes(Protocol):
+    """Gives each kernel what its code may show to its server: good for that kernel, until it ends."""
+
+    async def issue(self, kernel_id: str) -> Mapping[str, str]:
+        """Variables for the environment of a kernel whose process is about to be launched."""
+        ...
+
+    def revoke(self, kernel_id: str) -> None:
+        """The kernel has ended."""
+        ...
+
+
+class FilteringProvisioner(LocalProvisioner):
+    """Jupyter's local provisioner, with an environment from which variables are left out.
+
+    Whoever starts the kernel, and however often it is started again: Jupyter's session manager puts
+    the server's whole environment back when a notebook is renamed. What a kernelspec sets itself
+    (its ``env``) is meant for the kernel, and stays.
+    """
+
+    kernel_id: Any
+
+    left_out = List(
+        Unicode(), help="Names or patterns of environment variables that kernels do not get."
+    )
+
+    passes: Any = traitlets.Any(help="The `Passes` of kernels; None where there are none.")
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Called by the kernel manager before each launch of the process."""
+        environment = without(kwargs.pop("env", os.environ), self.left_out)
+        if self.passes is not None:
+            environment.update(await self.passes.issue(self.kernel_id))
+        return await super().pre_launch(env=environment, **kwargs)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Called by the kernel manager when the process has ended."""
+        if self.passes is not None and not restart:
+            self.passes.revoke(self.kernel_id)
+        await super().cleanup(restart=restart)
+
+
+def keep_secrets_from_kernels(
+    manager: Any, secrets: Iterable[str] = (), passes: Passes | None = None
+) -> None:
+    """Have all kernels that a multi-kernel manager starts from now on do without the secrets.
+
+    Where an administrator has chosen another default provisioner, or a kernelspec names one, it is
+    left alone.
+
+    Args:
+        manager: The multi-kernel manager. Only this one is changed: jupyter_client's factory of
+            provisioners is one for all managers of the process.
+        secrets: Names or patterns beside `SECRET_NAMES`.
+        passes: Gives each kernel a pass; None for none.
+    """
+    left_out = [*SECRET_NAMES, *secrets]
+    prepare = manager.pre_start_kernel
+
+    def configure(provisioner: FilteringProvisioner) -> None:
+        provisioner.left_out = left_out
+        provisioner.passes = passes
+
+    def pre_start_kernel(kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
+        kernel, name, kernel_id = prepare(kernel_name, kwargs)
+        if kernel.provisioner is None and _is_local(manager, kernel):
+            kernel.provisioner = FilteringProvisioner(
+                kernel_id=kernel_id, kernel_spec=kernel.kernel_spec, parent=kernel
+            )
+        if isinstance(kernel.provisioner, FilteringProvisioner):
+            configure(kernel.provisioner)
+        return kernel, name, kernel_id
+
+    manager.pre_start_kernel = pre_start_kernel
+    for kernel_id in manager.list_kernel_ids():
+        provisioner = getattr(manager.get_kernel(kernel_id), "provisioner", None)
+        if isinstance(provisioner, FilteringProvisioner):  # adopted: a restart launches its process
+            configure(provisioner)
+
+
+def _is_local(manager: Any, kernel: Any) -> bool:
+    """Return whether a new kernel would get jupyter_client's own local provisioner by default."""
+    try:
+        named = "kernel_provisioner" in kernel.kernel_spec.metadata
+    except NoSuchKernel:
+        return False  # starting it says so
+    factory: Any = KernelProvisionerFactory.instance(parent=manager)
+    return not named and factory.default_provisioner_name == "local-provisioner"

@@ -25,8 +25,11 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager, MultiKern
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Instance, TraitError, Unicode, default
 
-from tk_ai_extension.kernels.environment import SECRET_NAMES, InheritedEnvironment
-from tk_ai_extension.kernels.filtering import FilteringProvisioner
+from tk_ai_extension.kernels.environment import (
+    SECRET_NAMES,
+    FilteringProvisioner,
+    InheritedEnvironment,
+)
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import (
     Confinement,

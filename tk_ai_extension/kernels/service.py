@@ -24,14 +24,17 @@ from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.conversation import ConnectionClosed
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.guard import GuardedClient
 from tk_ai_extension.kernels.kernel import LiveKernel
 from tk_ai_extension.kernels.listeners import KernelListeners
-from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.sockets import client_context
-from tk_ai_extension.kernels.stack import StackExecutor
+from tk_ai_extension.kernels.stack import (
+    GuardedClient,
+    GuardedStack,
+    StackExecutor,
+    StackUnavailable,
+)
 from tk_ai_extension.kernels.starting import Confine, KernelStarter
 from tk_ai_extension.model.errors import (
     KernelBusy,

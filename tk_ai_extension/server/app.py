@@ -11,7 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
 
 from tk_ai_extension import __version__
-from tk_ai_extension.kernels.filtering import keep_secrets_from_kernels
+from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY

@@ -11,12 +11,12 @@ from typing import Any, Protocol, cast
 from tk_ai_extension.agent.providers import ProviderSettings
 from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.kernels import persistence
-from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.nbmodel import find_execution_stack
-from tk_ai_extension.kernels.nbmodel import missing_parts as stack_parts
+from tk_ai_extension.kernels.gateway.service import kernels_of
 from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.kernels.stack import find_execution_stack
+from tk_ai_extension.kernels.stack import missing_parts as stack_parts
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.files.atomic import missing_parts as atomic_parts
 from tk_ai_extension.notebooks.files.atomic import replace_on_save

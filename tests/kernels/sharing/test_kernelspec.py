@@ -11,9 +11,10 @@ from jupyter_client.kernelspec import KernelSpecManager
 from tk_ai_extension.kernels.sharing.kernelspec import (
     install_shared_kernelspec,
     remove_shared_kernelspec,
+    share_kernel,
     shared_kernelspecs,
+    unshare_kernel,
 )
-from tk_ai_extension.kernels.sharing.serving import share_kernel, unshare_kernel
 from tk_ai_extension.kernels.sharing.share import NoConnection, Share
 
 pytestmark = [pytest.mark.proves("nb:serve")]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tk_ai_extension.kernels.conversation import Conversation, Ending
-from tk_ai_extension.kernels.guard import KernelGone
+from tk_ai_extension.kernels.stack import KernelGone
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_core.utils import ensure_async
+from jupyter_server.gateway.managers import GatewayMappingKernelManager
 
 from tk_ai_extension.kernels.base import (
     Executor,
@@ -22,9 +23,8 @@ from tk_ai_extension.kernels.base import (
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.conversation import ConnectionClosed
-from tk_ai_extension.kernels.gateway.actions import KernelActions
+from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
-from tk_ai_extension.kernels.gateway.executor import GatewayExecutor
 from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.requests import (
@@ -42,8 +42,9 @@ from tk_ai_extension.kernels.gateway.requests import (
     was_not_heard,
 )
 from tk_ai_extension.kernels.listeners import KernelListeners
-from tk_ai_extension.kernels.nbmodel import GuardedStack, StackUnavailable
 from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.service import Backend, JupyterKernels
+from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,
@@ -53,6 +54,48 @@ from tk_ai_extension.model.errors import (
     KernelspecNotFound,
     KernelStartFailed,
 )
+
+KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
+
+
+class KernelActions:
+    """Listens to the events that jupyter_server's kernel managers emit.
+
+    Args:
+        carried_out: Told the kernel's id and what was done: ``restart``, ``shutdown``.
+    """
+
+    def __init__(self, carried_out: Callable[[str, str], None]) -> None:
+        self._carried_out = carried_out
+        self._loggers: list[Any] = []
+
+    def follow(self, event_logger: Any) -> None:
+        """Listens to this one, too; all kernels of a server have the same."""
+        if not any(known is event_logger for known in self._loggers):
+            self._loggers.append(event_logger)
+            event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._hear)
+
+    def close(self) -> None:
+        """Listens no more."""
+        for event_logger in self._loggers:
+            event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._hear)
+        self._loggers.clear()
+
+    async def _hear(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
+        if data["status"] == "success":
+            self._carried_out(str(data.get("kernel_id", "")), data["action"])
+
+
+class GatewayExecutor(DirectExecutor):
+    """Sends code to a kernel over the WebSocket that is kept for it.
+
+    As `DirectExecutor`; where the connection is lost an execution ends as ``connection_lost``, and the
+    code is not sent again: it may have run.
+    """
+
+    name = "gateway"
+    too_fast = "the kernel made them faster than it, or its gateway, passes them on"
+
 
 log = logging.getLogger(__name__)
 
@@ -456,4 +499,44 @@ def _stopping() -> GatewayUnavailable:
     return GatewayUnavailable(
         "This server is stopping: it reaches no kernel any more.",
         hint="Nothing was run. Kernels behind the gateway go on; try again when the server is back.",
+    )
+
+
+def kernels_of(
+    manager: Any,
+    specs: Any,
+    *,
+    environment: KernelEnvironment,
+    ready_timeout: float,
+    patience: Patience | None = None,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+    stack: Any = None,
+    backend: Backend = "auto",
+) -> JupyterKernels | GatewayKernels:
+    """The service over the kernels of a server; arguments as those of `JupyterKernels`.
+
+    Kernels behind a gateway have one executor, whatever ``backend`` says: the stack does not keep an
+    executor's promises there.
+    """
+    if not isinstance(manager, GatewayMappingKernelManager):
+        return JupyterKernels(
+            manager,
+            specs,
+            environment=environment,
+            ready_timeout=ready_timeout,
+            patience=patience,
+            max_output_bytes=max_output_bytes,
+            stack=stack,
+            backend=backend,
+        )
+    level = logging.INFO if backend == "auto" else logging.WARNING
+    log.log(level, "Kernels are behind a gateway: executions go over WebSockets")
+    return GatewayKernels(
+        manager,
+        specs,
+        environment=environment,
+        ready_timeout=ready_timeout,
+        patience=patience,
+        max_output_bytes=max_output_bytes,
+        stack=stack,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Instance
 
-from tk_ai_extension.kernels.allowlist import allowed
+from tk_ai_extension.kernels.environment import allowed
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 
 

@@ -13,8 +13,8 @@ import signal
 import sys
 from pathlib import Path
 
+from tk_ai_extension.kernels.sharing.kernelspec import LOG
 from tk_ai_extension.kernels.sharing.relay import GRACE, Relay
-from tk_ai_extension.kernels.sharing.serving import LOG
 from tk_ai_extension.kernels.sharing.share import Connection, NoConnection, Share
 
 LONGEST_LOG = 1_000_000
