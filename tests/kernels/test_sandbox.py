@@ -28,7 +28,7 @@ from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandbox
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
-from tk_ai_extension.kernels.sharing.provisioner import SharedKernelProvisioner
+from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.testing.faults import RUN_FOREVER
@@ -251,12 +251,15 @@ async def test_a_killed_kernel_leaves_nothing(harmed: Confined) -> None:
 
 
 @pytest.mark.proves("nb:serve")
-async def test_it_is_shared_like_any_kernel(kernel: Confined, tmp_path: Path) -> None:
+async def test_it_is_shared_like_any_kernel(
+    kernel: Confined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     share = Share(kernel.project / ".nb")
     share.point_at(Path(kernel.manager.connection_file))
-    guest: Any = AsyncKernelManager(connection_file=str(tmp_path / "guest.json"))
-    guest.provisioner = SharedKernelProvisioner(
-        kernel_id="2", kernel_spec=guest.kernel_spec, parent=guest, share=str(share.path)
+    guest: Any = AsyncKernelManager(
+        kernel_name=install_shared_kernelspec(share).name,
+        connection_file=str(tmp_path / "guest.json"),
     )
     await kernel.run("X = 42")
     await guest.start_kernel()

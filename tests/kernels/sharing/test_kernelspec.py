@@ -51,7 +51,7 @@ def test_it_is_what_people_choose_by_name(tmp_path: Path) -> None:
     assert spec.display_name == "Python (nb shared kernel)"
     assert spec.language == "python"
     assert spec.interrupt_mode == "message"
-    assert spec.metadata["kernel_provisioner"]["provisioner_name"] == "nb-shared"
+    assert "kernel_provisioner" not in spec.metadata
     assert "{connection_file}" in spec.argv
 
 
@@ -59,6 +59,29 @@ def test_installing_it_again_changes_nothing(tmp_path: Path) -> None:
     share = _share(tmp_path / "analysis")
     assert install_shared_kernelspec(share) == install_shared_kernelspec(share)
     assert len(shared_kernelspecs()) == 1
+
+
+def test_one_of_an_older_version_is_replaced_or_removed(tmp_path: Path) -> None:
+    share = _share(tmp_path / "analysis")
+    installed = install_shared_kernelspec(share)
+    older = {
+        "argv": ["python", "-m", "tk_ai_extension.kernels.sharing", "-f", "{connection_file}"],
+        "display_name": installed.display_name,
+        "language": "python",
+        "metadata": {
+            "kernel_provisioner": {
+                "provisioner_name": "nb-shared",
+                "config": {"share": str(share.path)},
+            }
+        },
+    }
+    file = installed.folder / "kernel.json"
+    file.write_text(json.dumps(older), encoding="utf-8")
+    assert install_shared_kernelspec(share) == installed
+    assert "kernel_provisioner" not in KernelSpecManager().get_kernel_spec(installed.name).metadata
+    file.write_text(json.dumps(older), encoding="utf-8")
+    assert remove_shared_kernelspec(share)
+    assert not installed.folder.exists()
 
 
 def test_two_projects_have_one_each_and_people_can_tell_them_apart(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ from tornado.ioloop import IOLoop
 from zmq.utils.monitor import parse_monitor_message
 
 from tk_ai_extension.kernels.sharing.envelope import Envelope, Forged
-from tk_ai_extension.kernels.sharing.share import Channel, Connection
+from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection
 from tk_ai_extension.kernels.sockets import SocketReader
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ class KernelSide:
     Args:
         context: Whose sockets hold a flood (`sockets.client_context`).
         connection: Where the kernel is.
-        channels: Those that are relayed.
         deliver: Gets each message of the kernel that is for clients. Must not block.
     """
 
@@ -38,7 +37,6 @@ class KernelSide:
         self,
         context: zmq.Context[Any],
         connection: Connection,
-        channels: Collection[Channel],
         deliver: Callable[[Channel, Envelope], None],
     ) -> None:
         self.connection = connection
@@ -50,12 +48,12 @@ class KernelSide:
         self.lost = asyncio.Event()
         """Set when the other end is gone."""
         self._deliver = deliver
-        self._heard = {channel: False for channel in channels if channel in {"control", "iopub"}}
+        self._heard = {"control": False, "iopub": False}
         self._own: set[str] = set()
         # A kernel sends a prompt for input to the identity that the request came from on shell.
         identity = uuid4().hex.encode()
         self._readers: dict[Channel, SocketReader] = {}
-        for channel in channels:
+        for channel in CHANNELS:
             if channel == "hb":
                 continue
             socket: zmq.Socket[bytes] = context.socket(SOCKETS.get(channel, zmq.SUB))

@@ -20,8 +20,8 @@ from tk_ai_extension.kernels.sharing.share import EXTERNAL, SHARES, Share
 log = logging.getLogger(__name__)
 
 DISPLAY_NAME = "Python (nb shared kernel)"
-PROVISIONER = "nb-shared"
-"""The name of the entry point of `SharedKernelProvisioner`."""
+METADATA = "tk_ai_extension"
+"""The key in a kernelspec's metadata under which its share is named."""
 
 PREFIX = "nb-shared-"
 """How the names of our kernelspecs begin; the rest tells projects apart."""
@@ -52,9 +52,8 @@ def install_shared_kernelspec(
     It is one per share: doing it again changes nothing but what this version writes. It is called
     `DISPLAY_NAME`; where another project's is called so already, with the folder's name behind.
 
-    Programs of jupyter_client (JupyterLab, nbclient, consoles) attach through the provisioner that
-    it names, if they have this package in their environment; VS Code launches its argv, the relay,
-    by this interpreter.
+    Every program launches its argv, the relay, by this interpreter; none needs this package in its own
+    environment. A kernelspec of an older version, which named a provisioner, is replaced.
 
     Args:
         share: Of which kernel; it need not be shared yet.
@@ -84,12 +83,7 @@ def install_shared_kernelspec(
         "language": language,
         # A signal would reach the relay: who launches argv sends a message.
         "interrupt_mode": "message",
-        "metadata": {
-            "kernel_provisioner": {
-                "provisioner_name": PROVISIONER,
-                "config": {"share": str(share.path)},
-            }
-        },
+        "metadata": {METADATA: {"share": str(share.path)}},
     }
     with TemporaryDirectory() as folder:
         Path(folder, "kernel.json").write_text(json.dumps(spec, indent=1), encoding="utf-8")
@@ -118,7 +112,7 @@ def _installed(specs: KernelSpecManager) -> Iterator[InstalledShare]:
             continue
         try:
             spec = specs.get_kernel_spec(name)
-            share: str = spec.metadata["kernel_provisioner"]["config"]["share"]
+            share: str = spec.metadata[METADATA]["share"]
         except (OSError, ValueError, KeyError, TypeError, TraitError) as problem:
             # Cut off, or somebody else's: it leads to no kernel of ours.
             log.warning("The kernelspec %s cannot be read: %r", name, problem)

@@ -1,15 +1,15 @@
-"""The relay: a kernel to its clients, and a client to the kernel that is shared.
+"""The relay: a kernel to its clients, and a client of the kernel that is shared.
 
-A program that launches kernels by their argv, as VS Code does, gets a process of its own that looks
-like a kernel: with the connection file and the key that it has chosen, ending when it is told to. What
-is said to it goes to the shared kernel, and what that says comes back.
+A program that launches a kernelspec's argv gets a process that looks like a kernel: with the connection
+file and the key that the program has chosen, and ending when it is told to. Messages go on to the
+shared kernel, and its messages come back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,13 @@ PROMPT_INTERVAL = 0.05
 
 QUEUED = 100_000
 """Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
+
+INTERRUPT_DELAY = 0.1
+"""Seconds in which an interrupt may turn out to be the beginning of a shutdown.
+
+jupyter_client interrupts a kernel before it shuts it down, or kills its process. Sent on, that would stop
+what somebody else runs.
+"""
 
 HELD_BYTES = 32 * 1024 * 1024
 """Bytes of clients' messages that are held until the kernel answers; then requests are refused."""
@@ -72,9 +79,6 @@ class Relay:
     Args:
         front: Where clients are to find it, and the key that they sign with.
         share: Where the kernel is.
-        channels: Those that are relayed; all of a kernel's, unless clients reach the others
-            themselves.
-        ends_on_request: Whether a client's ``shutdown_request`` ends the relay, as it would a kernel.
         grace: Seconds in which a kernel that is gone may come back.
     """
 
@@ -83,15 +87,11 @@ class Relay:
         front: Connection,
         share: Share,
         *,
-        channels: Collection[Channel] = CHANNELS,
-        ends_on_request: bool = True,
         grace: float = GRACE,
     ) -> None:
         self._front = front
         self._session: Any = front.session()
         self._share = share
-        self._channels = channels
-        self._ends_on_request = ends_on_request
         self._grace = grace
         self._context = client_context()
         self._context.setsockopt(zmq.SNDHWM, QUEUED)
@@ -111,7 +111,7 @@ class Relay:
             NoConnection: an address is taken, or is none.
         """
         try:
-            for channel in self._channels:
+            for channel in CHANNELS:
                 kind = zmq.PUB if channel == "iopub" else zmq.ROUTER
                 socket: zmq.Socket[bytes] = self._context.socket(kind)
                 if kind == zmq.ROUTER:
@@ -193,9 +193,7 @@ class Relay:
             if self._kernel is not None and self._kernel.connection != connection:
                 self._let_go()
             if self._kernel is None and connection is not None:
-                self._kernel = KernelSide(
-                    self._context, connection, self._channels, self._to_client
-                )
+                self._kernel = KernelSide(self._context, connection, self._to_client)
             # No system tells of a file that is not there yet: it is looked for, while the kernel
             # is gone and for the grace alone.
             met = asyncio.Event() if self._kernel is None else self._kernel.met
@@ -265,9 +263,17 @@ class Relay:
         if self._refused.bit_count() == 1:
             log.warning("Refused message %d, on %s: %s", self._refused, channel, forged)
 
-    def _from_client(self, request: _Request) -> None:
+    def _interrupt_for_client(self, request: _Request) -> None:
+        if not self._ended.done():
+            self._from_client(request, is_due=True)
+
+    def _from_client(self, request: _Request, *, is_due: bool = False) -> None:
         if request.envelope.kind == "shutdown_request":
             self._shut_down(request)
+        elif request.envelope.kind == "interrupt_request" and not is_due:
+            asyncio.get_running_loop().call_later(
+                INTERRUPT_DELAY, self._interrupt_for_client, request
+            )
         elif self._kernel is None or not self._kernel.ready.is_set():
             self._hold(request)
         else:
@@ -300,8 +306,7 @@ class Relay:
         content: Any = self._session.unpack(request.envelope.body[3])
         restart = isinstance(content, dict) and content.get("restart") is True  # pyright: ignore[reportUnknownMemberType]
         self._reply(request, "shutdown_reply", {"status": "ok", "restart": restart})
-        if self._ends_on_request:
-            self.stop("A client has shut it down; the kernel goes on.")
+        self.stop("A client has shut it down; the kernel goes on.")
 
     def _answer_for_the_kernel(self, request: _Request, reason: str) -> None:
         """Ends a request that the kernel will not answer: nobody waits for what never comes."""
@@ -319,9 +324,9 @@ class Relay:
         self._readers[request.channel].look()
 
     def _publish(self, request: _Request, kind: str, content: Mapping[str, Any]) -> None:
-        if (socket := self._sockets.get("iopub")) is not None:
-            parent = {"header": request.envelope.header}
-            self._session.send(socket, kind, dict(content), parent, ident=kind.encode())
+        parent = {"header": request.envelope.header}
+        socket = self._sockets["iopub"]
+        self._session.send(socket, kind, dict(content), parent, ident=kind.encode())
 
     def _close(self) -> None:
         for reader in self._readers.values():
