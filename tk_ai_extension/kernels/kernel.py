@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as ThreadFuture
 from typing import Any
 
@@ -13,8 +13,8 @@ import zmq
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
 from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
+from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
-from tk_ai_extension.kernels.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ RESTART_LIMIT = 3
 """How often in a row a kernel that dies before `STABLE_TIME` is started again."""
 
 
-class LiveKernel:
+class LiveKernel(TrackedKernel):
     """Watches one kernel through all its incarnations, until it is shut down or stays dead.
 
     Args:
@@ -53,21 +53,10 @@ class LiveKernel:
         emit: Callable[[KernelEvent], None],
         revive: Callable[[], Awaitable[None]],
     ) -> None:
-        self.id = kernel_id
-        self.manager = manager
-        self.restarts = 0
-        self.language = ""
-        self.state: KernelState = "unknown"
-        self.turns = Turns()
-        """The restarts and shutdowns that were asked of us."""
-        self.ending: Ending | None = None
-        """Why the present incarnation ended; None while it lives."""
+        super().__init__(kernel_id, manager, is_listed=is_listed, emit=emit)
         self._context = context
-        self._is_listed = is_listed
-        self._emit = emit
         self._revive = revive
         self._connection: KernelConnection | None = None
-        self._connecting = asyncio.Lock()
         self._reconnecting: asyncio.Task[None] | None = None
         self._alive = asyncio.Event()
         self._alive.set()
@@ -82,18 +71,7 @@ class LiveKernel:
     # -- connecting
 
     async def connect(self, *, first: bool = False) -> KernelConnection:
-        """The kept connection, made and proved first where there is none.
-
-        Waits for a kernel that is being restarted. It has no bound of its own: give it a deadline.
-
-        Args:
-            first: Whether the kernel has just been started: it then answers on its shell channel,
-                which a running cell would hold up, and is given up if it dies before.
-
-        Raises:
-            ConnectionClosed: the kernel was shut down, or stays dead; with ``first``, also when it
-                died before it answered.
-        """
+        """Return the open connection; open one if there is none."""
         while True:
             async with self._connecting:
                 if self._alive.is_set() and self.connection is not None:
@@ -114,8 +92,7 @@ class LiveKernel:
                 except BaseException:
                     connection.close(Ending("closed", "The kernel did not answer."))
                     raise
-                about: Any = answer.get("language_info") or {}
-                self.language = str(about.get("name", "")).lower()
+                self._set_language(answer)
                 self._has_answered = True
                 if self.state in {"starting", "restarting"} or (first and self.state == "unknown"):
                     self.on_state("idle")
@@ -177,19 +154,19 @@ class LiveKernel:
             comes_back = ending.kind != "shutdown"
             self.ending = ending
             self.state = "restarting" if comes_back else "dead"
-            self._tell(_EVENTS[ending.kind])
+            self._notify(_EVENTS[ending.kind])
             if not comes_back or not await self._next(process, ending):
                 self.state = "dead"
                 self._alive.set()  # nobody waits for what does not come
                 if comes_back:
-                    self._tell("died")
+                    self._notify("died")
                 return ending
             self.restarts += 1
             self.ending = self._stop_asked = None
             self.state = "starting"
             self._alive.set()
             if ending.kind == "died":
-                self._tell("restarted")
+                self._notify("restarted")
             if was_connected and (self._reconnecting is None or self._reconnecting.done()):
                 self._reconnecting = asyncio.create_task(self._reconnect())
 
@@ -203,10 +180,7 @@ class LiveKernel:
 
     async def _why(self, process: Any, code: int | None) -> Ending:
         if not self.is_ours:
-            return Ending(
-                "lost",
-                "The connection to the kernel was lost: whether the code ran to its end is unknown.",
-            )
+            return Ending("lost", LOST)
         if not self.manager.shutting_down and local_process(self.manager) is process:
             return Ending("died", f"The kernel {describe_exit(code)}.")
         restart = self._stop_asked
@@ -254,9 +228,6 @@ class LiveKernel:
         """Something was done about a dead kernel: has its watch look again."""
         self._stirred.set()
 
-    def _tell(self, kind: Any, **fields: Any) -> None:
-        self._emit(KernelEvent(self.id, kind, self.state, **fields))
-
     # -- what the connection observes
 
     def on_state(self, state: KernelState) -> None:
@@ -264,14 +235,7 @@ class LiveKernel:
         # It is said on another socket than the answer, and may be heard after it.
         if state == "starting" and self._has_answered:
             state = "idle"
-        if state != self.state:
-            self.state = state
-            self._tell("state")
-
-    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
-        """Code begins to run, by anybody's hand."""
-        ours = self._connection is not None and self._connection.is_ours(str(parent.get("msg_id")))
-        self._tell("ran", code=code, execution_count=execution_count, ours=ours)
+        self._set_state(state)
 
     def on_stopping(self, restart: bool) -> None:
         """The kernel says that it stops on request."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +13,16 @@ from jupyter_core.utils import ensure_async
 from tk_ai_extension.kernels.base import (
     Executor,
     KernelEnvironment,
-    KernelEvent,
     KernelInfo,
     Kernelspec,
     kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.connection import KernelConnection
-from tk_ai_extension.kernels.conversation import ConnectionClosed
+from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.kernel import LiveKernel
-from tk_ai_extension.kernels.listeners import KernelListeners
+from tk_ai_extension.kernels.lifecycle import KernelService
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.sockets import client_context
@@ -43,6 +40,7 @@ from tk_ai_extension.model.errors import (
     KernelspecNotFound,
     KernelStartFailed,
     KernelUnsupported,
+    ToolError,
 )
 
 log = logging.getLogger(__name__)
@@ -53,7 +51,7 @@ READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
 
 
-class JupyterKernels:
+class JupyterKernels(KernelService[LiveKernel]):
     """Starts, finds, watches and stops the kernels of a multi-kernel manager.
 
     It works with jupyter_server's `AsyncMappingKernelManager` and with jupyter_client's
@@ -92,14 +90,11 @@ class JupyterKernels:
         backend: Backend = "auto",
         confine: Confine | None = None,
     ) -> None:
-        self._manager = manager
+        super().__init__(manager, ready_timeout=ready_timeout)
         self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
-        self._ready_timeout = ready_timeout
         self._context = client_context()
-        self._kernels: dict[str, LiveKernel] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._meters: dict[str, UsageMeter] = {}
-        self._listeners = KernelListeners()
         self._starter = KernelStarter(
             manager,
             self._specs,
@@ -122,10 +117,6 @@ class JupyterKernels:
     async def kernelspecs(self) -> list[Kernelspec]:
         """The installed kernelspecs, the default one first."""
         return kernelspecs_of(self._specs.get_all_specs(), self._manager.default_kernel_name)
-
-    def ids(self) -> list[str]:
-        """The ids of running kernels, those that a person started too."""
-        return list(self._manager.list_kernel_ids())
 
     async def info(self, kernel_id: str) -> KernelInfo:
         """What is known of a kernel."""
@@ -161,13 +152,10 @@ class JupyterKernels:
 
     # -- starting
 
-    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
-        """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id."""
-        name = kernel_name or self._manager.default_kernel_name
-        specs = await self.kernelspecs()
-        if name not in {spec.name for spec in specs}:
-            known = ", ".join(spec.name for spec in specs) or "none"
-            raise KernelspecNotFound(f"No kernelspec `{name}` is installed (there are: {known}).")
+    def _no_kernelspec(self, name: str, known: str) -> KernelspecNotFound:
+        return KernelspecNotFound(f"No kernelspec `{name}` is installed (there are: {known}).")
+
+    async def _start(self, name: str, path: str | None) -> str:
         return await self._starter.start(name, path)
 
     async def _connect_first(self, kernel_id: str) -> None:
@@ -183,53 +171,22 @@ class JupyterKernels:
         if watch is not None:
             await asyncio.wait({watch})
 
-    async def wait_ready(self, kernel_id: str) -> float:
-        """Waits for a kernel_info reply; returns the seconds it took."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            await self.connection(kernel_id)
-        except (KernelDied, KernelBusy) as error:
-            raise KernelStartFailed(error.message) from error
-        return clock() - began
-
     # -- executing
 
-    async def connection(self, kernel_id: str) -> KernelConnection:
-        """An open connection to the kernel.
+    def _unresponsive(self, kernel: LiveKernel, late: str) -> ToolError:
+        if kernel.ending is None:
+            return KernelBusy(f"{late}, but it lives: it is busy or stuck.")
+        return KernelDied(f"{late}. {kernel.ending.message}")
 
-        Raises:
-            KernelNotFound, KernelDied.
-            KernelBusy: it lives and does not answer.
-        """
-        kernel = self._kernel(kernel_id)
-        try:
-            async with asyncio.timeout(self._ready_timeout):
-                return await kernel.connect()
-        except TimeoutError as error:
-            late = f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s"
-            if kernel.ending is None:
-                raise KernelBusy(f"{late}, but it lives: it is busy or stuck.") from error
-            raise KernelDied(f"{late}. {kernel.ending.message}") from error
-        except ConnectionClosed as closed:
-            if closed.ending.kind == "shutdown":
-                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
-            raise KernelDied(closed.ending.message) from closed
+    def _ended(self, kernel: LiveKernel, ending: Ending) -> ToolError:
+        if ending.kind == "shutdown":
+            return KernelNotFound(f"The kernel {kernel.id} was shut down.")
+        return KernelDied(ending.message)
 
     def is_stopping(self, kernel_id: str) -> bool:
         """Whether somebody is shutting the kernel down or restarting it just now."""
         kernel = self._kernels.get(kernel_id)
         return kernel is None or kernel.stopping
-
-    def executor(self, kernel_id: str) -> Executor:
-        """The executor that ``auto`` (or the configured choice) takes for this kernel now."""
-        self._kernel(kernel_id)
-        return self._executor
-
-    @property
-    def backend(self) -> str:
-        """The name of the executor that runs code where nothing else is known of a kernel."""
-        return self._executor.name
 
     def connection_info(self, kernel_id: str) -> dict[str, Any]:
         """Where the kernel listens now."""
@@ -258,7 +215,7 @@ class JupyterKernels:
         if not kernel.is_ours:  # its process is another's: it has to do it itself
             (await self.connection(kernel_id)).request_interrupt()
             return
-        if await kernel.turns.over() or not kernel.is_settled:
+        if await kernel.queue.drain() or not kernel.is_settled:
             # What it ran has ended with its process; what comes after is not what was meant.
             await kernel.settled()
             self._kernel(kernel_id)
@@ -268,16 +225,11 @@ class JupyterKernels:
         except RuntimeError as error:
             raise KernelDied(f"The kernel {kernel_id} cannot be interrupted: {error}") from error
 
-    async def restart(self, kernel_id: str) -> None:
-        """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
-        kernel = self._our_kernel(kernel_id)
-        await kernel.turns.take("restart", lambda: self._do_restart(kernel_id), join=True)
-
-    async def _do_restart(self, kernel_id: str) -> None:
+    async def _restart(self, kernel_id: str) -> None:
         await self._kernel(kernel_id).settled()
         self._kernel(kernel_id)
         try:
-            await self._restart(kernel_id)
+            await self._ask_for_restart(kernel_id)
         except asyncio.InvalidStateError:
             log.info("Kernel %s was restarted by somebody else at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
@@ -285,18 +237,13 @@ class JupyterKernels:
             raise KernelStartFailed(message) from error
         await self.wait_ready(kernel_id)
 
-    async def _restart(self, kernel_id: str, *, now: bool = False) -> None:
+    async def _ask_for_restart(self, kernel_id: str, *, now: bool = False) -> None:
         answered: Any = await ensure_async(self._manager.restart_kernel(kernel_id, now=now))
         if asyncio.isfuture(answered):
             # jupyter_server's own wait for an answer; we wait ourselves, its failure is no news.
             answered.add_done_callback(_retrieve)
 
-    async def shutdown(self, kernel_id: str) -> None:
-        """Shuts it down. Running executions end as kernel_died."""
-        kernel = self._our_kernel(kernel_id)
-        await kernel.turns.take("shutdown", lambda: self._do_shutdown(kernel_id))
-
-    async def _do_shutdown(self, kernel_id: str) -> None:
+    async def _shutdown(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
         await kernel.settled()  # jupyter_client cannot stop what is just being started again
         if kernel_id in self._manager:
@@ -306,19 +253,13 @@ class JupyterKernels:
         if watch is not None:
             await asyncio.wait({watch})
 
-    # -- events
-
-    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
-        """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
-        return self._listeners.add(listener)
-
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
         guarded, self._guarded = self._guarded, None
         if guarded is not None:
             await guarded.close()
         for kernel in list(self._kernels.values()):
-            await kernel.turns.close()
+            await kernel.queue.close()
         for watch in self._watches.values():
             watch.cancel()
         if self._watches:
@@ -343,14 +284,14 @@ class JupyterKernels:
             manager,
             self._context,
             is_listed=lambda: kernel_id in self._manager,
-            emit=self._listeners.notify,
+            emit=self._emit,
             revive=lambda: self._revive(kernel_id),
         )
         watch = self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))
         watch.add_done_callback(_log_failure)
         return kernel
 
-    def _our_kernel(self, kernel_id: str) -> LiveKernel:
+    def _stoppable(self, kernel_id: str) -> LiveKernel:
         kernel = self._kernel(kernel_id)
         if not kernel.is_ours:
             raise KernelUnsupported(f"The kernel {kernel_id} is another process's to stop.")
@@ -372,7 +313,7 @@ class JupyterKernels:
     async def _revive(self, kernel_id: str) -> None:
         log.warning("Kernel %s is started again; its variables are gone", kernel_id)
         try:
-            await self._restart(kernel_id, now=True)
+            await self._ask_for_restart(kernel_id, now=True)
         except (OSError, RuntimeError) as error:
             log.warning("Kernel %s could not be started again: %s", kernel_id, error)
 

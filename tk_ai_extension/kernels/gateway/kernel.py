@@ -24,7 +24,7 @@ from tk_ai_extension.kernels.gateway.requests import (
     status_of,
     unavailable,
 )
-from tk_ai_extension.kernels.turns import Turns
+from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
 
@@ -48,7 +48,6 @@ GOODBYE = 1.0
 FAREWELL = 10.0
 """Seconds in which a kernel that says it stops is gone, or else has been started again."""
 
-LOST = "The connection to the kernel was lost: whether the code ran to its end is unknown."
 UNSURE = (
     "The gateway failed while it stopped the kernel: whether the code ran to its end is unknown."
 )
@@ -56,7 +55,7 @@ DIED = "The kernel died, possibly out of memory: the gateway does not say of wha
 GONE = "The kernel is gone: the gateway has it no more."
 
 
-class RemoteKernel:
+class RemoteKernel(TrackedKernel):
     """Follows one kernel of a gateway through all its incarnations, until the gateway has it no more.
 
     Args:
@@ -78,27 +77,16 @@ class RemoteKernel:
         on_gone: Callable[[], None],
         ping_interval: float = PING_INTERVAL,
     ) -> None:
-        self.id = kernel_id
-        self.manager = manager
-        self.restarts = 0
-        self.language = ""
-        self.state: KernelState = "unknown"
-        self.turns = Turns()
-        """The restarts and shutdowns that were asked of us."""
+        super().__init__(kernel_id, manager, is_listed=is_listed, emit=emit)
         self.stopping = False
         """Whether one of them is being carried out."""
         self.stop_heard: bool | None = None
         """While it is: that the kernel has said it stops, and whether to be restarted."""
-        self.ending: Ending | None = None
-        """Why the gateway has it no more, or that we are closed; None while neither is so."""
         self.seen_since = asyncio.get_running_loop().time()
-        self._is_listed = is_listed
-        self._emit = emit
         self._on_gone = on_gone
         self._ping_interval = ping_interval
-        self._line: GatewayConnection | None = None
-        self._proved = False  # whether the kernel has answered on that line
-        self._connecting = asyncio.Lock()
+        self._connection: GatewayConnection | None = None
+        self._proved = False  # whether the kernel has answered on that connection
         self._between: Literal["died", "restarted"] | None = None  # two incarnations
         self._said_restart = False  # so that the server's word of the same one is no other's
         self._session = ""  # in which the present incarnation speaks, or the last one spoke
@@ -108,31 +96,23 @@ class RemoteKernel:
     # -- connecting
 
     async def connect(self, *, first: bool = False) -> GatewayConnection:
-        """The kept connection, made and proved first where there is none.
-
-        Waits for a kernel that is being restarted. It has no bound of its own: give it a deadline.
-
-        Args:
-            first: Whether the kernel has just been started: it then answers on its shell channel.
-
-        Raises:
-            ConnectionClosed: the gateway has the kernel no more, or we are closed.
-            GatewayUnavailable.
-        """
+        """Return the open connection; open one if there is none."""
         async with self._connecting:
             while True:
                 if self.ending is not None:
                     raise ConnectionClosed(self.ending)
-                line = self.connection or await self._try(first)
-                if line is not None:
-                    return line
+                connection = self.connection or await self._try(first)
+                if connection is not None:
+                    return connection
                 await asyncio.sleep(RETRY_INTERVAL)
 
     @property
     def connection(self) -> GatewayConnection | None:
         """The kept connection, if one is open."""
-        line = self._line
-        return line if line and self._proved and not line.lost and line.ending is None else None
+        connection = self._connection
+        if connection is None or connection.lost or connection.ending is not None:
+            return None
+        return connection if self._proved else None
 
     @property
     def is_settled(self) -> bool:
@@ -142,7 +122,9 @@ class RemoteKernel:
     async def _try(self, first: bool) -> GatewayConnection | None:
         """One attempt; None where the kernel does not answer yet."""
         try:
-            line = await GatewayConnection.open(self.id, self, ping_interval=self._ping_interval)
+            connection = await GatewayConnection.open(
+                self.id, self, ping_interval=self._ping_interval
+            )
         except FAILURES as error:
             status = status_of(error)
             if status == 404 and await self.look() is False:
@@ -150,34 +132,33 @@ class RemoteKernel:
             if self._between is None or status is None or status < 500:
                 raise unavailable(error) from error
             return None
-        self._tasks.follow(line.reading)
+        self._tasks.follow(connection.reading)
         if self.ending is not None:  # it came while we connected
-            line.close(self.ending)
+            connection.close(self.ending)
             return None
-        before, self._line, self._proved = self._line, line, False
+        before, self._connection, self._proved = self._connection, connection, False
         if before is not None:
             before.close(Ending("lost", LOST))
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT):
-                answer = await line.handshake(on_shell=first)
+                answer = await connection.handshake(on_shell=first)
         except (TimeoutError, ConnectionClosed):
-            line.close(Ending("closed", "The kernel did not answer."))
+            connection.close(Ending("closed", "The kernel did not answer."))
             return None
         except BaseException:
-            line.close(Ending("closed", "The kernel did not answer."))
+            connection.close(Ending("closed", "The kernel did not answer."))
             raise
-        session = line.speaker
+        session = connection.speaker
         if self._between and session and session == self._session:
-            line.close(Ending("closed", "It is still the kernel that stops."))
+            connection.close(Ending("closed", "It is still the kernel that stops."))
             return None
         self._proved = True
         self._begin(answer, session, first=first)
-        return line
+        return connection
 
     def _begin(self, answer: Mapping[str, Any], session: str, *, first: bool) -> None:
-        """An incarnation has answered: a new one, or the one from before the line was lost."""
-        about: Any = answer.get("language_info") or {}
-        self.language = str(about.get("name", "")).lower()
+        """An incarnation has answered: a new one, or the one from before the connection was lost."""
+        self._set_language(answer)
         between, self._between = self._between, None
         unseen = between is None and bool(session and self._session and session != self._session)
         self._session = session or self._session
@@ -186,7 +167,7 @@ class RemoteKernel:
         if between or unseen:
             self.restarts += 1
         if between == "died" or unseen:
-            self._tell("restarted")
+            self._notify("restarted")
         if self._watch is None:
             self._watch = self._spawn(self._look_now_and_then())
 
@@ -194,10 +175,10 @@ class RemoteKernel:
         """Closes the connection for good; leaves the kernel as it is."""
         closed = Ending("closed", "The connection to the kernel was closed.")
         self.ending = self.ending or closed
-        line, self._line = self._line, None
-        if line is not None:
-            line.close(closed)
-            await asyncio.wait({line.reading}, timeout=GOODBYE)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(closed)
+            await asyncio.wait({connection.reading}, timeout=GOODBYE)
         await self._tasks.close()
 
     # -- how an incarnation ends
@@ -217,8 +198,8 @@ class RemoteKernel:
         if self.stop_heard is not None:
             self.on_stopping(self.stop_heard)
             self._said_restart = False  # the server has no word of it
-        elif self._line is not None:
-            self._spawn(self._lose(self._line, UNSURE))
+        elif self._connection is not None:
+            self._spawn(self._lose(self._connection, UNSURE))
 
     def shut_down(self) -> None:
         """It was shut down from this server."""
@@ -244,14 +225,14 @@ class RemoteKernel:
 
     def _end(self, ending: Ending) -> None:
         """This incarnation has ended; the next one is waited for."""
-        line, self._line = self._line, None
+        connection, self._connection = self._connection, None
         was_known = self._proved
         self._between = "died" if ending.kind == "died" else "restarted"
         self.state = "restarting"
         log.info("Kernel %s: %s", self.id, ending.message)
-        if line is not None:
-            line.close(ending)
-        self._tell("died" if ending.kind == "died" else "restarted")
+        if connection is not None:
+            connection.close(ending)
+        self._notify("died" if ending.kind == "died" else "restarted")
         if was_known and not self.stopping:
             self._spawn(self._reconnect())
 
@@ -262,23 +243,23 @@ class RemoteKernel:
         self.ending = ending
         self.state = "dead"
         log.info("Kernel %s: %s", self.id, ending.message)
-        line, self._line = self._line, None
-        if line is not None:
-            line.close(ending)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(ending)
         if self._watch is not None:
             self._watch.cancel()
-        self._tell("shutdown" if ending.kind == "shutdown" else "died")
+        self._notify("shutdown" if ending.kind == "shutdown" else "died")
         self._on_gone()
 
-    async def _lose(self, line: GatewayConnection, why: str = LOST) -> None:
-        """The line is no good: the kernel may be gone, or be another, or only out of reach."""
+    async def _lose(self, connection: GatewayConnection, why: str = LOST) -> None:
+        """The connection is no good: the kernel may be gone, or be another, or only out of reach."""
         await self.look()
-        line.close(self.ending or Ending("lost", why))
+        connection.close(self.ending or Ending("lost", why))
         if self.ending is None:
             log.warning("Kernel %s: %s", self.id, why)
-            if self._line is line:
+            if self._connection is connection:
                 self.state = "unknown"
-                self._tell("state")
+                self._notify("state")
             await self._reconnect()
 
     async def _part(self) -> None:
@@ -317,9 +298,9 @@ class RemoteKernel:
             await asyncio.sleep(LOOK_INTERVAL)
             if not self._is_listed():
                 self._gone(Ending("shutdown", "The kernel was shut down."))
-            elif (line := self._line) is not None and line.is_listened_to:
+            elif (connection := self._connection) is not None and connection.is_listened_to:
                 await self.look()
-                line.ask_who_speaks()
+                connection.ask_who_speaks()
 
     # -- what the connection observes
 
@@ -332,14 +313,7 @@ class RemoteKernel:
         else:
             if state == "starting" and self._proved:
                 state = "idle"  # said on another channel than the answer, and heard after it
-            if state != self.state:
-                self.state = state
-                self._tell("state")
-
-    def on_run(self, code: str, execution_count: int | None, parent: Mapping[str, Any]) -> None:
-        """Code begins to run, by anybody's hand."""
-        ours = self._line is not None and self._line.is_ours(str(parent.get("msg_id")))
-        self._tell("ran", code=code, execution_count=execution_count, ours=ours)
+            self._set_state(state)
 
     def on_stopping(self, restart: bool) -> None:
         """The kernel says that it stops on request."""
@@ -350,9 +324,9 @@ class RemoteKernel:
             self._said_restart = True
             self._end(Ending("restarted", "The kernel was restarted."))
             return
-        line, self._line = self._line, None
-        if line is not None:
-            line.close(Ending("shutdown", "The kernel was shut down."))
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(Ending("shutdown", "The kernel was shut down."))
         self._between = "died"
         self._spawn(self._part())
 
@@ -362,16 +336,13 @@ class RemoteKernel:
 
     def on_link_lost(self, conversation: Conversation) -> None:
         """The other end has closed the WebSocket, or what is between."""
-        line = self._line
-        if line is None or line is not conversation:
+        connection = self._connection
+        if connection is None or connection is not conversation:
             return
         if not self._proved:
-            line.close(Ending("lost", LOST))
+            connection.close(Ending("lost", LOST))
         else:
-            self._spawn(self._lose(line))
-
-    def _tell(self, kind: Any, **fields: Any) -> None:
-        self._emit(KernelEvent(self.id, kind, self.state, **fields))
+            self._spawn(self._lose(connection))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.spawn(work, f"Following kernel {self.id}")

@@ -14,17 +14,15 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.gateway.managers import GatewayMappingKernelManager
 
 from tk_ai_extension.kernels.base import (
-    Executor,
     KernelEnvironment,
-    KernelEvent,
     KernelInfo,
     Kernelspec,
     kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import ConnectionClosed
+from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
-from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
+from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL
 from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.requests import (
@@ -41,7 +39,7 @@ from tk_ai_extension.kernels.gateway.requests import (
     unavailable,
     was_not_heard,
 )
-from tk_ai_extension.kernels.listeners import KernelListeners
+from tk_ai_extension.kernels.lifecycle import KernelService
 from tk_ai_extension.kernels.run import Patience
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
@@ -53,6 +51,7 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     KernelspecNotFound,
     KernelStartFailed,
+    ToolError,
 )
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
@@ -113,7 +112,7 @@ CLOSING = 3.0
 """Seconds for what is still to be cleared away at the gateway when we close."""
 
 
-class GatewayKernels:
+class GatewayKernels(KernelService[RemoteKernel]):
     """Starts, finds, watches and stops kernels through jupyter_server's gateway client.
 
     It works with `GatewayMappingKernelManager` and its kernels, those of people among them; all of
@@ -144,13 +143,10 @@ class GatewayKernels:
         stack: Any = None,
         ping_interval: float = PING_INTERVAL,
     ) -> None:
-        self._manager = manager
+        super().__init__(manager, ready_timeout=ready_timeout)
         self._specs = specs
         self._environment = environment
-        self._ready_timeout = ready_timeout
         self._ping_interval = ping_interval
-        self._kernels: dict[str, RemoteKernel] = {}
-        self._listeners = KernelListeners()
         self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
@@ -177,10 +173,6 @@ class GatewayKernels:
         except FAILURES as error:
             raise unavailable(error) from error
 
-    def ids(self) -> list[str]:
-        """The ids of this server's kernels, those that a person started too."""
-        return list(self._manager.list_kernel_ids())
-
     async def info(self, kernel_id: str) -> KernelInfo:
         """What is known of a kernel; nothing of its process."""
         kernel = self._kernel(kernel_id)
@@ -204,22 +196,19 @@ class GatewayKernels:
 
     # -- starting
 
-    async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
-        """Starts a kernel and waits until it answers; returns its id.
+    def _no_kernelspec(self, name: str, known: str) -> KernelspecNotFound:
+        return KernelspecNotFound(f"The gateway has no kernelspec `{name}` (it has: {known}).")
 
-        The gateway is told the folder of ``path`` (``KERNEL_WORKING_DIR``), and goes by it or not.
+    async def _start(self, name: str, path: str | None) -> str:
+        """Start a kernel.
+
+        The gateway is sent the folder of ``path`` (``KERNEL_WORKING_DIR``), and may ignore it.
 
         Raises:
-            KernelspecNotFound.
-            KernelStartFailed: without the kernel's stderr, which the gateway's log has. One may be left
-                there where something between has answered in the gateway's stead, or none removes it.
+            KernelStartFailed: without the kernel's stderr, which is in the gateway's log. A kernel may
+                be left there if a proxy answered instead of the gateway.
             GatewayUnavailable: it does not answer, or not as a gateway.
         """
-        specs = await self.kernelspecs()
-        name = kernel_name or self._manager.default_kernel_name
-        if name not in {spec.name for spec in specs}:
-            known = ", ".join(spec.name for spec in specs) or "none"
-            raise KernelspecNotFound(f"The gateway has no kernelspec `{name}` (it has: {known}).")
         kernel_id = await self._launch(name, path)
         try:
             seconds = await self._first_answer(kernel_id, name)
@@ -300,62 +289,27 @@ class GatewayKernels:
         if kernel is not None:
             kernel.shut_down()
 
-    async def wait_ready(self, kernel_id: str) -> float:
-        """Waits for a kernel_info reply; returns the seconds it took."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            await self.connection(kernel_id)
-        except (KernelDied, KernelBusy) as error:
-            raise KernelStartFailed(error.message) from error
-        return clock() - began
-
     # -- executing
 
-    async def connection(self, kernel_id: str) -> GatewayConnection:
-        """An open connection to the kernel.
+    def _unresponsive(self, kernel: RemoteKernel, late: str) -> ToolError:  # noqa: ARG002 - the base's
+        return KernelBusy(f"{late}, but the gateway has it: it is busy or stuck.")
 
-        Raises:
-            KernelNotFound, KernelDied, GatewayUnavailable.
-            KernelBusy: the gateway has it, and it does not answer.
-        """
-        kernel = self._kernel(kernel_id)
-        try:
-            async with asyncio.timeout(self._ready_timeout):
-                return await kernel.connect()
-        except TimeoutError as error:
-            raise KernelBusy(
-                f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s, but the "
-                "gateway has it: it is busy or stuck."
-            ) from error
-        except ConnectionClosed as closed:
-            if closed.ending.kind == "shutdown":
-                raise KernelNotFound(closed.ending.message) from closed
-            if closed.ending.kind == "closed":
-                raise _stopping() from closed
-            raise KernelDied(closed.ending.message) from closed
+    def _ended(self, kernel: RemoteKernel, ending: Ending) -> ToolError:  # noqa: ARG002 - the base's
+        if ending.kind == "shutdown":
+            return KernelNotFound(ending.message)
+        return _stopping() if ending.kind == "closed" else KernelDied(ending.message)
 
     def is_stopping(self, kernel_id: str) -> bool:
         """Whether we are shutting the kernel down or restarting it just now."""
         kernel = self._kernels.get(kernel_id)
         return kernel is None or kernel.stopping
 
-    def executor(self, kernel_id: str) -> Executor:
-        """The executor for kernels behind a gateway: there is one."""
-        self._kernel(kernel_id)
-        return self._executor
-
-    @property
-    def backend(self) -> str:
-        """The name of the executor that runs code."""
-        return self._executor.name
-
     # -- interrupting and ending
 
     async def interrupt(self, kernel_id: str) -> None:
         """Interrupts what the kernel runs. Raises KernelNotFound, GatewayUnavailable."""
         kernel = self._kernel(kernel_id)
-        if await kernel.turns.over() or not kernel.is_settled:
+        if await kernel.queue.drain() or not kernel.is_settled:
             # What it ran has ended with it; what comes after is not what was meant.
             await self._settled(kernel_id)
             return
@@ -363,23 +317,13 @@ class GatewayKernels:
             kernel.connection.interrupted()
         await ask(kernel_id, self._manager.interrupt_kernel(kernel_id))
 
-    async def restart(self, kernel_id: str) -> None:
-        """Restarts it and waits until it answers. Running executions end as kernel_restarted."""
-        kernel = self._kernel(kernel_id)
-        await kernel.turns.take("restart", lambda: self._do_restart(kernel_id), join=True)
-
-    async def _do_restart(self, kernel_id: str) -> None:
+    async def _restart(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
         restarting = answer_to(self._manager.restart_kernel(kernel_id))
         await self._stop(kernel, restarting, kernel.restarted)
         await self.wait_ready(kernel_id)
 
-    async def shutdown(self, kernel_id: str) -> None:
-        """Shuts it down. Running executions end as kernel_died."""
-        kernel = self._kernel(kernel_id)
-        await kernel.turns.take("shutdown", lambda: self._do_shutdown(kernel_id))
-
-    async def _do_shutdown(self, kernel_id: str) -> None:
+    async def _shutdown(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
         await self._stop(kernel, self._delete(kernel_id), kernel.shut_down)
 
@@ -415,12 +359,6 @@ class GatewayKernels:
                 await self.connection(kernel_id)
         return self._kernel(kernel_id)
 
-    # -- events
-
-    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
-        """Calls ``listener`` for each `KernelEvent`; returns how to stop that."""
-        return self._listeners.add(listener)
-
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
         self._closed = True
@@ -431,7 +369,7 @@ class GatewayKernels:
         kernels = list(self._kernels.values())
         self._kernels.clear()
         for kernel in kernels:
-            await kernel.turns.close()
+            await kernel.queue.close()
         await asyncio.gather(*(kernel.close() for kernel in kernels))
         await self._tasks.close(grace=CLOSING)
 
@@ -452,7 +390,7 @@ class GatewayKernels:
                 kernel_id,
                 manager,
                 is_listed=lambda: kernel_id in self._manager,
-                emit=self._listeners.notify,
+                emit=self._emit,
                 on_gone=lambda: self._forget(kernel_id),
                 ping_interval=self._ping_interval,
             )
