@@ -26,7 +26,7 @@ from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import GatewayKernels, kernels_of
-from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.testing.executor_bench import ExecutorBench
@@ -34,7 +34,7 @@ from tk_ai_extension.testing.faults import write_kernelspec
 
 __all__ = ["start_server"]
 
-PATIENCE = Patience(second_half=5.0, interrupt=1.0, stopping=15.0)
+TIMEOUTS = Timeouts(second_half=5.0, interrupt=1.0, stopping=15.0)
 
 
 @dataclass
@@ -165,7 +165,7 @@ async def kernels(server: Server) -> AsyncIterator[JupyterKernels | GatewayKerne
         environment=InheritedEnvironment(),
         ready_timeout=READY_TIMEOUT,
         stack=server.stack,
-        patience=PATIENCE,
+        timeouts=TIMEOUTS,
     )
     yield service
     await service.close()

@@ -216,11 +216,11 @@ async def test_only_a_garbled_message_is_not_understood(
     with monkeypatch.context() as patch:
         patch.setattr(line, "_framing", JsonFraming())
         for garbled in ("3", "{", json.dumps({**parts, "parent_header": {}, "content": 3})):
-            line._receive(garbled)
+            line._deliver(garbled)
             assert "not understood" in caplog.text
             caplog.clear()
     defect = Mock(side_effect=KeyError("a defect of ours"))
-    monkeypatch.setattr(GatewayConnection, "_hear", defect)
+    monkeypatch.setattr(GatewayConnection, "_receive", defect)
     line._transmit("control", line.session.msg("kernel_info_request", {}))
     async with asyncio.timeout(DEADLINE):
         while "Internal error" not in caplog.text:  # noqa: ASYNC110 - a turn of the loop each

@@ -86,7 +86,7 @@ async def test_a_kernel_that_says_nothing_of_its_restart_is_known_to_be_restarte
 async def test_a_kernel_whose_beginning_nobody_hears_is_known_to_be_restarted(
     gateway: Gateway, bench: ExecutorBench, harmed: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hear = GatewayConnection._hear_iopub
+    hear = GatewayConnection._receive_iopub
 
     def hear_the_first(self: GatewayConnection, message: Any, parent: Any) -> None:
         if not self.kernel_session or message["header"]["session"] == self.kernel_session:
@@ -95,7 +95,7 @@ async def test_a_kernel_whose_beginning_nobody_hears_is_known_to_be_restarted(
     kernel_id = await harmed()
     running = submit(bench, SILENT + faults.ignore_interrupts(60), kernel_id)
     await running.printed()
-    monkeypatch.setattr(GatewayConnection, "_hear_iopub", hear_the_first)
+    monkeypatch.setattr(GatewayConnection, "_receive_iopub", hear_the_first)
     await gateway.request("POST", f"api/kernels/{kernel_id}/restart")
     assert (await running.outcome()).status == "kernel_restarted"
     assert (await run(bench, "1", kernel_id)).execution.execution_count == 1

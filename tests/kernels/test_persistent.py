@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kernels.conftest import PATIENCE
+from tests.kernels.conftest import TIMEOUTS
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager, PersistentProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
@@ -82,7 +82,7 @@ def files(folder: Path) -> list[str]:
 async def bench(tmp_path: Path) -> AsyncIterator[ExecutorBench]:
     """Kernels without a server, in a folder."""
     manager = PersistentMultiKernelManager(connection_dir=str(tmp_path))
-    kernels = JupyterKernels(manager, capture_stderr=False, patience=PATIENCE, ready_timeout=20)
+    kernels = JupyterKernels(manager, capture_stderr=False, timeouts=TIMEOUTS, ready_timeout=20)
 
     async def request(method: str, path: str) -> None:
         raise AssertionError("there is no server")

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kernels.conftest import PATIENCE
+from tests.kernels.conftest import TIMEOUTS
 from tests.kernels.guests import connect
 from tests.kernels.guests import run as run_as_guest
 from tests.kernels.test_persistent import left_by_a_host
@@ -74,7 +74,7 @@ async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     manager = PersistentMultiKernelManager(connection_dir=str(deep))
-    kernels = JupyterKernels(manager, capture_stderr=False, patience=PATIENCE, ready_timeout=20)
+    kernels = JupyterKernels(manager, capture_stderr=False, timeouts=TIMEOUTS, ready_timeout=20)
     kernel_id = await kernels.start("python3")
     guests: list[Any] = []
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.kernels.conversation import Ending, Tally
-from tk_ai_extension.kernels.run import Patience, Run
+from tk_ai_extension.kernels.conversation import Ending, SequenceGapDetector
+from tk_ai_extension.kernels.run import Run, Timeouts
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged
 
 OK = {"status": "ok", "execution_count": 1}
@@ -30,7 +30,7 @@ def new_run(*, stopping: Callable[[], bool] = lambda: False, **request: Any) -> 
         backend="direct",
         interrupt=interrupt,
         stopping=stopping,
-        patience=Patience(second_half=0.1, interrupt=0.05, stopping=0.1),
+        timeouts=Timeouts(second_half=0.1, interrupt=0.05, stopping=0.1),
     )
 
 
@@ -196,11 +196,11 @@ async def test_outputs_are_told_at_once_and_then_in_batches(run: Run) -> None:
 
 
 def test_the_tally_counts_what_was_not_heard() -> None:
-    tally = Tally()
-    begin = tally.hear("s_1_10", begins_request=True)
+    detector = SequenceGapDetector()
+    begin = detector.count("s_1_10", begins_request=True)
     assert begin is not None
-    assert tally.hear("s_1_11", begins_request=False) == begin
-    assert tally.hear("s_1_14", begins_request=False) == begin + 2
-    assert tally.hear("s_2_5", begins_request=False) is None, "a subprocess counts for itself"
-    assert tally.hear("s_1_15", begins_request=True) == begin + 1, "its reply is expected"
-    assert tally.hear("e7a1c2d0-not-numbered", begins_request=False) is None
+    assert detector.count("s_1_11", begins_request=False) == begin
+    assert detector.count("s_1_14", begins_request=False) == begin + 2
+    assert detector.count("s_2_5", begins_request=False) is None, "a subprocess counts for itself"
+    assert detector.count("s_1_15", begins_request=True) == begin + 1, "its reply is expected"
+    assert detector.count("e7a1c2d0-not-numbered", begins_request=False) is None

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
-from tests.kernels.conftest import PATIENCE, Server
+from tests.kernels.conftest import TIMEOUTS, Server
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import (
@@ -425,7 +425,7 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
     }
     (tmp_path / "kernel.json").write_text(json.dumps(info), encoding="utf-8")
     manager = AsyncMultiKernelManager(external_connection_dir=str(tmp_path))
-    kernels = JupyterKernels(manager, server.app.kernel_spec_manager, patience=PATIENCE)
+    kernels = JupyterKernels(manager, server.app.kernel_spec_manager, timeouts=TIMEOUTS)
     (found,) = kernels.ids()
     bench = ExecutorBench(kernels, manager, "direct", found, harmed, server.request)
     assert (await run(bench, "1 + 1")).status == "ok"
@@ -453,7 +453,7 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
 async def test_a_bare_kernel_manager_will_do(server: Server, tmp_path: Path) -> None:
     manager = AsyncMultiKernelManager(connection_dir=str(tmp_path))
     kernels = JupyterKernels(
-        manager, server.app.kernel_spec_manager, root=tmp_path, patience=PATIENCE
+        manager, server.app.kernel_spec_manager, root=tmp_path, timeouts=TIMEOUTS
     )
     (tmp_path / "folder").mkdir()
     kernel_id = await kernels.start("python3", path="folder/notebook.ipynb")

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from tk_ai_extension.kernels.stderr import StderrTail
+from tk_ai_extension.kernels.starting import StderrTail
 
 
 @pytest.mark.proves("exec:no-block")

@@ -53,7 +53,7 @@ class KernelConnection(Conversation):
 
     async def drained(self, timeout: float) -> None:
         """Waits until all is read that a kernel said before its end, for ``timeout`` s at most."""
-        if not self._heard.is_set():
+        if not self._receiving.is_set():
             return
         try:
             async with asyncio.timeout(timeout):
@@ -80,7 +80,7 @@ class KernelConnection(Conversation):
         def deliver(parts: list[bytes]) -> None:
             message = self._unpack(parts)
             if message is not None:
-                self._hear(channel, message)
+                self._receive(channel, message)
 
         return SocketReader(socket, deliver)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from tk_ai_extension.kernels.base import KernelState, Message
 
 
-class Tally:
+class SequenceGapDetector:
     """Counts what a kernel says that it has sent against what was heard.
 
     A kernel's own side of iopub drops messages when more than 1,000 wait to be sent, and nothing
@@ -22,10 +22,10 @@ class Tally:
 
     def __init__(self) -> None:
         self._maker = ""
-        self._heard = 0
+        self._received = 0
         self._requests = 0
 
-    def hear(self, msg_id: str, *, begins_request: bool) -> int | None:
+    def count(self, msg_id: str, *, begins_request: bool) -> int | None:
         """Counts a message heard on iopub.
 
         Args:
@@ -45,8 +45,8 @@ class Tally:
             self._maker = self._maker or maker
         if maker != self._maker:  # a subprocess of the kernel's has numbers of its own
             return None
-        self._heard += 1
-        return int(digits) - self._heard - self._requests
+        self._received += 1
+        return int(digits) - self._received - self._requests
 
 
 HANDSHAKE_INTERVAL = 0.2
@@ -80,8 +80,8 @@ class ConnectionClosed(Exception):
 class Listener(Protocol):
     """Hears everything that concerns one request. Called on the event loop; must not block."""
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:
-        """A message on iopub whose parent is the request; ``unheard`` as in `Tally.hear`."""
+    def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:
+        """A message on iopub whose parent is the request; ``missing`` as in `SequenceGapDetector.count`."""
         ...
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
@@ -138,8 +138,8 @@ class Conversation(ABC):
         self._observer = observer
         self._listeners: dict[str, Listener] = {}
         self._ours: set[str] = set()
-        self._tally = Tally()
-        self._heard = asyncio.Event()
+        self._gaps = SequenceGapDetector()
+        self._receiving = asyncio.Event()
         self._ending: Ending | None = None
 
     @property
@@ -173,7 +173,7 @@ class Conversation(ABC):
                 content = await probe.answer
                 try:
                     async with asyncio.timeout(HANDSHAKE_INTERVAL):
-                        await self._heard.wait()
+                        await self._receiving.wait()
                 except TimeoutError:
                     continue
                 return content
@@ -244,13 +244,13 @@ class Conversation(ABC):
     def _shut(self) -> None:
         """Closes what carries it."""
 
-    def _hear(self, channel: str, message: Message) -> None:
+    def _receive(self, channel: str, message: Message) -> None:
         """A message has come; what is no message of the protocol is not to get here."""
         if self._ending is not None:
             return
         parent = message["parent_header"]
         if channel == "iopub":
-            self._hear_iopub(message, parent)
+            self._receive_iopub(message, parent)
             return
         if message["msg_type"] == "kernel_info_reply":
             self.kernel_session = str(message["header"].get("session", ""))
@@ -289,11 +289,11 @@ class Conversation(ABC):
         if self._ending is None:
             self._transmit("stdin", self.session.msg("input_reply", {"value": value}))
 
-    def _hear_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
-        self._heard.set()
+    def _receive_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
+        self._receiving.set()
         kind, content = message["msg_type"], message["content"]
         state: Any = content.get("execution_state", "unknown") if kind == "status" else None
-        unheard = self._tally.hear(message["msg_id"], begins_request=state == "busy")
+        missing = self._gaps.count(message["msg_id"], begins_request=state == "busy")
         if kind == "execute_input":
             self._observer.on_run(
                 str(content.get("code", "")), content.get("execution_count"), parent
@@ -305,7 +305,7 @@ class Conversation(ABC):
             self._observer.on_stopping(bool(content.get("restart")))
         listener = self._listeners.get(parent.get("msg_id", ""))
         if listener is not None:
-            listener.on_iopub(kind, content, unheard)
+            listener.on_iopub(kind, content, missing)
 
 
 class _Probe:
@@ -314,7 +314,7 @@ class _Probe:
     def __init__(self) -> None:
         self.answer = asyncio.get_running_loop().create_future()
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:
+    def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:
         """Its echo is noticed by the connection."""
 
     def on_reply(self, content: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation
-from tk_ai_extension.kernels.run import FASTER, Patience, Run
+from tk_ai_extension.kernels.run import FASTER, Run, Timeouts
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
@@ -45,7 +45,7 @@ class DirectExecutor:
 
     Args:
         kernels: The service that owns the kernels.
-        patience: How long to wait for what does not come.
+        timeouts: How long to wait for what does not come.
         max_output_bytes: The bound of what is kept of one execution's outputs.
     """
 
@@ -56,13 +56,13 @@ class DirectExecutor:
         self,
         kernels: KernelAccess,
         *,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> None:
         self.kernels = kernels
-        self._patience = patience
+        self._timeouts = timeouts
         self._max_output_bytes = max_output_bytes
-        self._seen_out = BackgroundTasks(log)
+        self._unfollowed = BackgroundTasks(log)
 
     def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> Run:
         """A listener for one request to one kernel."""
@@ -71,7 +71,7 @@ class DirectExecutor:
             backend=backend,
             interrupt=lambda: self.kernels.interrupt(kernel_id),
             stopping=lambda: self.kernels.is_stopping(kernel_id),
-            patience=self._patience,
+            timeouts=self._timeouts,
             max_output_bytes=self._max_output_bytes,
             too_fast=self.too_fast,
         )
@@ -97,24 +97,24 @@ class DirectExecutor:
                             yield event
             finally:
                 if run.done:
-                    await _let_go(connection, msg_id, run)
+                    await _release(connection, msg_id, run)
                 else:
-                    self._see_out(connection, msg_id, run)
+                    self._await_in_background(connection, msg_id, run)
             if not run.aborted:
                 return
         raise KernelDied(f"The kernel did not take the request {MAX_SUBMISSIONS} times.")
 
-    def _see_out(self, connection: Conversation, msg_id: str, run: Run) -> None:
+    def _await_in_background(self, connection: Conversation, msg_id: str, run: Run) -> None:
         """Listens on for the end of a run that nobody follows: its timeout holds all the same."""
 
-        async def see_out() -> None:
+        async def until_end() -> None:
             await run.ended.wait()  # at the latest when the connection is closed
-            await _let_go(connection, msg_id, run)
+            await _release(connection, msg_id, run)
 
-        self._seen_out.spawn(see_out(), "Waiting for an execution that nobody follows")
+        self._unfollowed.spawn(until_end(), "Waiting for an execution that nobody follows")
 
 
-async def _let_go(connection: Conversation, msg_id: str, run: Run) -> None:
+async def _release(connection: Conversation, msg_id: str, run: Run) -> None:
     connection.forget(msg_id)
     await run.close()
 

@@ -137,6 +137,11 @@ class TrackedKernel(ABC):
 
     @property
     @abstractmethod
+    def stopping(self) -> bool:
+        """Whether it is being shut down or restarted just now, as far as is known."""
+
+    @property
+    @abstractmethod
     def is_settled(self) -> bool:
         """Whether nobody is starting or stopping it just now."""
 
@@ -234,6 +239,11 @@ class KernelService(ABC, Generic[Tracked]):
             raise self._unresponsive(kernel, late) from error
         except ConnectionClosed as closed:
             raise self._ended(kernel, closed.ending) from closed
+
+    def is_stopping(self, kernel_id: str) -> bool:
+        """Return whether a kernel is being shut down or restarted just now, as far as is known."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel is None or kernel.stopping
 
     async def restart(self, kernel_id: str) -> None:
         """Restart a kernel and wait until it answers. Running executions end as kernel_restarted."""

@@ -42,7 +42,7 @@ from tk_ai_extension.kernels.socket_folders import (
     restore_folder,
     supports_ipc,
 )
-from tk_ai_extension.kernels.stderr import KEPT
+from tk_ai_extension.kernels.starting import KEPT
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.malformed import MALFORMED

@@ -44,7 +44,7 @@ MAX_QUESTIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long an execution is waited for when something does not come; seconds.
 
     Attributes:
@@ -85,7 +85,7 @@ class Run:
         backend: str,
         interrupt: Callable[[], Awaitable[None]],
         stopping: Callable[[], bool],
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         too_fast: str = FASTER,
     ) -> None:
@@ -98,7 +98,7 @@ class Run:
         self._backend = backend
         self._interrupt = interrupt
         self._stopping = stopping
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._collector = OutputCollector(max_output_bytes)
         self._too_fast = too_fast
         self._loop = asyncio.get_running_loop()
@@ -106,22 +106,22 @@ class Run:
         self.ended = asyncio.Event()
         self._wake = asyncio.Event()
         self._wake_timer: asyncio.TimerHandle | None = None
-        self._told_at = 0.0
+        self._published_at = 0.0
         self._events: list[ExecutionEvent] = []
         self._reply: Mapping[str, Any] | None = None
         self._idle = False
         self._count: int | None = None
         self._prompt: str | None = None
         self._questions = 0
-        self._heard = 0
-        self._heard_at = 0.0
+        self._received = 0
+        self._received_at = 0.0
         self._held_back = False
-        self._unheard: int | None = None
-        self._last_unheard: int | None = None
+        self._missing_before: int | None = None
+        self._last_missing: int | None = None
         self._message = ""
         self._interrupted = False
         self._timed_out = False
-        self._said_start = False
+        self._published_start = False
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks = BackgroundTasks(log)
 
@@ -144,7 +144,7 @@ class Run:
             for event in events:
                 yield event
             changes = self._collector.drain()
-            self._told_at = self._loop.time()
+            self._published_at = self._loop.time()
             for event in self._collector.drain_events():
                 yield event
             if changes:
@@ -162,33 +162,33 @@ class Run:
 
     # -- what the connection tells
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:
+    def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:
         """A message of this execution."""
         if self.done:
             return
-        self._heard += 1
-        self._heard_at = self._loop.time()
-        self._last_unheard = unheard
+        self._received += 1
+        self._received_at = self._loop.time()
+        self._last_missing = missing
         if kind in OUTPUT_MESSAGES:
-            if unheard is None and GATEWAY_HOLDS_BACK.match(str(content.get("text", ""))):
+            if missing is None and GATEWAY_HOLDS_BACK.match(str(content.get("text", ""))):
                 self._held_back = True
             self._collector.add(kind, content)
-            self._say_start()
+            self._publish_start()
             self._wake_in_time()
         elif kind == "execute_input":
             self._count = content.get("execution_count")
             self._start()
-            self._say_start()
+            self._publish_start()
         elif kind == "status":
             match content.get("execution_state"):
                 case "busy":
                     self._start()
-                    self._unheard = unheard
+                    self._missing_before = missing
                     if self._request.silent:
-                        self._say_start()
+                        self._publish_start()
                 case "idle":
                     self._idle = True
-                    self._tell_losses()
+                    self._report_losses()
                     self._settle()
                 case _:
                     pass
@@ -206,7 +206,7 @@ class Run:
             return
         prompt = self._prompt = str(content.get("prompt", ""))
         self._questions += 1
-        self._tell(InputRequested(prompt))
+        self._publish(InputRequested(prompt))
         what = "answered with an empty line" if self._request.allow_stdin else "refused"
         self._collector.warn(f"[input({prompt!r}) was {what}: nobody can answer it here.]")
         if self._questions > MAX_QUESTIONS:
@@ -252,18 +252,18 @@ class Run:
         if self._request.timeout is not None:
             self._after(self._request.timeout, self._time_out)
 
-    def _say_start(self) -> None:
-        if not self._said_start:
-            self._said_start = True
-            self._tell(Started(self._count))
+    def _publish_start(self) -> None:
+        if not self._published_start:
+            self._published_start = True
+            self._publish(Started(self._count))
 
-    def _tell(self, event: ExecutionEvent) -> None:
+    def _publish(self, event: ExecutionEvent) -> None:
         self._events.append(event)
         self._wake.set()
 
     def _wake_in_time(self) -> None:
         """Has outputs told at once where it is quiet, and in batches where they come in a flood."""
-        delay = self._told_at + OUTPUT_INTERVAL - self._loop.time()
+        delay = self._published_at + OUTPUT_INTERVAL - self._loop.time()
         if delay <= 0:
             self._wake.set()
         elif self._wake_timer is None:
@@ -276,12 +276,12 @@ class Run:
     def _settle(self) -> None:
         """Ends it if reply and idle are both there; otherwise waits a bounded time."""
         if self._reply is None or not self._idle:
-            self._after(self._patience.second_half, self._give_up_waiting)
+            self._after(self._timeouts.second_half, self._stop_waiting)
         elif self._stopping() and self._reply.get("status") != "ok":
             # Stopping a kernel interrupts it first: what the code says to that is not its end.
-            self._after(self._patience.stopping, self._finish)
-        elif self._patience.unasked and self._was_interrupted_by_others:
-            self._after(self._patience.unasked, self._finish)
+            self._after(self._timeouts.stopping, self._finish)
+        elif self._timeouts.unasked and self._was_interrupted_by_others:
+            self._after(self._timeouts.unasked, self._finish)
         else:
             self._finish()
 
@@ -290,15 +290,15 @@ class Run:
         ours = self._interrupted or self._timed_out
         return not ours and (self._reply or {}).get("ename") == "KeyboardInterrupt"
 
-    def _give_up_waiting(self) -> None:
-        quiet = self._loop.time() - self._heard_at
-        if not self.done and quiet < self._patience.second_half:
+    def _stop_waiting(self) -> None:
+        quiet = self._loop.time() - self._received_at
+        if not self.done and quiet < self._timeouts.second_half:
             # The reply may be long there while a flood of outputs is still being read.
-            self._after(self._patience.second_half - quiet, self._give_up_waiting)
+            self._after(self._timeouts.second_half - quiet, self._stop_waiting)
         elif not self.done:
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not come", missing)
-            self._tell_losses()
+            self._report_losses()
             if not self._idle and self._may_have_losses:
                 # What was lost before it was lost with it, and nothing came after to count it by.
                 self._collector.warn(
@@ -326,7 +326,7 @@ class Run:
                 self.finish("interrupted", "The kernel was interrupted.")
             else:
                 self.finish("error")
-        elif self._count is not None or self._said_start:
+        elif self._count is not None or self._published_start:
             # Kernels that are no IPython say so when an interrupt has ended the code.
             self.finish("interrupted", "The kernel was interrupted.")
         else:
@@ -335,14 +335,14 @@ class Run:
     @property
     def _may_have_losses(self) -> bool:
         """Whether some may be missing; answers to other clients have numbers of the kernel's, too."""
-        return self._held_back or self._heard >= FLOOD
+        return self._held_back or self._received >= FLOOD
 
-    def _tell_losses(self) -> None:
-        unheard = self._last_unheard
-        if self._unheard is None or unheard is None or not self._may_have_losses:
+    def _report_losses(self) -> None:
+        missing = self._last_missing
+        if self._missing_before is None or missing is None or not self._may_have_losses:
             return
         # One that was not heard is the reply to this request, and one more is each question.
-        lost = unheard - self._unheard - 1 - self._questions
+        lost = missing - self._missing_before - 1 - self._questions
         if lost > 0:
             log.warning("%d messages of a kernel were lost before they got here", lost)
             self._collector.warn(f"[{lost:,} messages with output were lost: {self._too_fast}.]")
@@ -358,7 +358,7 @@ class Run:
             return
         self._timed_out = True
         self._interrupt_soon()
-        self._after(self._patience.interrupt, self._interrupt_was_ignored)
+        self._after(self._timeouts.interrupt, self._interrupt_was_ignored)
 
     def _interrupt_was_ignored(self) -> None:
         self.finish(

@@ -24,7 +24,7 @@ from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.kernel import LiveKernel
 from tk_ai_extension.kernels.lifecycle import KernelService
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
-from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import (
     GuardedClient,
@@ -33,6 +33,7 @@ from tk_ai_extension.kernels.stack import (
     StackUnavailable,
 )
 from tk_ai_extension.kernels.starting import Confine, KernelStarter
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -66,7 +67,7 @@ class JupyterKernels(KernelService[LiveKernel]):
         root: The folder that paths are relative to, for a manager that has no notion of it.
         capture_stderr: Whether the kernels that we start write their stderr through a pipe, which
             puts it into the error if one does not start. Kernels that outlive us must not.
-        patience: How long executors wait for what does not come.
+        timeouts: How long executors wait for what does not come.
         max_output_bytes: The bound of what is kept of one execution's outputs.
         stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled.
         backend: ``auto`` takes the stack where there is one; ``stack`` says so in the log where
@@ -84,7 +85,7 @@ class JupyterKernels(KernelService[LiveKernel]):
         ready_timeout: float = READY_TIMEOUT,
         root: Path | None = None,
         capture_stderr: bool = True,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
         backend: Backend = "auto",
@@ -93,6 +94,7 @@ class JupyterKernels(KernelService[LiveKernel]):
         super().__init__(manager, ready_timeout=ready_timeout)
         self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
         self._context = client_context()
+        self._tasks = BackgroundTasks(log)
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._meters: dict[str, UsageMeter] = {}
         self._starter = KernelStarter(
@@ -106,7 +108,7 @@ class JupyterKernels(KernelService[LiveKernel]):
             connect=self._connect_first,
             discard=self._discard,
         )
-        direct = DirectExecutor(self, patience=patience, max_output_bytes=max_output_bytes)
+        direct = DirectExecutor(self, timeouts=timeouts, max_output_bytes=max_output_bytes)
         self._guarded = self._guard(stack, backend)
         self._executor: Executor = (
             StackExecutor(self._guarded, direct) if self._guarded is not None else direct
@@ -183,11 +185,6 @@ class JupyterKernels(KernelService[LiveKernel]):
             return KernelNotFound(f"The kernel {kernel.id} was shut down.")
         return KernelDied(ending.message)
 
-    def is_stopping(self, kernel_id: str) -> bool:
-        """Whether somebody is shutting the kernel down or restarting it just now."""
-        kernel = self._kernels.get(kernel_id)
-        return kernel is None or kernel.stopping
-
     def connection_info(self, kernel_id: str) -> dict[str, Any]:
         """Where the kernel listens now."""
         return self._kernel(kernel_id).manager.get_connection_info(session=False)
@@ -260,10 +257,7 @@ class JupyterKernels(KernelService[LiveKernel]):
             await guarded.close()
         for kernel in list(self._kernels.values()):
             await kernel.queue.close()
-        for watch in self._watches.values():
-            watch.cancel()
-        if self._watches:
-            await asyncio.wait(self._watches.values())
+        await self._tasks.close()
         self._context.destroy(linger=0)
 
     # -- one kernel
@@ -287,8 +281,8 @@ class JupyterKernels(KernelService[LiveKernel]):
             emit=self._emit,
             revive=lambda: self._revive(kernel_id),
         )
-        watch = self._watches[kernel_id] = asyncio.create_task(self._watch(kernel))
-        watch.add_done_callback(_log_failure)
+        watching = self._tasks.spawn(self._watch(kernel), f"Watching kernel {kernel_id}")
+        self._watches[kernel_id] = watching
         return kernel
 
     def _stoppable(self, kernel_id: str) -> LiveKernel:
@@ -316,11 +310,6 @@ class JupyterKernels(KernelService[LiveKernel]):
             await self._ask_for_restart(kernel_id, now=True)
         except (OSError, RuntimeError) as error:
             log.warning("Kernel %s could not be started again: %s", kernel_id, error)
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("A kernel is no longer watched", exc_info=error)
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

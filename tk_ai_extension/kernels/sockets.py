@@ -25,7 +25,7 @@ MAX_RECEIVED = 100_000
 """Messages that a socket holds which were not read yet.
 
 Beyond it ZeroMQ stops reading from the network, and the kernel's own socket drops what does not fit
-into its queue; the message ids tell how many were dropped (`Tally`).
+into its queue; the message ids tell how many were dropped (`SequenceGapDetector`).
 """
 
 _SEND_ONLY = frozenset((zmq.PUB, zmq.PUSH))

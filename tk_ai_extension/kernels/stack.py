@@ -215,7 +215,7 @@ class GuardedStack:
         found: list[Any] = [getattr(stack, name) for name in (_RESULTS, _CLIENTS, _WORKERS)]
         self._stack: Any = stack
         self._watched: dict[str, Callable[[Result], None]] = {}
-        self._results = _Results(found[0], self._told)
+        self._results = _Results(found[0], self._on_result)
         self._clients = cast("dict[str, Any]", found[1])
         self._workers = cast("dict[str, Any]", found[2])
         self._left_behind = [
@@ -245,7 +245,7 @@ class GuardedStack:
             return True
         if not fresh and self._stack.pending(kernel_id):
             return False
-        await self.heal(kernel_id)
+        await self.reset_kernel(kernel_id)
         self._results[kernel_id] = self._results.get(kernel_id, {})
         return True
 
@@ -253,16 +253,16 @@ class GuardedStack:
         """Hands in a request; ``on_end`` is called once, with the stack's result."""
         uid = self._stack.put(kernel_id, code)
 
-        def told(result: Result) -> None:
+        def on_result(result: Result) -> None:
             if result.get("pending") is not True:
                 del self._watched[uid]
                 # A result that nobody fetches stays for ever; it is not there yet at this moment.
                 asyncio.get_running_loop().call_soon(self._stack.get, kernel_id, uid)
                 on_end(result)
 
-        self._watched[uid] = told
+        self._watched[uid] = on_result
 
-    async def heal(self, kernel_id: str) -> None:
+    async def reset_kernel(self, kernel_id: str) -> None:
         """Drops what the stack keeps of a kernel, so that the next request begins afresh."""
         if kernel_id not in self._workers and kernel_id not in self._clients:
             return
@@ -275,18 +275,18 @@ class GuardedStack:
 
     async def forget(self, kernel_id: str) -> None:
         """Drops everything about a kernel that is gone."""
-        await self.heal(kernel_id)
+        await self.reset_kernel(kernel_id)
         for kept in (self._results, *self._left_behind):
             kept.pop(kernel_id, None)
 
     async def close(self) -> None:
         """Ends the stack's work with our clients, and leaves it as it was found."""
         for kernel_id in (*self._clients, *self._workers):
-            await self.heal(kernel_id)
+            await self.reset_kernel(kernel_id)
         setattr(self._stack, _RESULTS, {key: dict(each) for key, each in self._results.items()})
         delattr(self._stack, _NEW_CLIENT)
 
-    def _told(self, uid: str, result: Result) -> None:
+    def _on_result(self, uid: str, result: Result) -> None:
         watcher = self._watched.get(uid)
         if watcher is not None:
             watcher(result)

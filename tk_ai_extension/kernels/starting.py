@@ -1,23 +1,134 @@
-"""How a kernel is started: in its folder, without secrets, and never left half alive."""
+"""How a kernel is started: in its folder, without secrets, and never left half alive.
+
+A kernel that we start writes its stderr through a pipe, whose end is in the error if the kernel fails.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+import os
+import re
+import select
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import KernelEnvironment
 from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
-from tk_ai_extension.kernels.stderr import StderrTail
 from tk_ai_extension.model.errors import KernelStartFailed
 
 if TYPE_CHECKING:
     from tk_ai_extension.kernels.sandbox.confinement import Confinement
+
+
+KEPT = 4000
+"""Bytes of the end that are kept."""
+
+BACKLOG = 1_000_000
+"""Bytes that wait until our own stderr takes them; then the oldest go."""
+
+RETRY_INTERVAL = 0.1
+"""Seconds between attempts to write what our own stderr did not take."""
+
+_PIPE_BUF = 512  # POSIX: so many bytes are written without blocking where a pipe is writable at all
+
+_TAKEN = re.compile(rb"Address already in use(?: \(addr='[^']*?(\d+)'\))?")
+"""What ZeroMQ says where somebody else listens at an address, with the port."""
+
+
+class StderrTail:
+    """A pipe to start a process with: what comes through it goes on to our own stderr.
+
+    A pipe, not a file: a kernel writes to it for as long as it lives, and a file would grow.
+    """
+
+    def __init__(self) -> None:
+        self._read_end, self.descriptor = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self.port_taken = asyncio.Event()
+        """Set where the process says that somebody else listens at one of its own ports."""
+        self._ports: frozenset[bytes] = frozenset()
+        self._tail = b""
+        self._backlog = bytearray()
+        self._retry: object | None = None
+        self._open = self._is_ours = True
+        self._loop: Any = IOLoop.current()
+        self._loop.add_handler(self._read_end, self._pass_on, IOLoop.READ)
+
+    @staticmethod
+    def is_possible() -> bool:
+        """Whether this system can wait for a pipe."""
+        return os.name == "posix"
+
+    @property
+    def text(self) -> str:
+        """The end of what was written so far, as whole lines."""
+        self._pass_on()
+        text = self._tail.decode("utf-8", "replace").strip()
+        return text if len(self._tail) < KEPT else text.partition("\n")[2]
+
+    def expect(self, ports: Collection[int]) -> None:
+        """Says at which ports the kernel is to listen: code in it may find others taken."""
+        self._ports = frozenset(str(port).encode() for port in ports)
+        self._look_for_taken()
+
+    @property
+    def perhaps_taken(self) -> bool:
+        """Whether it says that an address was taken which may be one of its own."""
+        return any(port in {b"", *self._ports} for port in _TAKEN.findall(self._tail))
+
+    def hand_over(self) -> None:
+        """Closes our own copy of the end that the process writes to: the pipe ends with it."""
+        if self._is_ours:
+            self._is_ours = False
+            os.close(self.descriptor)
+
+    def close(self) -> None:
+        """Closes both ends. A process that still writes to it gets an error."""
+        self.hand_over()
+        if self._open:
+            self._open = False
+            if self._retry is not None:
+                self._loop.remove_timeout(self._retry)
+            self._loop.remove_handler(self._read_end)
+            os.close(self._read_end)
+
+    def _pass_on(self, *_: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._open:
+                data = os.read(self._read_end, 65536)
+                if not data:
+                    self.close()
+                self._tail = (self._tail + data)[-KEPT:]
+                self._look_for_taken()
+                self._backlog += data
+                del self._backlog[:-BACKLOG]
+                self._write_on()
+
+    def _look_for_taken(self) -> None:
+        if self._ports.intersection(_TAKEN.findall(self._tail)):
+            self.port_taken.set()
+
+    def _write_on(self) -> None:
+        """Passes on what our own stderr takes now: whoever reads it must not hold the loop."""
+        try:
+            while self._backlog and select.select([], [2], [], 0)[1]:
+                del self._backlog[: os.write(2, self._backlog[:_PIPE_BUF])]
+        except OSError:
+            self._backlog.clear()  # there is none
+        if self._backlog and self._retry is None and self._open:
+            self._retry = self._loop.call_later(RETRY_INTERVAL, self._write_again)
+
+    def _write_again(self) -> None:
+        self._retry = None
+        self._write_on()
+
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +147,8 @@ class KernelStarter:
         specs: The kernelspec manager.
         environment: What a kernel's environment holds.
         root: The folder that paths are relative to, for a manager that has no notion of it.
-        capture_stderr: Whether a kernel writes its stderr through a pipe of ours.
+        capture_stderr: Whether a kernel writes its stderr through a pipe of ours, unless its manager
+            keeps a log of it (`PersistenceMixin.log_of`).
         ready_timeout: Seconds in which a kernel must answer.
         confine: The sandbox that the kernel of a notebook is to have, None for none.
         connect: Waits until a kernel answers; raises `ConnectionClosed` where it will not.
@@ -60,7 +172,8 @@ class KernelStarter:
         self._specs = specs
         self._environment = environment
         self._root = root
-        self._capture_stderr = capture_stderr and StderrTail.is_possible()
+        has_log = callable(getattr(manager, "log_of", None))
+        self._capture_stderr = capture_stderr and not has_log and StderrTail.is_possible()
         self._ready_timeout = ready_timeout
         self._confine = confine
         self._connect = connect

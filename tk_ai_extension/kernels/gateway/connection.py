@@ -225,16 +225,16 @@ class GatewayConnection(Conversation):
         """
         return "" if self.kernel_session == self.session.session else self.kernel_session
 
-    def _hear(self, channel: str, message: Message) -> None:
+    def _receive(self, channel: str, message: Message) -> None:
         before = self.speaker
-        super()._hear(channel, message)
+        super()._receive(channel, message)
         if message["msg_type"] == "kernel_info_reply":
             self._asked_who = False
             now = self.speaker
             if self._ending is None and before and now and now != before:
                 self._follower.on_successor()
 
-    def _hear_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
+    def _receive_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
         if self.speaker and message["header"].get("session") == self.speaker:
             self._speaks_as_it_answers = True
         elif (
@@ -244,7 +244,7 @@ class GatewayConnection(Conversation):
         ):  # what else is said of its state is the gateway's word
             self._follower.on_successor()
             return
-        super()._hear_iopub(message, parent)
+        super()._receive_iopub(message, parent)
 
     def _acknowledge(self) -> None:
         """Has what was received acknowledged at once: the gateway may wait for that to send the next."""
@@ -252,13 +252,13 @@ class GatewayConnection(Conversation):
             with contextlib.suppress(OSError):  # it is closed
                 self._tcp.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
 
-    def _receive(self, data: str | bytes) -> None:
+    def _deliver(self, data: str | bytes) -> None:
         try:
             channel, message = self._framing.unpack(data)
         except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
             log.warning("A message of a gateway is not understood: %s", error)
         else:
-            self._hear(channel, message)
+            self._receive(channel, message)
 
     async def _read(self) -> None:
         # The socket holds one message back: who prints faster than we read waits at the gateway.
@@ -267,7 +267,7 @@ class GatewayConnection(Conversation):
             if self._ending is not None:
                 continue
             try:
-                self._receive(data)
+                self._deliver(data)
             except Exception:
                 log.exception("Internal error at a message of a gateway")
         self.lost = True

@@ -78,9 +78,9 @@ class RemoteKernel(TrackedKernel):
         ping_interval: float = PING_INTERVAL,
     ) -> None:
         super().__init__(kernel_id, manager, is_listed=is_listed, emit=emit)
-        self.stopping = False
-        """Whether one of them is being carried out."""
-        self.stop_heard: bool | None = None
+        self.stop_requested = False
+        """Whether a restart or shutdown is being carried out."""
+        self.stop_announced: bool | None = None
         """While it is: that the kernel has said it stops, and whether to be restarted."""
         self.seen_since = asyncio.get_running_loop().time()
         self._on_gone = on_gone
@@ -113,6 +113,11 @@ class RemoteKernel(TrackedKernel):
         if connection is None or connection.lost or connection.ending is not None:
             return None
         return connection if self._proved else None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether we are shutting it down or restarting it just now."""
+        return self.stop_requested
 
     @property
     def is_settled(self) -> bool:
@@ -190,13 +195,13 @@ class RemoteKernel(TrackedKernel):
     def was_restarted(self) -> None:
         """Somebody on this server has had it restarted: it has said so, or says nothing."""
         said, self._said_restart = self._said_restart, False
-        if not said and not self.stopping and self._between is None:
+        if not said and not self.stop_requested and self._between is None:
             self.restarted()
 
-    def half_stopped(self) -> None:
+    def on_stop_failed(self) -> None:
         """The gateway has failed to restart it or to shut it down for us, and perhaps has done it."""
-        if self.stop_heard is not None:
-            self.on_stopping(self.stop_heard)
+        if self.stop_announced is not None:
+            self.on_stopping(self.stop_announced)
             self._said_restart = False  # the server has no word of it
         elif self._connection is not None:
             self._spawn(self._lose(self._connection, UNSURE))
@@ -233,7 +238,7 @@ class RemoteKernel(TrackedKernel):
         if connection is not None:
             connection.close(ending)
         self._notify("died" if ending.kind == "died" else "restarted")
-        if was_known and not self.stopping:
+        if was_known and not self.stop_requested:
             self._spawn(self._reconnect())
 
     def _gone(self, ending: Ending) -> None:
@@ -317,8 +322,8 @@ class RemoteKernel(TrackedKernel):
 
     def on_stopping(self, restart: bool) -> None:
         """The kernel says that it stops on request."""
-        if self.stopping:
-            self.stop_heard = restart  # on ours: we hear from the gateway when it is done
+        if self.stop_requested:
+            self.stop_announced = restart  # on ours: we hear from the gateway when it is done
             return
         if restart:
             self._said_restart = True

@@ -103,7 +103,7 @@ class _Execution:
         self, output: Hook, ask: Callable[[Mapping[str, Any], Callable[[str], None]], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._ran: dict[str, Any] = {"status": "ok"}  # as far as its outputs tell
         self.reply: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._output = output
@@ -111,9 +111,9 @@ class _Execution:
         self._content: Mapping[str, Any] | None = None
         self._idle = False
 
-    def on_iopub(self, kind: str, content: Mapping[str, Any], unheard: int | None) -> None:  # noqa: ARG002 - the protocol's
+    def on_iopub(self, kind: str, content: Mapping[str, Any], missing: int | None) -> None:  # noqa: ARG002 - the protocol's
         """A message of this execution."""
-        self._heard_at = self._loop.time()
+        self._received_at = self._loop.time()
         if kind != "status":
             if kind == "execute_input":
                 self._ran["execution_count"] = content.get("execution_count")
@@ -126,7 +126,7 @@ class _Execution:
 
     def on_reply(self, content: Mapping[str, Any]) -> None:
         """The reply to it."""
-        self._heard_at = self._loop.time()
+        self._received_at = self._loop.time()
         self._content = content
         self._settle()
 
@@ -146,14 +146,14 @@ class _Execution:
         if self._idle and self._content is not None:
             self._end()
         else:
-            self._loop.call_later(SECOND_HALF, self._give_up_waiting)
+            self._loop.call_later(SECOND_HALF, self._stop_waiting)
 
-    def _give_up_waiting(self) -> None:
-        quiet = self._loop.time() - self._heard_at
+    def _stop_waiting(self) -> None:
+        quiet = self._loop.time() - self._received_at
         if self.reply.done():
             return
         if quiet < SECOND_HALF:  # the reply may be long there while outputs are still being read
-            self._loop.call_later(SECOND_HALF - quiet, self._give_up_waiting)
+            self._loop.call_later(SECOND_HALF - quiet, self._stop_waiting)
             return
         missing = "reply" if self._content is None else "idle"
         log.warning("A page's execution ends without the kernel's %s, which did not come", missing)

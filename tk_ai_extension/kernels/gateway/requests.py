@@ -62,7 +62,7 @@ def gateway_address() -> str:
     return address._replace(netloc=host, query="", fragment="").geturl()
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What a failure says, in one line."""
     if isinstance(error, HTTPError) and isinstance(error.__cause__, OSError):
         error = error.__cause__
@@ -88,7 +88,7 @@ def status_of(error: BaseException) -> int | None:
     return None if status == 599 else status
 
 
-def denies(error: BaseException) -> bool:
+def is_not_found(error: BaseException) -> bool:
     """Whether the gateway itself says that it has no such kernel.
 
     A proxy that does not find the gateway says 404, too. The Jupyter API says it in JSON.
@@ -105,7 +105,7 @@ def denies(error: BaseException) -> bool:
     return isinstance(answer, dict) and "message" in answer
 
 
-def did_nothing(error: BaseException) -> bool:
+def not_applied(error: BaseException) -> bool:
     """Whether what was asked for was certainly not done: it was refused, or did not get there."""
     status = status_of(error)
     if status is not None:
@@ -113,12 +113,12 @@ def did_nothing(error: BaseException) -> bool:
     return any(isinstance(each, _NOT_THERE) for each in (error, error.__cause__))
 
 
-def was_not_heard(error: BaseException) -> bool:
+def outcome_unknown(error: BaseException) -> bool:
     """Whether the gateway may have done what it was asked, and its answer did not come.
 
     502 and 504 are what a proxy says in its stead.
     """
-    return status_of(error) in {None, 502, 504} and not did_nothing(error)
+    return status_of(error) in {None, 502, 504} and not not_applied(error)
 
 
 _NOT_THERE = (gaierror, ConnectionRefusedError)
@@ -128,8 +128,10 @@ def unavailable(error: BaseException, hint: str | None = None) -> GatewayUnavail
     """The typed error for a gateway that does not do what it is asked."""
     if status_of(error) in {401, 403}:
         hint = "The gateway refuses this server: see GatewayClient.auth_token (or its other credentials)."
-        return GatewayUnavailable(f"The gateway {gateway_address()}: {said(error)}", hint=hint)
-    message = f"The gateway {gateway_address()} does not do it: {said(error)}"
+        return GatewayUnavailable(
+            f"The gateway {gateway_address()}: {describe_error(error)}", hint=hint
+        )
+    message = f"The gateway {gateway_address()} does not do it: {describe_error(error)}"
     return GatewayUnavailable(message, hint=hint)
 
 
@@ -143,7 +145,7 @@ async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
     try:
         return await answer_to(request)
     except FAILURES as error:
-        if denies(error):
+        if is_not_found(error):
             raise KernelNotFound(f"The gateway has no kernel {kernel_id}.") from error
         raise unavailable(error) from error
 
@@ -160,7 +162,7 @@ async def model_of(manager: Any) -> dict[str, Any] | None:
     try:
         answer = await answer_to(gateway_request(manager.kernel_url, method="GET"))
     except FAILURES as error:
-        if denies(error):
+        if is_not_found(error):
             return None
         raise
     with reading_answer():
@@ -179,6 +181,6 @@ async def delete(manager: Any) -> None:
     try:
         await answer_to(gateway_request(manager.kernel_url, method="DELETE"))
     except FAILURES as error:
-        if not denies(error):
+        if not is_not_found(error):
             raise
     manager.kernel = None

@@ -30,17 +30,17 @@ from tk_ai_extension.kernels.gateway.requests import (
     answer_to,
     ask,
     delete,
-    denies,
-    did_nothing,
+    describe_error,
     gateway_address,
+    is_not_found,
+    not_applied,
+    outcome_unknown,
     reading_answer,
-    said,
     status_of,
     unavailable,
-    was_not_heard,
 )
 from tk_ai_extension.kernels.lifecycle import KernelService
-from tk_ai_extension.kernels.run import Patience
+from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.model.background import BackgroundTasks
@@ -124,7 +124,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         environment: What kernels may be given of this server's environment; of that, only what
             ``GatewayClient.allowed_envs`` names goes to the gateway.
         ready_timeout: Seconds in which a kernel must answer.
-        patience: How long executors wait for what does not come.
+        timeouts: How long executors wait for what does not come.
         max_output_bytes: The bound of what is kept of one execution's outputs.
         stack: jupyter_server_nbmodel's ExecutionStack, where that extension is enabled: it gets
             clients that reach these kernels, for what people's pages execute through it.
@@ -138,7 +138,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         *,
         environment: KernelEnvironment,
         ready_timeout: float,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
         ping_interval: float = PING_INTERVAL,
@@ -150,7 +150,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
-            patience=replace(patience or Patience(), unasked=NEWS),
+            timeouts=replace(timeouts or Timeouts(), unasked=NEWS),
             max_output_bytes=max_output_bytes,
         )
         self._closed = False
@@ -225,12 +225,14 @@ class GatewayKernels(KernelService[RemoteKernel]):
         except FAILURES as error:
             status = status_of(error)
             if status is None:
-                hint = PERHAPS_STARTED if was_not_heard(error) else None
+                hint = PERHAPS_STARTED if outcome_unknown(error) else None
                 raise unavailable(error, hint) from error
             if status < 500:
                 raise _start_failed(name, error) from error
-            log.warning("The gateway failed to start a kernel, once more: %s", said(error))
-            if was_not_heard(error):
+            log.warning(
+                "The gateway failed to start a kernel, once more: %s", describe_error(error)
+            )
+            if outcome_unknown(error):
                 log.warning(PERHAPS_STARTED)
         try:
             return await self._ask_for_kernel(name, path)
@@ -284,7 +286,9 @@ class GatewayKernels(KernelService[RemoteKernel]):
             try:
                 await self._delete(kernel_id)
             except FAILURES as error:
-                log.warning("A kernel is left at the gateway (%s): %s", kernel_id, said(error))
+                log.warning(
+                    "A kernel is left at the gateway (%s): %s", kernel_id, describe_error(error)
+                )
         kernel = self._kernels.get(kernel_id)
         if kernel is not None:
             kernel.shut_down()
@@ -298,11 +302,6 @@ class GatewayKernels(KernelService[RemoteKernel]):
         if ending.kind == "shutdown":
             return KernelNotFound(ending.message)
         return _stopping() if ending.kind == "closed" else KernelDied(ending.message)
-
-    def is_stopping(self, kernel_id: str) -> bool:
-        """Whether we are shutting the kernel down or restarting it just now."""
-        kernel = self._kernels.get(kernel_id)
-        return kernel is None or kernel.stopping
 
     # -- interrupting and ending
 
@@ -330,22 +329,22 @@ class GatewayKernels(KernelService[RemoteKernel]):
     async def _stop(
         self, kernel: RemoteKernel, request: Awaitable[None], done: Callable[[], None]
     ) -> None:
-        kernel.stopping, kernel.stop_heard = True, None
+        kernel.stop_requested, kernel.stop_announced = True, None
         try:
             await request
         except FAILURES as error:
-            kernel.stopping = False
-            if denies(error):
+            kernel.stop_requested = False
+            if is_not_found(error):
                 await kernel.look()
                 raise KernelNotFound(f"The gateway has no kernel {kernel.id}.") from error
-            if did_nothing(error) and kernel.stop_heard is None:
+            if not_applied(error) and kernel.stop_announced is None:
                 raise unavailable(error) from error
-            kernel.half_stopped()
+            kernel.on_stop_failed()
             raise unavailable(error, PERHAPS_STOPPED) from error
         else:
             done()
         finally:
-            kernel.stopping = False
+            kernel.stop_requested = False
 
     async def _delete(self, kernel_id: str) -> None:
         await delete(self._manager.get_kernel(kernel_id))
@@ -425,9 +424,10 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
 def _start_failed(name: str, error: BaseException, how_often: str = "") -> KernelStartFailed:
     often = f" {how_often}" if how_often else ""
-    perhaps = f" {PERHAPS_STARTED}" if was_not_heard(error) else ""
+    perhaps = f" {PERHAPS_STARTED}" if outcome_unknown(error) else ""
     return KernelStartFailed(
-        f"The gateway {gateway_address()} failed{often} to start the kernel `{name}`: {said(error)}.",
+        f"The gateway {gateway_address()} failed{often} to start the kernel `{name}`: "
+        f"{describe_error(error)}.",
         hint="Its own log says why. Try again later, or choose another kernelspec (list_kernels)."
         + perhaps,
     )
@@ -446,7 +446,7 @@ def kernels_of(
     *,
     environment: KernelEnvironment,
     ready_timeout: float,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     stack: Any = None,
     backend: Backend = "auto",
@@ -462,7 +462,7 @@ def kernels_of(
             specs,
             environment=environment,
             ready_timeout=ready_timeout,
-            patience=patience,
+            timeouts=timeouts,
             max_output_bytes=max_output_bytes,
             stack=stack,
             backend=backend,
@@ -474,7 +474,7 @@ def kernels_of(
         specs,
         environment=environment,
         ready_timeout=ready_timeout,
-        patience=patience,
+        timeouts=timeouts,
         max_output_bytes=max_output_bytes,
         stack=stack,
     )

@@ -1,20 +1,101 @@
-"""A relay's side that is connected to the kernel: one incarnation of it, until it is gone."""
+"""A relay's connection to the kernel: one incarnation of it, until it is gone.
+
+The signature of each message is checked with one kernel's key and made again with another's.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 from uuid import uuid4
 
 import zmq
+from jupyter_client.session import DELIM
 from tornado.ioloop import IOLoop
 from zmq.utils.monitor import parse_monitor_message
 
-from tk_ai_extension.kernels.sharing.envelope import Envelope, Forged
 from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection
 from tk_ai_extension.kernels.sockets import SocketReader
+
+SIGNED = 4
+"""Header, parent header, metadata and content are signed; buffers are not."""
+
+
+class Forged(Exception):
+    """A message that is not signed with the right key, or that is no message of the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message whose signature was right.
+
+    Attributes:
+        identities: The route back to who sent it; on iopub the topic.
+        body: Header, parent header, metadata, content and buffers, as they came.
+        header: The first of them, read.
+    """
+
+    identities: list[bytes]
+    body: list[bytes]
+    header: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, session: Any, parts: list[bytes]) -> Envelope:
+        """Checks what came from a socket.
+
+        Raises:
+            Forged: nothing of it may be used.
+        """
+        try:
+            end = parts.index(DELIM)
+        except ValueError:
+            raise Forged("it has no delimiter") from None
+        signature, body = parts[end + 1 : end + 2], parts[end + 2 :]
+        if len(body) < SIGNED:
+            raise Forged("it is not whole")
+        if not hmac.compare_digest(session.sign(body[:SIGNED]), signature[0]):
+            raise Forged("its signature is wrong")
+        return cls(parts[:end], body, _mapping(session, body[0]))
+
+    @property
+    def kind(self) -> str:
+        """The message's type, such as ``execute_request``."""
+        return str(self.header.get("msg_type", ""))
+
+    @property
+    def id(self) -> str:
+        """The message's own id."""
+        return str(self.header.get("msg_id", ""))
+
+    def answers(self, session: Any) -> str:
+        """The id of the request that it answers; empty where it answers none.
+
+        Raises:
+            Forged: its parent header cannot be read.
+        """
+        return str(_mapping(session, self.body[1]).get("msg_id", ""))
+
+    def sealed(self, session: Any) -> list[bytes]:
+        """The same message, signed for where another key holds.
+
+        The identities are kept, so that each of several clients gets its own replies.
+        """
+        return [*self.identities, DELIM, session.sign(self.body[:SIGNED]), *self.body]
+
+
+def _mapping(session: Any, packed: bytes) -> Mapping[str, Any]:
+    try:
+        unpacked: object = session.unpack(packed)
+    except ValueError as problem:
+        raise Forged(f"it cannot be read: {problem}") from None
+    if not isinstance(unpacked, Mapping):
+        raise Forged("it cannot be read")
+    return cast(Mapping[str, Any], unpacked)
+
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +129,7 @@ class KernelSide:
         self.lost = asyncio.Event()
         """Set when the other end is gone."""
         self._deliver = deliver
-        self._heard = {"control": False, "iopub": False}
+        self._received = {"control": False, "iopub": False}
         self._own: set[str] = set()
         # A kernel sends a prompt for input to the identity that the request came from on shell.
         identity = uuid4().hex.encode()
@@ -63,7 +144,9 @@ class KernelSide:
                 socket.setsockopt(zmq.IDENTITY, identity)
             if channel == "control":
                 events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-                self._monitor = SocketReader(socket.get_monitor_socket(events), self._happened)
+                self._monitor = SocketReader(
+                    socket.get_monitor_socket(events), self._on_monitor_event
+                )
             self._readers[channel] = SocketReader(socket, self._reading(channel))
             socket.connect(connection.address(channel))
         self._nudging: object | None = None
@@ -91,7 +174,7 @@ class KernelSide:
         for reader in self._readers.values():
             reader.close()
 
-    def _happened(self, parts: list[bytes]) -> None:
+    def _on_monitor_event(self, parts: list[bytes]) -> None:
         if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
             self.lost.set()
         elif not self.met.is_set():
@@ -118,14 +201,14 @@ class KernelSide:
             except Forged as forged:
                 log.warning("A message on %s is not the kernel's: %s", channel, forged)
                 return
-            if channel in self._heard:
-                self._hear(channel)
+            if channel in self._received:
+                self._on_received(channel)
             if not own and envelope.kind != "iopub_welcome":
                 self._deliver(channel, envelope)
 
         return read
 
-    def _hear(self, channel: Channel) -> None:
-        self._heard[channel] = True
-        if all(self._heard.values()):
+    def _on_received(self, channel: Channel) -> None:
+        self._received[channel] = True
+        if all(self._received.values()):
             self.ready.set()

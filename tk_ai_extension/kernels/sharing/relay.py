@@ -16,8 +16,7 @@ from typing import Any
 import zmq
 from tornado.ioloop import IOLoop
 
-from tk_ai_extension.kernels.sharing.envelope import Envelope, Forged
-from tk_ai_extension.kernels.sharing.kernelside import KernelSide
+from tk_ai_extension.kernels.sharing.kernelside import Envelope, Forged, KernelSide
 from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection, NoConnection, Share
 from tk_ai_extension.kernels.sockets import SocketReader, client_context
 
@@ -137,7 +136,7 @@ class Relay:
         finally:
             following.cancel()
             await asyncio.wait({following})
-            self._let_go()
+            self._disconnect()
             self._close()
         log.info("Ended: %s", ended.reason)
         return ended
@@ -176,7 +175,7 @@ class Relay:
                 ready.cancel()
                 lost.cancel()
             log.info("The kernel is gone; it has %g s to come back", self._grace)
-            self._let_go()
+            self._disconnect()
             waiting, self._waiting = self._waiting, {}
             for request in waiting.values():
                 self._answer_for_the_kernel(request, "The shared kernel was restarted, or died.")
@@ -191,7 +190,7 @@ class Relay:
             except NoConnection:
                 connection = None
             if self._kernel is not None and self._kernel.connection != connection:
-                self._let_go()
+                self._disconnect()
             if self._kernel is None and connection is not None:
                 self._kernel = KernelSide(self._context, connection, self._to_client)
             # No system tells of a file that is not there yet: it is looked for, while the kernel
@@ -204,7 +203,7 @@ class Relay:
             return self._kernel
         return None
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
