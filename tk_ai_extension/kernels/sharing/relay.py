@@ -37,6 +37,12 @@ PROMPT_INTERVAL = 0.05
 QUEUED = 100_000
 """Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
 
+RECONNECT_TIME = 0.25
+"""Seconds in which clients that were connected before a restart connect to all channels again.
+
+ZMQ_RECONNECT_IVL is 100 ms, and a random time of up to as much is added.
+"""
+
 INTERRUPT_DELAY = 0.1
 """Seconds in which an interrupt may turn out to be the beginning of a shutdown.
 
@@ -97,6 +103,8 @@ class Relay:
         self._sockets: dict[Channel, zmq.Socket[bytes]] = {}
         self._readers: dict[Channel, SocketReader] = {}
         self._kernel: KernelSide | None = None
+        self._opened_at = 0.0
+        self._is_serving = False
         self._held: list[_Request] = []
         self._held_bytes = 0
         self._waiting: dict[str, _Request] = {}
@@ -123,6 +131,7 @@ class Relay:
                 if channel != "iopub":
                     self._readers[channel] = SocketReader(socket, self._reading(channel))
                 socket.bind(self._front.address(channel))
+            self._opened_at = asyncio.get_running_loop().time()
         except zmq.ZMQError as problem:
             self._close()
             raise NoConnection(f"{self._front.ip} cannot be served: {problem.strerror}.") from None
@@ -166,6 +175,7 @@ class Relay:
             try:
                 await asyncio.wait({ready, lost}, return_when=asyncio.FIRST_COMPLETED)
                 if not kernel.lost.is_set():
+                    await self._begin_serving()
                     log.info("Relays to %s", kernel.connection.address("shell"))
                     held, self._held, self._held_bytes = self._held, [], 0
                     for request in held:
@@ -179,6 +189,18 @@ class Relay:
             waiting, self._waiting = self._waiting, {}
             for request in waiting.values():
                 self._answer_for_the_kernel(request, "The shared kernel was restarted, or died.")
+
+    async def _begin_serving(self) -> None:
+        """Wait until clients have subscribed: what a cell prints before is lost to them.
+
+        As a kernel does, say that it starts: a program may have missed the end of the last cell.
+        """
+        if self._is_serving:
+            return
+        await asyncio.sleep(self._opened_at + RECONNECT_TIME - asyncio.get_running_loop().time())
+        content = {"execution_state": "starting"}
+        self._session.send(self._sockets["iopub"], "status", content, ident=b"status")
+        self._is_serving = True
 
     async def _meet(self) -> KernelSide | None:
         """Connects to the kernel that is shared now; None where none comes within the grace."""
@@ -273,7 +295,7 @@ class Relay:
             asyncio.get_running_loop().call_later(
                 INTERRUPT_DELAY, self._interrupt_for_client, request
             )
-        elif self._kernel is None or not self._kernel.ready.is_set():
+        elif self._kernel is None or not self._kernel.ready.is_set() or not self._is_serving:
             self._hold(request)
         else:
             self._pass_on(request)
