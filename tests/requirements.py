@@ -273,7 +273,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:serve", "S3", "a kernelspec \"Python (nb shared kernel)\" through which VS Code and JupyterLab use the agent's kernel; log in `.nb/`"),
     Requirement("kernel:relay-idle", "project", "a relay with nothing to do uses no processor time and writes no log; a socket that cannot be read is closed, not read again"),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state"),
-    Requirement("nb:connections", "project", "a host keeps a connection to a Jupyter Server only for callers whose session lasts, and for a bounded number of them"),
+    Requirement("nb:connections", "project", "`nb mcp` holds a connection to each server that its calls belong to, and all of them end with its client"),
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
     Requirement("nb:one-notebook", "project", "a command acts on the notebook that is named, by its place or by `-n`, and on no other; two different ones are refused with exit 2"),

@@ -143,7 +143,7 @@ class Nb:
         found: list[psutil.Process] = []
         for process in psutil.process_iter(["cmdline"]):
             line = process.info["cmdline"] or []
-            is_host = "tk_ai_extension.cli.host" in line
+            is_host = "tk_ai_extension.server.headless" in line
             inside = [word for word in line if below and word.startswith(f"{root}/")]
             if (
                 any(mark in word for word in line)
@@ -157,7 +157,11 @@ class Nb:
         """Ends what still runs of this project."""
         while running := self.processes(below=True):
             # Hosts first: they start kernels again that were killed.
-            hosts = [each for each in running if "tk_ai_extension.cli.host" in each.info["cmdline"]]
+            hosts = [
+                each
+                for each in running
+                if "tk_ai_extension.server.headless" in each.info["cmdline"]
+            ]
             for process in hosts or running:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import urllib.request
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,8 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tests.cli.test_mcp import connected
+from tests.cli.test_mcp import connected, text
 from tests.servers import ServerProcess, StartServer, start_server
-from tk_ai_extension.cli.headless import Headless
-from tk_ai_extension.cli.project import Project
-from tk_ai_extension.cli.remote import RemoteTools
-from tk_ai_extension.cli.servers import Server, ServerUnreachable
-from tk_ai_extension.model.errors import UnknownTool
-from tk_ai_extension.tools.context import ToolContext
 
 __all__ = ["start_server"]
 
@@ -233,9 +225,7 @@ async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
     os.mkfifo(nb.root / "go")
     await asyncio.to_thread(nb, "open", "a.ipynb")
     begun = (await asyncio.to_thread(nb, "exec", "0-1", "--wait", "1", "--json")).json
-    # The host has not seen the server before; now it does.
-    for file in (server.home / "runtime").glob("jpserver-*.json"):
-        (Path(nb.environment["JUPYTER_RUNTIME_DIR"]) / file.name).write_bytes(file.read_bytes())
+    meets(nb, server)
     watched = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--wait", "1", "--json")
     assert watched.json["status"] in ("queued", "running")
     assert "server" not in (await asyncio.to_thread(nb, "status", "--json")).json
@@ -268,86 +258,92 @@ async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_
     await asyncio.to_thread(beside, "apply", edits, "-n", "a.ipynb")
 
 
-@asynccontextmanager
-async def remote_tools(
-    folder: Path, server: ServerProcess, **options: Any
-) -> AsyncGenerator[tuple[Headless, RemoteTools]]:
-    """A host without kernels, and the tools of a server that it is attached to."""
-    headless = await Headless.without_kernels(Project(str(folder)))
-    remote = RemoteTools(Server(server.url, server.token), **options)
-    try:
-        yield headless, remote
-    finally:
-        await remote.close()
-        await headless.close()
+def meets(nb: Nb, server: ServerProcess) -> None:
+    """Lets `nb` find a server that it has not seen before."""
+    for file in (server.home / "runtime").glob("jpserver-*.json"):
+        (Path(nb.environment["JUPYTER_RUNTIME_DIR"]) / file.name).write_bytes(file.read_bytes())
 
 
-async def test_a_connection_to_a_server_that_is_given_up_is_closed(
-    tmp_path: Path, server: ServerProcess
+@pytest.mark.proves("nb:collaborate", "nb:connections")
+async def test_an_agents_calls_follow_the_notebook_to_a_server_that_starts_meanwhile(
+    nb: Nb, start_server: StartServer
 ) -> None:
-    async with remote_tools(tmp_path, server) as (headless, remote):
-        context = ToolContext(headless.workspace, headless.caller())
-        tool = headless.registry.get("list_kernels")
-        before = asyncio.all_tasks()
-        await remote.call(tool, {}, context)
-        line = asyncio.all_tasks() - before
-        assert line
-        # The protocol's own errors are told as what they are, and the connection is kept.
-        with pytest.raises(UnknownTool, match="no tool `nonsense`"):
-            await remote.call(replace(tool, name="nonsense"), {}, context)
-        await remote.call(tool, {}, context)
-        await server.stop(9)
-        with pytest.raises(ServerUnreachable):
-            await remote.call(tool, {}, context)
-        _, left = await asyncio.wait(line, timeout=30)
-        assert not left
-
-
-@pytest.mark.proves("nb:connections")
-async def test_callers_beyond_a_bound_and_those_that_are_gone_keep_no_connection(
-    tmp_path: Path, server: ServerProcess
-) -> None:
-    async with remote_tools(tmp_path, server, connections=2) as (headless, remote):
-        tool = headless.registry.get("list_kernels")
-        opened: list[set[asyncio.Task[Any]]] = []
-
-        async def call(key: str) -> None:
-            before = asyncio.all_tasks()
-            await remote.call(tool, {}, ToolContext(headless.workspace, headless.caller(key)))
-            opened.append(asyncio.all_tasks() - before)
-
-        async def closed(number: int) -> None:
-            assert opened[number]
-            _, left = await asyncio.wait(opened[number], timeout=30)
-            assert not left
-
-        await call("a")
-        await call("b")
-        await call("a")
-        assert not opened[2]
-        await call("c")
-        await closed(1)
-        remote.release(headless.caller("a"))
-        await closed(0)
-        assert not any(task.done() for task in opened[3])
-        await call("a")
-        assert opened[4]
-
-
-@pytest.mark.proves("nb:connections")
-async def test_a_client_that_goes_leaves_no_connection_to_the_server(
-    beside: Nb, server: ServerProcess
-) -> None:
-    beside.notebook("a.ipynb", "1")
+    server = await start_server()
+    nb.root = server.root
+    nb.notebook("a.ipynb", "x = 1", "input_file = open('go').read()")
+    os.mkfifo(nb.root / "go")
     port = int(server.url.rpartition(":")[2].partition("/")[0])
 
     def connections() -> int:
-        found = psutil.Process(beside.host).net_connections("tcp")
-        return sum(bool(each.raddr) and each.raddr.port == port for each in found)
+        found = psutil.Process(server.process.pid).net_connections("tcp")
+        return sum(bool(each.raddr) and each.laddr.port == port for each in found)
 
-    async with connected(beside) as client:
-        await client.call_tool("read_notebook", {"notebook": "a.ipynb"})
-        assert await asyncio.to_thread(connections)
+    async with connected(nb) as client:
+        await client.call_tool("use_notebook", {"notebook": "a.ipynb"})
+        begun = await client.call_tool("execute_cell", {"cell": 1, "wait": 0})
+        here = begun.structured_content["execution_id"]
+        before = await asyncio.to_thread(connections)
+        meets(nb, server)
+        # What runs here ends here, and the notebook stays here meanwhile.
+        added = await client.call_tool("insert_cell", {"index": 0, "source": "y = 2"})
+        assert not added.is_error, text(added)
+        await asyncio.to_thread((nb.root / "go").write_text, "now")
+        waited = await client.call_tool("wait_execution", {"execution_id": here, "wait": 30})
+        assert waited.structured_content["status"] == "ok"
+        # From now on it is the server's, with a session, a current notebook and runs of its own.
+        ran = await client.call_tool(
+            "insert_and_execute_cell", {"notebook": "a.ipynb", "source": "print(6 * 7)"}
+        )
+        assert "42" in text(ran)
+        assert await asyncio.to_thread(connections) > before
+        there = ran.structured_content["execution_id"]
+        again = await client.call_tool("wait_execution", {"execution_id": there})
+        assert again.structured_content["status"] == "ok"
+        many = await asyncio.gather(
+            *(client.call_tool("read_cell", {"cell": cell}) for cell in (0, 1, 2, 3) * 5)
+        )
+        assert [read.structured_content["source"] for read in many] == [
+            *("y = 2", "x = 1", "input_file = open('go').read()", "print(6 * 7)")
+        ] * 5
+        unknown = await client.call_tool("wait_execution", {"execution_id": "nobodys"})
+        assert unknown.structured_content["error"]["code"] == "execution_not_found"
+    history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
+    assert history["entries"]
     async with asyncio.timeout(30):
-        while await asyncio.to_thread(connections):
+        while await asyncio.to_thread(connections) > before:
             pass
+
+
+@pytest.mark.proves("nb:collaborate")
+async def test_a_notebook_below_is_that_of_the_server_of_its_folder(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server()
+    nb.root = server.root.parent
+    path = f"{server.root.name}/a.ipynb"
+    nb.notebook(path, "print(6 * 7)")
+    nb.notebook("b.ipynb", "print('here')")
+    await asyncio.to_thread(nb, "open", "b.ipynb")
+    meets(nb, server)
+    assert "42" in (await asyncio.to_thread(nb, "exec", "0", "-n", path)).out
+    assert await asyncio.to_thread(ask, server, "api/kernels")
+    assert "here" in (await asyncio.to_thread(nb, "exec", "0")).out
+    # What was read from standard input for the first server reaches the second.
+    await asyncio.to_thread(nb, "cell", "0", "-n", path)
+    await asyncio.to_thread(nb, "edit", "0", "-", "-n", path, stdin="x = 2\n")
+    assert nb.read(path).cells[0].source == "x = 2"
+
+
+async def test_servers_in_each_others_place_do_not_send_a_command_in_circles(
+    beside: Nb, server: ServerProcess
+) -> None:
+    # A server of this user that is gone, and one that answers for none of ours.
+    entry = json.loads(next((server.home / "runtime").glob("jpserver-*.json")).read_text())
+    gone = {**entry, "url": "http://127.0.0.1:1/", "root_dir": str(beside.root)}
+    runtime = Path(beside.environment["JUPYTER_RUNTIME_DIR"])
+    (runtime / f"jpserver-{os.getpid()}.json").write_text(json.dumps(gone))
+    beside.notebook("a.ipynb", "1")
+    try:
+        assert "1 cells" in (await asyncio.to_thread(beside, "cells", "a.ipynb")).out
+    finally:
+        (runtime / f"jpserver-{os.getpid()}.json").unlink()

@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import json
 import resource
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from jupyter_server.services.sessions.sessionmanager import SessionManager
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.cli.bindings import Bindings
-from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.memory import MAX_CALLERS, Memory
 from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.serverless import local_context
+from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import DiskFull, SaveFailed
+from tk_ai_extension.model.errors import SaveFailed
 
 
 @pytest.mark.proves("doc:errors")
 async def test_a_binding_that_cannot_be_kept_is_typed_and_holds_meanwhile(tmp_path: Path) -> None:
-    (tmp_path / "notebooks.new").symlink_to("/dev/full")
-    bindings = Bindings(tmp_path / "notebooks.json")
-    with pytest.raises(DiskFull, match="which kernel each notebook runs on"):
-        await bindings.bind("a.ipynb", "k1")
-    assert await bindings.kernel_of("a.ipynb") == "k1"
-    gone = Bindings(tmp_path / "gone" / "notebooks.json")
-    with pytest.raises(SaveFailed):
-        await gone.bind("a.ipynb", "k1")
+    kernels = AsyncMappingKernelManager()
+    kernel_id = await kernels.start_kernel()
+    file = tmp_path / "sessions.sqlite"
+    database = SessionManager(kernel_manager=kernels, database_filepath=str(file))
+    sessions = JupyterSessions(database)
+    try:
+        assert await sessions.kernel_of("a.ipynb") is None
+        pages = database.cursor.execute("PRAGMA page_count").fetchone()[0]
+        database.cursor.execute(f"PRAGMA max_page_count = {pages}")
+        path = f"{'long/' * 2000}a.ipynb"
+        with pytest.raises(SaveFailed, match="cannot be kept: database or disk is full"):
+            await sessions.bind(path, kernel_id)
+        assert await sessions.kernel_of(path) == kernel_id
+        await sessions.bind("a.ipynb", kernel_id)
+    finally:
+        await kernels.shutdown_all(now=True)
+    kept = sqlite3.connect(file)
+    assert kept.execute("SELECT path, kernel_id FROM session").fetchall() == [
+        ("a.ipynb", kernel_id)
+    ]
+    kept.close()
 
 
 @contextmanager
@@ -99,13 +115,13 @@ def test_a_callers_name_is_checked_as_everywhere(nb: Nb, key: str) -> None:
 async def test_callers_are_remembered_up_to_a_bound_the_last_ones_first(tmp_path: Path) -> None:
     file = tmp_path / "nb.json"
     callers = [Caller("ada", f"agent {n}", "nb") for n in range(MAX_CALLERS + 5)]
-    headless = await Headless.without_kernels(Project(str(tmp_path)))
+    workspace = local_context(Project(str(tmp_path))).workspace
     try:
-        memory, workspace = Memory(file), headless.workspace
+        memory = Memory(file)
         for caller in callers:
             workspace.notebooks.add(caller, None, "a.ipynb", None)
             memory.save(workspace, caller)
         memory.save(workspace, Caller("ada", "has done nothing", "nb"))
     finally:
-        await headless.close()
+        await workspace.close()
     assert list(json.loads(file.read_text())) == [caller.identity for caller in callers[5:]]

@@ -388,7 +388,7 @@ async def test_a_host_that_is_shut_down_ends_what_it_was_asked_and_leaves_nothin
 
 def test_neither_a_command_nor_a_host_imports_the_chat_before_the_first_message() -> None:
     code = (
-        "import sys, tk_ai_extension.cli.host\n"
+        "import sys, tk_ai_extension.server.headless\n"
         "print('tk_ai_extension.agent.chats' in sys.modules, 'claude_agent_sdk' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.project import SOCKET, Project
 
 SOMEBODY = 12345
 """The id of another user."""
@@ -141,11 +140,11 @@ def test_a_socket_on_which_somebody_else_listens_is_not_spoken_to(tmp_path: Path
         f"os.chdir({str(tmp_path / '.nb')!r})\n"
         f"os.setuid({SOMEBODY})\n"
         "listening = socket.socket(socket.AF_UNIX)\n"
-        f"listening.bind({wire.SOCKET!r}); os.chmod({wire.SOCKET!r}, 0o777); listening.listen()\n"
+        f"listening.bind({SOCKET!r}); os.chmod({SOCKET!r}, 0o777); listening.listen()\n"
         "print('listens', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"listens\n"
-        assert Project(str(tmp_path)).connect(wire.SOCKET) is None
+        assert Project(str(tmp_path)).connect() is None
         other.communicate()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import NB, Nb
 from tk_ai_extension import __version__
-from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.connecting import COMMANDS, own_server
 from tk_ai_extension.cli.project import Project
 
 SOURCE = "x = 1\ny = 2\nz = x + y"
@@ -167,9 +167,12 @@ def test_a_command_that_is_killed_while_it_reads_empties_no_cell(nb: Nb, path: P
     nb("open", "a.ipynb")
     nb("cell", "0")
     before = path.read_bytes()
-    greeting = {"argv": ["edit", "0", "-"], "cwd": str(nb.root), "columns": 0, "tty": False}
-    connection = Project(str(nb.root)).connect(wire.SOCKET)
-    assert connection is not None
+    folder = str(nb.root)
+    greeting = {"argv": ["edit", "0", "-"], "cwd": folder, "project": folder}
+    greeting |= {"columns": 0, "tty": False}
+    server = own_server(Project(folder))
+    assert server is not None
+    connection = server.open(COMMANDS)
     with connection, connection.makefile("rw", encoding="utf-8") as lines:
         lines.write(json.dumps({**greeting, "env": {}, "version": __version__}) + "\n")
         lines.flush()
@@ -194,7 +197,7 @@ def test_a_host_that_is_killed_in_a_command_is_named(nb: Nb, path: Path) -> None
         os.kill(host, signal.SIGKILL)
         _, err = running.communicate(timeout=30)
     assert running.returncode == 3
-    assert b"The host ended before it had answered" in err
+    assert b"The server ended before it had answered" in err
 
 
 def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(nb: Nb, path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tk_ai_extension.cli.pictures import picture
 from tk_ai_extension.cli.screen import Screen
 from tk_ai_extension.cli.session import as_json
-from tk_ai_extension.cli.terminal import Surroundings
+from tk_ai_extension.cli.terminal import TerminalInfo
 from tk_ai_extension.model.errors import CellNotFound
 from tk_ai_extension.tools.default.reading import CellLine, CellList, CellRead
 from tk_ai_extension.tools.following import CellRun, ExecutionResult
@@ -22,7 +22,9 @@ class Recorded:
     """A terminal that keeps what is printed."""
 
     def __init__(self, **env: str) -> None:
-        self.surroundings = Surroundings("/", 80, tty=True, env={"TERM": "xterm-256color", **env})
+        self.info = TerminalInfo(
+            "/", "/", columns=80, tty=True, env={"TERM": "xterm-256color", **env}
+        )
         self.interrupted = asyncio.Event()
         self.printed = ""
 
@@ -34,7 +36,13 @@ class Recorded:
     async def read(self) -> str:
         raise AssertionError
 
+    async def read_file(self, path: str) -> str:  # noqa: ARG002
+        raise AssertionError
+
     async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002
+        raise AssertionError
+
+    def redirect(self, url: str, token: str, notebook: str | None = None) -> None:  # noqa: ARG002
         raise AssertionError
 
     async def ask(self, prompt: str) -> str | None:  # noqa: ARG002
@@ -122,28 +130,24 @@ def test_what_a_notebook_holds_never_commands_the_terminal(
 
 def test_pictures_are_shown_where_the_terminal_can(terminal: Recorded) -> None:
     png = Image(base64.b64encode(b"x" * 6000).decode(), "image/png")
-    assert picture(png, terminal.surroundings) == "[image/png, 6,000 bytes]\n"
-    kitty = picture(png, Recorded(KITTY_WINDOW_ID="1").surroundings)
+    assert picture(png, terminal.info) == "[image/png, 6,000 bytes]\n"
+    kitty = picture(png, Recorded(KITTY_WINDOW_ID="1").info)
     assert kitty.startswith("\x1b_Ga=T,f=100,m=1;")
     assert kitty.endswith("\x1b\\\n")
     assert "\x1b_Gm=0;" in kitty
-    assert picture(png, Recorded(TERM_PROGRAM="iTerm.app").surroundings).startswith("\x1b]1337;")
-    assert picture(png, Recorded(KITTY_WINDOW_ID="1", TMUX="x").surroundings).startswith("[image")
+    assert picture(png, Recorded(TERM_PROGRAM="iTerm.app").info).startswith("\x1b]1337;")
+    assert picture(png, Recorded(KITTY_WINDOW_ID="1", TMUX="x").info).startswith("[image")
 
 
 def test_what_is_no_picture_ends_no_escape_sequence() -> None:
     evil = "\x1b\\\x07\x1b]0;abc\x07"
     png = base64.b64encode(b"x" * 30).decode()
     for env in ({"KITTY_WINDOW_ID": "1"}, {"TERM_PROGRAM": "iTerm.app"}):
-        shown = picture(
-            Image(png[:20] + evil + png[20:], "image/png"), Recorded(**env).surroundings
-        )
+        shown = picture(Image(png[:20] + evil + png[20:], "image/png"), Recorded(**env).info)
         assert "\x1b]0;" not in shown
         assert shown.count("\x07") + shown.count("\x1b\\") == 1
     terminal = Recorded(KITTY_WINDOW_ID="1")
-    assert (
-        picture(Image("abc", "image/png"), terminal.surroundings) == "[image/png, not readable]\n"
-    )
+    assert picture(Image("abc", "image/png"), terminal.info) == "[image/png, not readable]\n"
 
 
 def test_json_for_programs_commands_no_terminal() -> None:

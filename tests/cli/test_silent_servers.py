@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Nb
-from tests.servers import StartServer, start_server
 from tk_ai_extension.cli import servers
-from tk_ai_extension.cli.headless import Headless
-from tk_ai_extension.cli.project import Project
-from tk_ai_extension.cli.remote import RemoteTools
-from tk_ai_extension.cli.servers import NOT_ASKED, OpenElsewhere, Server, Servers, ServerSilent
-from tk_ai_extension.tools.context import ToolContext
-
-__all__ = ["start_server"]
+from tk_ai_extension.cli.servers import NOT_ASKED, Servers
+from tk_ai_extension.model.errors import OpenElsewhere
 
 HEALTHY = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"version":"1.0"}'
 MISSING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -138,28 +131,3 @@ async def test_who_reads_beside_a_server_that_hangs_is_told(nb: Nb, stub: Stub) 
     read = await asyncio.to_thread(nb, "read", "a.ipynb")
     assert "does not answer: this is a.ipynb as it is on disk" in read.err
     assert read.out.startswith("# %% notebook: a.ipynb")
-
-
-async def test_a_server_that_stops_answering_ends_calls_and_new_connections(
-    tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(servers, "PATIENCE", 60.0)
-    server = await start_server()
-    headless = await Headless.without_kernels(Project(str(tmp_path)))
-    tool = headless.registry.get("list_kernels")
-    context = ToolContext(headless.workspace, headless.caller())
-    remote = RemoteTools(Server(server.url, server.token), quiet=0.2)
-    late = RemoteTools(Server(server.url, server.token), opening=1.0)
-    try:
-        await remote.call(tool, {}, context)
-        os.kill(server.process.pid, signal.SIGSTOP)
-        monkeypatch.setattr(servers, "PATIENCE", 0.2)
-        with pytest.raises(ServerSilent):
-            await remote.call(tool, {}, context)
-        with pytest.raises(ServerSilent):
-            await late.call(tool, {}, context)
-    finally:
-        os.kill(server.process.pid, signal.SIGCONT)
-        await remote.close()
-        await late.close()
-        await headless.close()

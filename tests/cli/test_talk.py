@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tornado.iostream import IOStream
 
 from tests.cli.conftest import Nb
 from tests.cli.test_together import in_terminal, shows
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import client, wire
 from tk_ai_extension.cli.commands.table import Commands
-from tk_ai_extension.cli.headless import Headless
-from tk_ai_extension.cli.host import Host, SocketTerminal
-from tk_ai_extension.cli.mcp import _Lines  # pyright: ignore[reportPrivateUsage]
+from tk_ai_extension.cli.connecting import COMMANDS, own_server
 from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.serverless import local_context
+from tk_ai_extension.server.commands import CommandServer, RemoteTerminal
+from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
 
 
 @pytest.fixture
@@ -34,8 +36,9 @@ def opened(nb: Nb) -> Nb:
 
 def talk(nb: Nb, *said: bytes) -> list[Any]:
     """Says lines to the host as a command does, and hears all that it answers."""
-    connection = Project(str(nb.root)).connect(wire.SOCKET)
-    assert connection is not None
+    server = own_server(Project(str(nb.root)))
+    assert server is not None
+    connection = server.open(COMMANDS)
     connection.settimeout(60)
     with connection, connection.makefile("rb") as heard:
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -49,7 +52,8 @@ def talk(nb: Nb, *said: bytes) -> list[Any]:
 
 
 def greeting(nb: Nb, *argv: str) -> bytes:
-    said = {"argv": argv, "cwd": str(nb.root), "columns": 0, "tty": False, "env": {}}
+    here = str(nb.root)
+    said = {"argv": argv, "cwd": here, "project": here, "columns": 0, "tty": False, "env": {}}
     return json.dumps({**said, "version": __version__}).encode() + b"\n"
 
 
@@ -98,8 +102,8 @@ def test_a_host_that_breaks_off_or_is_none_ends_the_command_with_3(
     there.sendall(said)
     there.close()
     with here:
-        assert client.forward(here, ["cells"]) == wire.UNREACHABLE
-    assert "The host ended before it had answered" in capsys.readouterr().err
+        assert client.forward(here, ["cells"], "/", client.Console()) == wire.UNREACHABLE
+    assert "The server ended before it had answered" in capsys.readouterr().err
 
 
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:
@@ -164,15 +168,15 @@ async def _piped(nb: Nb, write: int) -> tuple[int | None, bytes]:
     return process.returncode, err
 
 
-class Kept(SocketTerminal):
-    """The terminal at the other end of a socket that keeps what it is told."""
+class Kept(RemoteTerminal):
+    """The terminal at the other end of a connection that keeps what it is told."""
 
     def __init__(self) -> None:
-        greeting = {"cwd": "/", "columns": 0, "tty": False, "env": {}}
-        super().__init__(greeting, cast("asyncio.StreamWriter", None))
+        greeting = {"cwd": "/", "project": "/", "columns": 0, "tty": False, "env": {}}
+        super().__init__(greeting, cast("LineStream", None))
         self.frames: list[dict[str, Any]] = []
 
-    def say(self, **frame: Any) -> None:
+    def send(self, **frame: Any) -> None:
         self.frames.append(frame)
 
 
@@ -184,23 +188,32 @@ async def test_a_defect_is_an_error_like_others(
         raise ZeroDivisionError("\x1b[2J")
 
     monkeypatch.setattr(Commands, "run", broken)
-    project = Project(str(tmp_path))
-    headless = await Headless.without_kernels(project)
+    context = local_context(Project(str(tmp_path)))
     terminal = Kept()
+    commands = CommandServer(context, cast("Any", None))
     try:
         for words in (["cells"], ["cells", "--json"]):
-            await Host(project, headless)._answer(words, terminal)  # pyright: ignore[reportPrivateUsage]
+            await commands._run(words, terminal, context.user)  # pyright: ignore[reportPrivateUsage]
     finally:
-        await headless.close()
+        await context.workspace.close()
     said, ended, as_json, _ = terminal.frames
     assert "Error [internal_error]: nb cells failed: ZeroDivisionError: ␛[2J" in said["err"]
-    assert ".nb/host.log has the traceback" in said["err"]
+    assert "the server's log has the traceback" in said["err"]
     assert ended == {"exit": wire.REFUSED}
     assert json.loads(as_json["out"])["error"]["code"] == "internal_error"
 
 
-async def test_a_message_of_mcp_that_is_too_long_ends_its_connection_alone() -> None:
-    reader = asyncio.StreamReader(limit=10)
-    reader.feed_data(b"short\n" + b"x" * 30 + b"\n")
-    lines = _Lines(reader, cast("asyncio.StreamWriter", None))
-    assert [line async for line in lines] == ["short\n"]
+async def test_a_message_of_mcp_that_is_too_long_ends_its_connection_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tk_ai_extension.server.handlers.lines.LONGEST_LINE", 10)
+    here, there = socket.socketpair()
+    lines = LineStream(IOStream(here))
+    there.sendall(b"short\n" + b"x" * 30 + b"\n")
+    try:
+        assert await lines.read_line() == b"short\n"
+        with pytest.raises(LineTooLong):
+            await lines.read_line()
+    finally:
+        lines.close()
+        there.close()

@@ -24,7 +24,7 @@ async def opened(nb: Nb, *sources: str) -> Nb:
 async def test_commands_at_once_start_one_host_and_all_that_they_do_lands(nb: Nb) -> None:
     nb.notebook("a.ipynb")
     await asyncio.gather(*(asyncio.to_thread(nb, "open", "a.ipynb") for _ in range(4)))
-    assert len([p for p in nb.processes() if "tk_ai_extension.cli.host" in p.cmdline()]) == 1
+    assert len([p for p in nb.processes() if "tk_ai_extension.server.headless" in p.cmdline()]) == 1
     assert len((await asyncio.to_thread(nb, "ps", "--json")).json["kernels"]) == 1
     await asyncio.gather(*(asyncio.to_thread(nb, "insert", "0", f"x{n} = {n}") for n in range(6)))
     sources = {cell.source for cell in nb.read("a.ipynb").cells}

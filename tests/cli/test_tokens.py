@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.conftest import Nb
 from tests.servers import ServerProcess, StartServer, start_server
-from tk_ai_extension.cli.headless import Headless
 from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.serverless import local_context
 from tk_ai_extension.cli.servers import Server, Servers, ServerUnreachable
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.masking import MaskingFormatter, masked
@@ -89,7 +89,8 @@ async def test_it_is_in_no_log_answer_or_file_of_the_project(nb: Nb, server: Ser
         said += [ended.out, ended.err]
     for words in (["status"], ["status", "--json"], ["doctor"], ["ps", "--json"]):
         said.append((await asyncio.to_thread(nb, *words)).out)
-    assert f"in the Jupyter Server at {server.url}" in "".join(said)
+    address = server.url.replace("127.0.0.1", "localhost")
+    assert f"in the Jupyter Server at {address}" in "".join(said)
     said += [file.read_text() for file in (nb.root / ".nb").rglob("*") if file.is_file()]
     assert server.token not in "".join(said)
     holders = holding(Path(nb.environment["JUPYTER_DATA_DIR"]), server.token)
@@ -136,16 +137,18 @@ async def test_a_project_does_not_get_both_a_server_and_a_sandbox(
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     project = Project(str(tmp_path))
     project.make()
-    headless = await Headless.without_kernels(project)
+    context = local_context(project)
+    services = context.project
+    assert services is not None
     try:
         ended = await asyncio.gather(
-            headless.attach(server.url, server.token),
-            headless.confine(sandbox=True),
+            services.attach(server.url, server.token),
+            services.confine(context.workspace.kernels, sandbox=True),
             return_exceptions=True,
         )
         assert ended[0] is None
         assert isinstance(ended[1], InvalidArguments)
-        assert (headless.settings.now.server is None) == headless.settings.now.sandbox
-        await headless.attach(None)
+        assert (services.settings.now.server is None) == services.settings.now.sandbox
+        await services.attach(None)
     finally:
-        await headless.close()
+        await context.workspace.close()

@@ -1,4 +1,4 @@
-"""A command's end of the conversation with its host: says what was asked, prints what comes."""
+"""A command's end of the conversation with a server: says what was asked, prints what comes."""
 
 from __future__ import annotations
 
@@ -16,37 +16,56 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
-def forward(connection: socket.socket, argv: list[str]) -> int:
-    """Has the host run a command, and is its terminal meanwhile.
+class Redirect:
+    """Where a command belongs."""
+
+    def __init__(self, url: str, token: str, notebook: str | None) -> None:
+        self.url = url
+        self.token = token
+        self.notebook = notebook
+
+
+def forward(
+    connection: socket.socket,
+    argv: list[str],
+    project: str,
+    console: Console,
+    notebook: str | None = None,
+) -> int | Redirect:
+    """Has a server run a command, and is its terminal meanwhile.
 
     Ctrl-C interrupts what runs; a second one only stops waiting for it. A command that is killed
     stops waiting, too: what it started runs on.
 
+    Args:
+        connection: To the server.
+        argv: The command.
+        project: The folder of the project that it is typed in.
+        console: Reads and edits what the command asks for.
+        notebook: The current notebook, where another server has said it.
+
     Returns:
-        The exit status.
+        The exit status, or the server that the command belongs to; nothing was done then.
     """
     lines = connection.makefile("r", encoding="utf-8")
-    _say(connection, _greeting(argv))
+    _say(connection, {**_greeting(argv, project), "notebook": notebook})
     interrupted = False
-    desk = Editor()
     while True:
         try:
             frame = _heard(lines)
             if frame is None:
-                sys.stderr.write("The host ended before it had answered; see .nb/host.log.\n")
-                desk.clear(done=False)
-                return wire.UNREACHABLE
+                console.clear(done=False)
+                return unreachable("The server ended before it had answered; see its log.", argv)
+            if "redirect" in frame:
+                return Redirect(frame["redirect"], frame["token"], frame["notebook"])
             _print(frame)
-            if "ask" in frame and not _answer(connection, frame, desk):
-                return wire.INTERRUPTED
             if "ask" in frame:
-                # Whoever was asked has seen what came of it.
+                if not _answer(connection, frame, console):
+                    return wire.INTERRUPTED
+                # Who was asked has seen what came of it.
                 interrupted = False
             if "exit" in frame:
-                if frame.get("ending"):
-                    lines.readline()
-                desk.clear(done=frame["exit"] == wire.OK)
-                return frame["exit"]
+                return _exit(frame, lines, console)
         except KeyboardInterrupt:
             if interrupted:
                 sys.stderr.write(
@@ -59,17 +78,36 @@ def forward(connection: socket.socket, argv: list[str]) -> int:
             return nobody_reads()
 
 
+def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
+    """Ends a command as the server says; the exit status."""
+    if frame.get("ending"):
+        lines.readline()
+    console.clear(done=frame["exit"] == wire.OK)
+    return frame["exit"]
+
+
+def unreachable(why: str, argv: list[str]) -> int:
+    """Says that a server does not answer, as a server says an error; the exit status."""
+    if "--json" in argv:
+        error = {"code": "server_unreachable", "message": why, "hint": "", "retryable": True}
+        sys.stdout.write(json.dumps({"error": error}) + "\n")
+    else:
+        sys.stderr.write(f"Error [server_unreachable]: {why}\n")
+    return wire.UNREACHABLE
+
+
 def nobody_reads() -> int:
     """Whoever read our output has enough: nothing more is printed, nor flushed at exit; the status."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return wire.OK
 
 
-def _greeting(argv: list[str]) -> dict[str, object]:
+def _greeting(argv: list[str], project: str) -> dict[str, object]:
     tty = sys.stdout.isatty()
     return {
         "argv": argv,
         "cwd": os.getcwd(),
+        "project": project,
         "columns": os.get_terminal_size().columns if tty else 0,
         "tty": tty,
         "env": {name: os.environ[name] for name in wire.heard(argv) if name in os.environ},
@@ -112,14 +150,22 @@ def write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _answer(connection: socket.socket, question: Mapping[str, Any], desk: Editor) -> bool:
+def _answer(connection: socket.socket, question: Mapping[str, Any], console: Console) -> bool:
     """Answers what the host asks; False where Ctrl-C did: nothing is sent then, and nothing done."""
     if question["ask"] == "line":
         _answer_line(connection, question["prompt"])
         return True
     try:
-        reads = question["ask"] == "stdin"
-        answer = read_stdin() if reads else desk.edit(question["text"], question["name"])
+        match question["ask"]:
+            case "stdin":
+                answer = console.read()
+            case "file":
+                answer = read_file(question["path"])
+            case _:
+                answer = console.edit(question["text"], question["name"])
+    except OSError as error:
+        _say(connection, {"problem": error.strerror})
+        return True
     except KeyboardInterrupt:
         sys.stderr.write("Nothing was changed.\n")
         return False
@@ -127,15 +173,10 @@ def _answer(connection: socket.socket, question: Mapping[str, Any], desk: Editor
     return True
 
 
-def read_stdin() -> str:
-    """All of standard input, as UTF-8; bytes that are none survive to be refused by name."""
-    if sys.stdin is None:  # closed by who called
-        return ""
-    if sys.stdin.isatty():
-        sys.stderr.write("Type the text; Ctrl-D at the start of a line ends it, Ctrl-C drops it.\n")
-    # One read at a time: a whole one would not hear of Ctrl-C between two of its own.
-    stdin: Any = sys.stdin.buffer
-    return b"".join(iter(stdin.read1, b"")).decode("utf-8", "surrogateescape")
+def read_file(path: str) -> str:
+    """A text file, as UTF-8; bytes that are none survive to be refused by name."""
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
 
 
 def _answer_line(connection: socket.socket, prompt: str) -> None:
@@ -160,12 +201,23 @@ def read_line(prompt: str) -> str | None:
         return None
 
 
-class Editor:
-    """What a person edits in ``$VISUAL`` or ``$EDITOR``: kept in its file until it has arrived."""
+class Console:
+    """What a command reads: standard input, and what a person edits in ``$VISUAL`` or ``$EDITOR``.
+
+    Standard input can be read once, and is kept for the server that a command is redirected to. What
+    was edited is kept in its file until it has arrived.
+    """
 
     def __init__(self) -> None:
+        self._stdin: str | None = None
         self._folder = ""
         self._path = ""
+
+    def read(self) -> str:
+        """All of standard input, as UTF-8; bytes that are none survive to be refused by name."""
+        if self._stdin is None:
+            self._stdin = _read_stdin()
+        return self._stdin
 
     def edit(self, text: str, name: str) -> str | None:
         """The text after it was edited as a file of this name; None where that failed."""
@@ -203,3 +255,13 @@ class Editor:
         os.unlink(self._path)
         os.rmdir(self._folder)
         self._path = ""
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:  # closed by who called
+        return ""
+    if sys.stdin.isatty():
+        sys.stderr.write("Type the text; Ctrl-D at the start of a line ends it, Ctrl-C drops it.\n")
+    # One read at a time: a whole one would not hear of Ctrl-C between two of its own.
+    stdin: Any = sys.stdin.buffer
+    return b"".join(iter(stdin.read1, b"")).decode("utf-8", "surrogateescape")

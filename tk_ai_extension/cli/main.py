@@ -1,8 +1,8 @@
 """`nb`: where every command begins.
 
-A command is a thin client of the project's host, which has imported everything: it says what was
-typed, and prints what comes back. Without a host, reading and editing happen right here, more
-slowly; what runs code needs one (`nb open` starts it).
+A command is a thin client of the Jupyter Server that has the notebook, the project's own or a person's,
+which has imported everything: it says what was typed, and prints what comes back. Without a server,
+reading and editing happen right here, more slowly; what runs code needs one (`nb open` starts it).
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import os
 import sys
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.client import forward, nobody_reads
+from tk_ai_extension.cli.client import Console, Redirect, forward, nobody_reads, unreachable
+from tk_ai_extension.cli.connecting import COMMANDS, NoAnswer, Server, find_server
 from tk_ai_extension.cli.project import Project, Refused
 
-STARTS_HOST = ("open", "chat", "mcp", "serve")
-"""The commands that start a host where there is none."""
+STARTS_SERVER = ("open", "chat", "mcp", "serve", "lab")
+"""The commands that start a server where there is none."""
+
+OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
+"""The commands that are about the project's own server, whoever else has the notebook."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,19 +40,7 @@ def main(argv: list[str] | None = None) -> int:
             from tk_ai_extension.cli.stdio import relay
 
             return relay(project, argv[1:])
-        connection = project.connect(wire.SOCKET)
-        starts = name in STARTS_HOST or project.has_kernels()
-        if connection is None and starts and not {"-h", "--help"} & set(argv):
-            from tk_ai_extension.cli.launch import launch
-
-            launch(project)
-            connection = project.connect(wire.SOCKET)
-        if connection is not None:
-            with connection:
-                return forward(connection, argv)
-        from tk_ai_extension.cli.hostless import run
-
-        return run(project, argv)
+        return _run(project, folder, argv)
     except Refused as refusal:
         sys.stderr.write(f"nb: {refusal}\n")
         return wire.REFUSED
@@ -56,6 +48,36 @@ def main(argv: list[str] | None = None) -> int:
         return wire.INTERRUPTED
     except BrokenPipeError:
         return nobody_reads()
+
+
+def _run(project: Project, folder: str, argv: list[str]) -> int:
+    """Runs a command in the server that it belongs to, else right here; the exit status."""
+    name = argv[0] if argv else ""
+    asks_for_help = bool({"-h", "--help"} & set(argv))
+    connection = find_server(
+        project,
+        folder,
+        COMMANDS,
+        starts=name in STARTS_SERVER and not asks_for_help,
+        own=name in OF_THE_PROJECT or "--sandbox" in argv,
+    )
+    console = Console()
+    if connection is None:
+        from tk_ai_extension.cli.serverless import run
+
+        done = run(project, argv, console)
+    else:
+        with connection:
+            done = forward(connection, argv, project.root, console)
+    if isinstance(done, Redirect):
+        try:
+            with Server(done.url, done.token).open(COMMANDS) as there:
+                done = forward(there, argv, project.root, console, done.notebook)
+        except NoAnswer as error:
+            return unreachable(str(error), argv)
+        if isinstance(done, Redirect):
+            raise Refused(f"two servers each say that the other has the notebook: {done.url}.")
+    return done
 
 
 def _folder(argv: list[str]) -> tuple[str, list[str]]:

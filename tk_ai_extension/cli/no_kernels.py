@@ -75,5 +75,21 @@ class NoKernels:
         """Nothing to close."""
 
 
+class NoSessions:
+    """`kernels.base.Sessions` there: no notebook has a kernel."""
+
+    async def kernel_of(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's
+        """None."""
+        return None
+
+    async def bind(self, path: str, kernel_id: str) -> None:  # noqa: ARG002
+        """Refuses, as `NoKernels.start` does."""
+        _refuse()
+
+    async def paths_of(self, kernel_id: str) -> list[str]:  # noqa: ARG002
+        """None."""
+        return []
+
+
 def _refuse() -> NoReturn:
     raise HostRequired("No host runs in this project, so there is no kernel.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from tk_ai_extension.cli.terminal import Surroundings
+from tk_ai_extension.cli.terminal import TerminalInfo
 from tk_ai_extension.tools.results import Image
 
 CHUNK = 4096
 """Characters of base64 in one escape sequence, as kitty's protocol has it."""
 
 
-def picture(image: Image, surroundings: Surroundings) -> str:
+def picture(image: Image, surroundings: TerminalInfo) -> str:
     """What to print for a picture: kitty's or iTerm2's escape sequences, else a line of text."""
     try:
         picture = base64.b64decode(image.data)

@@ -19,11 +19,15 @@ FOLDER = ".nb"
 KERNELS = "kernels"
 """The folder in ``.nb`` with the connection files of kernels."""
 HOST_LOCK = "host.lock"
-"""Locked by a host as long as it lives."""
+"""Locked by the project's server as long as it lives."""
 LAUNCH_LOCK = "launch.lock"
-"""Held while a host is being started, so that two commands at once start one."""
+"""Held while a server is being started, so that two commands at once start one."""
 BINDINGS = "notebooks.json"
 """The file beside them that says which kernel each notebook runs on."""
+SOCKET = "nb.sock"
+"""The socket on which the project's server listens."""
+SERVER = "server.json"
+"""The file with the server's process and the token that it lets in, for its user alone."""
 NOTE = ".process"
 """How the name of what says that a kernel runs ends."""
 SETTINGS = "project.json"
@@ -32,6 +36,7 @@ OWN_FILES = (
     os.path.join(KERNELS, BINDINGS),
     HOST_LOCK,
     LAUNCH_LOCK,
+    SERVER,
     "host.log",
     ".gitignore",
 )
@@ -49,7 +54,7 @@ class Project:
 
     Attributes:
         root: The folder; absolute. Paths of notebooks are relative to it.
-        folder: Its ``.nb``: the host's sockets, kernels, log.
+        folder: Its ``.nb``: the server's socket, kernels, log.
         notice: What whoever works in it should know, in a sentence; empty where there is nothing.
     """
 
@@ -191,13 +196,26 @@ class Project:
             except OSError:
                 return
 
-    def connect(self, name: str) -> socket.socket | None:
-        """A connection to the host's socket of this name; None where no host of this user listens."""
+    def server(self) -> dict[str, object] | None:
+        """Return what the project's server says of itself (`SERVER`); None where none has run."""
+        try:
+            with open(os.path.join(self.folder, SERVER), "rb") as file:
+                known = json.load(file)
+        except (OSError, ValueError):
+            return None
+        match known:
+            case {"pid": int(), "token": str()}:
+                return known
+            case _:
+                return None
+
+    def connect(self) -> socket.socket | None:
+        """A connection to the server's socket; None where no server of this user listens."""
         if not self.is_open():
             return None
         connection = socket.socket(socket.AF_UNIX)
         try:
-            at_socket(self.folder, connection.connect, name)
+            at_socket(self.folder, connection.connect)
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             return None
@@ -206,18 +224,18 @@ class Project:
             return None
         return connection
 
-    def bind(self, name: str) -> socket.socket:
-        """The host's end of the socket of this name; whatever was left there before is replaced."""
-        path = os.path.join(self.folder, name)
+    def bind(self) -> socket.socket:
+        """The server's end of the socket; whatever was left there before is replaced."""
+        path = os.path.join(self.folder, SOCKET)
         if os.path.lexists(path):
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX)
-        at_socket(self.folder, listener.bind, name)
+        at_socket(self.folder, listener.bind)
         os.chmod(path, 0o600)
         return listener
 
 
-def at_socket(folder: str, act: object, name: str) -> None:
+def at_socket(folder: str, act: object) -> None:
     """Binds or connects a socket by its bare name, from inside its folder.
 
     A socket's path may be 104 bytes long, and a project's is what it is. The process must have no
@@ -226,7 +244,7 @@ def at_socket(folder: str, act: object, name: str) -> None:
     here = os.getcwd()
     os.chdir(folder)
     try:
-        act(name)  # type: ignore[operator]
+        act(SOCKET)  # type: ignore[operator]
     finally:
         os.chdir(here)
 

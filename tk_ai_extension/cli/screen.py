@@ -41,7 +41,7 @@ class Screen:
     async def progress(self, message: str) -> None:
         """Shows what a running call is doing, on a line that gives way to what comes next."""
         if self.live:
-            width = max(self._terminal.surroundings.columns - 3, 20)
+            width = max(self._terminal.info.columns - 3, 20)
             line = drawing.harmless(" ".join(message.split())[:width])
             self._terminal.err(f"{_CLEAR}\x1b[33m●\x1b[0m {line}")
             self._line = True
@@ -80,13 +80,13 @@ class Screen:
 
     def _show_images(self, result: Result) -> None:
         for image in result.images:
-            self._terminal.out(picture(image, self._terminal.surroundings))
+            self._terminal.out(picture(image, self._terminal.info))
 
     def _print(self, what: RenderableType) -> None:
         self._terminal.out(_in_words(self._rendered(what)))
 
     def _rendered(self, what: RenderableType) -> str:
-        around = self._terminal.surroundings
+        around = self._terminal.info
         file = StringIO()
         console = Console(
             file=file,

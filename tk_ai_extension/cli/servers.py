@@ -17,7 +17,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import HTTPTimeoutError
 
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import OpenElsewhere, ToolError
 from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
 
@@ -56,15 +56,11 @@ class ServerRefused(ServerUnreachable):
     default_hint = "Give the server's address with its token: `jupyter server list` shows it."
 
 
-class OpenElsewhere(ToolError):
-    """A Jupyter Server without this extension has the notebook open, or may have."""
-
-    code = "open_elsewhere"
-    status = 409
-    default_hint = (
-        "Install tk-ai-extension where that server runs and start it anew, or close the notebook "
-        "there: what is written underneath an open tab is lost, or takes its work away."
-    )
+STRANGER = (
+    "Install tk-ai-extension where that server runs and restart it, or close the notebook there: what is "
+    "written underneath an open tab is lost, or takes its work away."
+)
+"""What to do about a server without the extension that has a notebook open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +318,9 @@ class Servers:
                 hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
                 "server: what is written underneath an open tab is lost, or takes its work away.",
             ) from error
-        raise OpenElsewhere(f"{path.name} is open in the Jupyter Server at {server.url}.")
+        raise OpenElsewhere(
+            f"{path.name} is open in the Jupyter Server at {server.url}.", hint=STRANGER
+        )
 
     async def _is_open(self, server: Server, path: Path) -> bool:
         assert server.root is not None

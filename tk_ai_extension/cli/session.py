@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.screen import Screen
-from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.cli.servers import Server
+from tk_ai_extension.cli.terminal import Terminal, TerminalInfo
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.tools.context import ToolContext
@@ -47,27 +48,29 @@ class Session:
     """One command: calls tools for its caller and shows what they answer.
 
     Args:
-        headless: The project's workspace and tools.
+        context: The workspace and tools that it works with.
         terminal: Where it was typed.
         caller: Who typed it.
         options: What every command takes.
     """
 
     def __init__(
-        self, headless: Headless, terminal: Terminal, caller: Caller, options: Options
+        self, context: CommandContext, terminal: Terminal, caller: Caller, options: Options
     ) -> None:
-        self.headless = headless
+        self.context = context
         self.terminal = terminal
         self.caller = caller
         self.options = options
-        self.screen = Screen(terminal, live=terminal.surroundings.tty and not options.json)
+        self._naming = Naming(context.root, terminal.info)
+        self.screen = Screen(terminal, live=terminal.info.tty and not options.json)
 
     def path(self, given: str) -> str:
         """A path on the command line, as one that does not depend on where it was typed."""
-        if self.headless.settings.now.server:
-            return given
-        path = os.path.join(self.terminal.surroundings.cwd, os.path.expanduser(given))
-        return os.path.normpath(path)
+        return self._naming.given(given)
+
+    def shown(self, path: str) -> str:
+        """A path of the server, as one of the project."""
+        return self._naming.shown(path)
 
     def located(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The same arguments with paths relative to the project's root; names stay names."""
@@ -80,7 +83,7 @@ class Session:
         return located
 
     def _is_path(self, notebook: str) -> bool:
-        here = os.path.join(self.terminal.surroundings.cwd, notebook)
+        here = os.path.join(self.terminal.info.cwd, notebook)
         return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
 
     async def call(self, tool: str, **arguments: Any) -> Result:
@@ -98,11 +101,38 @@ class Session:
             raise InvalidArguments(
                 "The text is not UTF-8.", hint="Nothing was changed. Give the text as UTF-8."
             ) from None
-        context = ToolContext(self.headless.workspace, caller, self.screen.progress)
+        context = ToolContext(self.context.workspace, caller, self.screen.progress)
         try:
-            return await self.headless.registry.call(tool, arguments, context)
+            result = await self.context.registry.call(tool, arguments, context)
         finally:
             self.screen.clear_progress()
+        return self._shown(result)
+
+    def _shown(self, result: Result) -> Result:
+        """The answer with its notebook named as the project does."""
+        named = {
+            name: self._naming.shown(value)
+            for name in ("notebook", "path")
+            if isinstance(value := getattr(result, name, None), str)
+        }
+        text = getattr(result, "text", None)
+        path = getattr(result, "notebook", None)
+        if isinstance(text, str) and isinstance(path, str):
+            first, newline, rest = text.partition("\n")
+            shown = first.replace(f" {path} ", f" {named['notebook']} ", 1)
+            named["text"] = shown + newline + rest
+        for name, value in named.items():
+            setattr(result, name, value)
+        return result
+
+    def text_for_server(self, text: str) -> str:
+        """A notebook's text whose header names it as the project does, as the server finds it."""
+        first, newline, rest = text.partition("\n")
+        header = re.fullmatch(r"(# %% notebook: )(.+?)( rev:\S*.*)?", first)
+        if header is None or self._naming.is_same:
+            return text
+        there = self._naming.in_project(header[2])
+        return f"{header[1]}{there}{header[3] or ''}{newline}{rest}"
 
     async def run(self, tool: str, **arguments: Any) -> ExecutionResult:
         """Call a tool that runs code, and show what it prints until it ends.
@@ -148,6 +178,12 @@ class Session:
             interrupted.cancel()
             waiting.cancel()
 
+    def redirect(self, server: Server) -> None:
+        """Has the command run in another server instead; it has done nothing here."""
+        current = self.context.workspace.notebooks.current(self.caller)
+        path = None if current is None else os.path.join(self.context.root, current.path)
+        self.terminal.redirect(server.url, server.token, path)
+
     def finish(self, result: Result) -> int:
         """Shows an answer; the exit status."""
         if self.options.json:
@@ -165,6 +201,44 @@ class Session:
         else:
             self.screen.refuse(error)
         return wire.UNREACHABLE if error.code in UNREACHABLE_CODES else wire.REFUSED
+
+
+class Naming:
+    """How notebooks are called where a command was typed, and in the server that it runs in.
+
+    Args:
+        root: The server's folder.
+        info: Where the command was typed.
+    """
+
+    def __init__(self, root: str, info: TerminalInfo) -> None:
+        self._root = os.path.realpath(root)
+        self._project = os.path.realpath(info.project)
+        self._cwd = info.cwd
+        self.is_same = self._root == self._project
+        """Whether the project's folder is the server's."""
+
+    def given(self, path: str) -> str:
+        """A path as it was typed, as the server finds it: whole, or as it is where it is elsewhere."""
+        whole = os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
+        inside = any(_is_in(os.path.realpath(each), self._root) for each in (whole, self._cwd))
+        return whole if inside else path
+
+    def in_project(self, path: str) -> str:
+        """A path of the project, as the server finds it."""
+        whole = os.path.join(self._project, path)
+        return whole if _is_in(whole, self._root) else path
+
+    def shown(self, path: str) -> str:
+        """A path of the server, as one of the project; as it is where the project does not have it."""
+        if self.is_same:
+            return path
+        whole = os.path.join(self._root, path)
+        return os.path.relpath(whole, self._project) if _is_in(whole, self._project) else path
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return os.path.join(path, "").startswith(os.path.join(folder, ""))
 
 
 def as_json(value: Mapping[str, Any]) -> str:

@@ -1,67 +1,59 @@
-"""`nb mcp`: MCP over stdio, handed on byte by byte to the host, which speaks it.
+"""`nb mcp`: MCP over stdio, handed on line by line to the server that has the notebooks, which speaks it.
 
-The process that a client starts and ends holds nothing: kernels and what runs in them are the host's.
+The process that a client starts and ends holds nothing: kernels and what runs in them are the server's.
+Where a call belongs to another server (a person has started one meanwhile), it is sent there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import socket
 import sys
 
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.connecting import MCP, NoAnswer, find_server, server_at
 from tk_ai_extension.cli.project import Project, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CHUNK = 1 << 16
 
 OPTIONS = ("--toolsets", "--mode", "--caller")
 
+ELSEWHERE = "notebook_open_elsewhere"
+"""The code of the error with which a server says that another one has the notebook."""
+UNKNOWN = ("execution_not_found", "artifact_not_found")
+"""The codes of errors about what another server may know."""
+
 
 def relay(project: Project, argv: list[str]) -> int:
-    """Connects standard input and output to the host's MCP until one side ends.
+    """Connects standard input and output to the MCP of a server until one side ends.
 
     Args:
-        project: Whose host; it is started where there is none.
+        project: Whose server, or a person's over its folder; it is started where there is none.
         argv: ``--toolsets default,omp``, ``--mode ask``.
 
     Returns:
         The exit status.
 
     Raises:
-        Refused: a wrong call, or no host can be started.
+        Refused: a wrong call, or no server can be started.
     """
-    wanted = _parse(argv)
-    connection = project.connect(wire.MCP_SOCKET)
-    if connection is None:
-        from tk_ai_extension.cli.launch import launch
-
-        launch(project)
-        connection = project.connect(wire.MCP_SOCKET)
-    if connection is None:
-        raise Refused(f"the host does not answer; {project.log} may say why.")
-    with connection:
-        connection.sendall((wanted + "\n").encode())
-        refused = _first_line(connection)
-        if refused:
-            raise Refused(refused)
-        return _copy(connection)
+    path = MCP + _query(argv)
+    connection = find_server(project, os.getcwd(), path, starts=True)
+    assert connection is not None
+    return _Relay(connection, path).run()
 
 
-def _first_line(connection: socket.socket) -> str:
-    """What the host says to a connection's first line: nothing, or why it refuses."""
-    said = b""
-    while not said.endswith(b"\n"):
-        byte = connection.recv(1)
-        if not byte:
-            return "the host ended before it had answered; see .nb/host.log."
-        said += byte
-    return said.decode().strip()
+def _query(argv: list[str]) -> str:
+    """What was typed, as a query."""
+    from urllib.parse import quote
 
-
-def _parse(argv: list[str]) -> str:
-    """The first line that the host hears: what was typed, as JSON."""
-    wanted: dict[str, str] = {}
+    wanted: list[str] = []
     rest = list(argv)
     while rest:
         name, _, value = rest.pop(0).partition("=")
@@ -71,33 +63,183 @@ def _parse(argv: list[str]) -> str:
             if not rest:
                 raise Refused(f"nb mcp: {name} needs a value.")
             value = rest.pop(0)
-        wanted[name[2:]] = value
-    import json
-
-    return json.dumps(wanted)
+        wanted.append(f"{name[2:]}={quote(value)}")
+    return "?" + "&".join(wanted) if wanted else ""
 
 
-def _copy(connection: socket.socket) -> int:
-    """Carries bytes until one side ends; the exit status."""
-    ended = False
-    incoming, outgoing = sys.stdin.fileno(), sys.stdout.fileno()
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection, selectors.EVENT_READ)
-        selector.register(incoming, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj is connection:
-                    data = connection.recv(CHUNK)
-                    if not data:
+class _Relay:
+    """Carries lines between the client and the servers that its calls belong to.
+
+    Args:
+        connection: To the first server, which gets all that belongs nowhere else.
+        path: What a connection to another one is opened for.
+    """
+
+    def __init__(self, connection: socket.socket, path: str) -> None:
+        self._first = connection
+        self._path = path
+        # By address, those that calls were sent to besides.
+        self._others: dict[str, socket.socket] = {}
+        self._unfinished: dict[socket.socket | int, bytes] = {}
+        # By id as JSON, the requests that are not answered yet, and where each was sent.
+        self._requests: dict[str, tuple[bytes, set[socket.socket]]] = {}
+        self._opening: list[bytes] = []
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> int:
+        """Carries lines until one side ends; the exit status."""
+        incoming = sys.stdin.fileno()
+        ended = False
+        self._selector.register(self._first, selectors.EVENT_READ)
+        self._selector.register(incoming, selectors.EVENT_READ)
+        try:
+            while True:
+                for key, _ in self._selector.select():
+                    if key.fileobj == incoming:
+                        data = os.read(incoming, CHUNK)
+                        for line in self._lines(incoming, data):
+                            self._from_client(line)
+                        if not data:
+                            # The client is gone, or has said all: what it still waits for may come.
+                            ended = True
+                            self._selector.unregister(incoming)
+                            for server in (self._first, *self._others.values()):
+                                server.shutdown(socket.SHUT_WR)
+                    elif not self._from_server(key.fileobj):  # type: ignore[arg-type]
                         return wire.OK if ended else _broken_off()
-                    _write(outgoing, data)
-                elif data := os.read(incoming, CHUNK):
-                    connection.sendall(data)
-                else:
-                    # The client is gone, or has said all: what it still waits for may come.
-                    ended = True
-                    selector.unregister(incoming)
-                    connection.shutdown(socket.SHUT_WR)
+        finally:
+            self._selector.close()
+            for server in (self._first, *self._others.values()):
+                server.close()
+
+    def _lines(self, source: socket.socket | int, data: bytes) -> list[bytes]:
+        """The lines that are whole now; at the end of a source, what is left counts as one."""
+        left = self._unfinished.get(source, b"")
+        if not data:
+            self._unfinished.pop(source, None)
+            return [left + b"\n"] if left else []
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0], left = left + whole[0], b""
+        self._unfinished[source] = left + rest
+        return [line + b"\n" for line in whole]
+
+    # -- from the client
+
+    def _from_client(self, line: bytes) -> None:
+        if len(self._opening) < 2 and (b'"initialize"' in line or b"/initialized" in line):
+            self._opening.append(line)
+        if b'"tools/call"' in line:
+            request = _parsed(line)
+            if "id" in request:
+                self._requests[json.dumps(request["id"])] = (line, {self._first})
+        elif self._others:
+            # An answer to a server's question, or the end of a call: whoever it means knows.
+            for server in self._others.values():
+                server.sendall(line)
+        self._first.sendall(line)
+
+    # -- from servers
+
+    def _from_server(self, server: socket.socket) -> bool:
+        """Carries what a server says; False where the first one has ended."""
+        try:
+            data = server.recv(CHUNK)
+        except ConnectionError:
+            data = b""
+        for line in self._lines(server, data):
+            if not self._belongs_elsewhere(line):
+                _write(sys.stdout.fileno(), line)
+        if data:
+            return True
+        self._selector.unregister(server)
+        if server is self._first:
+            return False
+        self._others = {url: each for url, each in self._others.items() if each is not server}
+        server.close()
+        return True
+
+    def _belongs_elsewhere(self, line: bytes) -> bool:
+        """Sends a call on where its answer says that another server has what it is about."""
+        if not self._requests or b'"id"' not in line:
+            return False
+        answer = _parsed(line)
+        key = json.dumps(answer.get("id"))
+        if "method" in answer or key not in self._requests:
+            return False
+        request, asked = self._requests[key]
+        error = _error(answer)
+        target = None
+        if error.get("code") == ELSEWHERE:
+            details = error.get("details", {})
+            target = self._server(details.get("server"))
+            request = _with_arguments(request, details.get("arguments", {}))
+        elif error.get("code") in UNKNOWN:
+            target = next((each for each in self._others.values() if each not in asked), None)
+        if target is None or target in asked:
+            del self._requests[key]
+            return False
+        asked.add(target)
+        target.sendall(request)
+        return True
+
+    def _server(self, url: object) -> socket.socket | None:
+        """A connection to the server that an error names; None where there is none to be had."""
+        if not isinstance(url, str):
+            return None
+        if url not in self._others:
+            server = server_at(url)
+            try:
+                connection = None if server is None else server.open(self._path)
+            except (NoAnswer, Refused):
+                return None
+            if connection is None:
+                return None
+            _introduce(connection, self._opening)
+            self._others[url] = connection
+            self._selector.register(connection, selectors.EVENT_READ)
+        return self._others[url]
+
+
+def _introduce(connection: socket.socket, opening: list[bytes]) -> None:
+    """Opens a session as the client opened its first one; its answer is nobody's."""
+    for line in opening:
+        connection.sendall(line)
+    if opening:
+        while connection.recv(1) not in (b"\n", b""):
+            pass
+
+
+def _with_arguments(request: bytes, arguments: dict[str, Any]) -> bytes:
+    """A call with some of its arguments replaced."""
+    message = _parsed(request)
+    params = message["params"]
+    params["arguments"] = {**params.get("arguments", {}), **arguments}
+    return json.dumps(message).encode() + b"\n"
+
+
+def _error(answer: dict[str, Any]) -> dict[str, Any]:
+    """The typed error in the answer to a call; empty where there is none."""
+    match answer:
+        case {"result": {"structuredContent": {"error": {"code": str()} as error}}}:
+            return error
+        case {"error": {"data": {"error": {"code": str()} as error}}}:
+            return error
+        case _:
+            return {}
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """A message; empty where it is none."""
+    try:
+        message: Any = json.loads(line)
+    except ValueError:
+        return {}
+    match message:
+        case {**members}:
+            return members
+        case _:
+            return {}
 
 
 def _broken_off() -> int:

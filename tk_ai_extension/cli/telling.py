@@ -87,7 +87,7 @@ class Telling:
             self._beside(f"✘ {took}  {first}", RED)
         for image in event["images"]:
             shown = Image(image["data"], image["mime"])
-            self._terminal.err(picture(shown, self._terminal.surroundings))
+            self._terminal.err(picture(shown, self._terminal.info))
 
     def _change(self, event: Mapping[str, Any]) -> None:
         self._beside(f"  {event['action']} @{event['cell'][:8]} in {event['notebook']}", DIM)

@@ -18,26 +18,34 @@ class NothingRead(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TerminalInfo:
     """How and where a command was called.
 
     Attributes:
         cwd: The folder that paths on the command line are relative to.
+        project: The folder of the project that it is in.
+        notebook: The whole path of the caller's current notebook, where another server has said it.
         columns: The terminal's width; 0 for a pipe.
         tty: Whether the output goes to a terminal.
         env: What is known of the environment (`wire.ENVIRONMENT`).
     """
 
     cwd: str
+    project: str
+    notebook: str | None = None
     columns: int = 0
     tty: bool = False
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+class UnreadableFile(Exception):
+    """A file that is named on the command line cannot be read; the message says why."""
+
+
 class Terminal(Protocol):
     """One command's terminal."""
 
-    surroundings: Surroundings
+    info: TerminalInfo
     interrupted: asyncio.Event
     """Set by Ctrl-C; whoever acts on it clears it."""
 
@@ -57,8 +65,26 @@ class Terminal(Protocol):
         """
         ...
 
+    async def read_file(self, path: str) -> str:
+        """A text file where the command was typed.
+
+        Raises:
+            UnreadableFile: it cannot be read.
+        """
+        ...
+
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it as a file of this name; None where they gave up."""
+        ...
+
+    def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
+        """Has the command run in another server instead; it has done nothing here.
+
+        Args:
+            url: The server's address.
+            token: What lets in there.
+            notebook: The whole path of the caller's current notebook.
+        """
         ...
 
     async def ask(self, prompt: str) -> str | None:
@@ -69,16 +95,18 @@ class Terminal(Protocol):
 class LocalTerminal:
     """This process's own terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, project: str, console: client.Console) -> None:
         tty = sys.stdout.isatty()
-        self.surroundings = Surroundings(
+        self.info = TerminalInfo(
             cwd=os.getcwd(),
+            project=project,
             columns=os.get_terminal_size().columns if tty else 0,
             tty=tty,
             env={name: os.environ[name] for name in wire.ENVIRONMENT if name in os.environ},
         )
         self.interrupted = asyncio.Event()
-        self.editor = client.Editor()
+        self.elsewhere: client.Redirect | None = None
+        self._console = console
 
     def out(self, text: str) -> None:
         """Prints what was asked for."""
@@ -93,13 +121,24 @@ class LocalTerminal:
         # In this thread, since nothing else goes on, and for Ctrl-C to end it at once.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            return client.read_stdin()
+            return self._console.read()
         finally:
             signal.signal(signal.SIGINT, before)
 
     async def edit(self, text: str, name: str) -> str | None:
         """The text after a person has edited it."""
-        return self.editor.edit(text, name)
+        return self._console.edit(text, name)
+
+    async def read_file(self, path: str) -> str:
+        """A text file."""
+        try:
+            return client.read_file(path)
+        except OSError as error:
+            raise UnreadableFile(error.strerror) from None
+
+    def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
+        """Has the command run in a server instead."""
+        self.elsewhere = client.Redirect(url, token, notebook)
 
     async def ask(self, prompt: str) -> str | None:
         """A line that a person types; None where they end it, or nobody is there."""

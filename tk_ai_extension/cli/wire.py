@@ -1,4 +1,4 @@
-"""What a command and its host say to each other: a JSON object a line, over the host's socket.
+"""What a command and a server say to each other: a JSON object a line (see `connecting`).
 
 The command says once what it was called with::
 
@@ -8,16 +8,11 @@ and ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` 
 with any number of ``{"out": text}`` and ``{"err": text}``, asks with ``{"ask": "stdin"}``, ``{"ask":
 "edit", "text": ..., "name": ...}`` or ``{"ask": "line", "prompt": ...}`` (answered with ``{"answer":
 ...}``, or ``{"too_long": true}``), and ends with ``{"exit": status}``. Where ``"ending": true`` is with
-it the host ends, too, and the command waits for the end of the connection.
+it the server ends, too, and the command waits for the end of the connection. ``{"redirect": url, "token":
+...}`` comes in place of all that where the command belongs to another server.
 """
 
 from __future__ import annotations
-
-SOCKET = "nb.sock"
-"""The socket's name in ``.nb``."""
-
-MCP_SOCKET = "mcp.sock"
-"""The name of the socket that speaks MCP, a message a line, as over stdio."""
 
 LONGEST_LINE = 1 << 28
 """Bytes of one line: what a command read from standard input, or a message of MCP."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import Any
+
+from tk_ai_extension.model.errors import SaveFailed
 
 LIVE_PREFIX = "RTC:"
 """The drive that JupyterLab names in a session's path where the document is a live one."""
@@ -14,25 +18,45 @@ class JupyterSessions:
 
     Args:
         manager: The session manager.
+        bound: Called with a notebook's path and the kernel that it has got.
     """
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(
+        self, manager: Any, bound: Callable[[str, str], Awaitable[None]] | None = None
+    ) -> None:
         self._manager = manager
+        self._bound = bound
+        # What the file of sessions had no room for.
+        self._unkept: dict[str, str] = {}
 
     async def kernel_of(self, path: str) -> str | None:
         """The kernel that a session of this notebook has, or None."""
+        if path in self._unkept:
+            return self._unkept[path]
         session = await self._session(path)
         return None if session is None else str(session["kernel"]["id"])
 
     async def bind(self, path: str, kernel_id: str) -> None:
-        """Makes (or updates) the session of this notebook, so that JupyterLab shows it connected."""
+        """Makes (or updates) the session of this notebook, so that JupyterLab shows it connected.
+
+        Raises:
+            SaveFailed: the sessions are in a file that cannot be written; it is bound until this
+                process ends.
+        """
         session = await self._session(path)
-        if session is None:
-            await self._manager.create_session(
-                path=path, name=PurePosixPath(path).name, type="notebook", kernel_id=kernel_id
-            )
-        elif session["kernel"]["id"] != kernel_id:
-            await self._manager.update_session(session["id"], kernel_id=kernel_id)
+        try:
+            if session is None:
+                await self._manager.create_session(
+                    path=path, name=PurePosixPath(path).name, type="notebook", kernel_id=kernel_id
+                )
+            elif session["kernel"]["id"] != kernel_id:
+                await self._manager.update_session(session["id"], kernel_id=kernel_id)
+        except sqlite3.OperationalError as error:
+            self._unkept[path] = kernel_id
+            raise SaveFailed(f"The kernel of {path} cannot be kept: {error}.") from error
+        self._unkept.pop(path, None)
+        if self._bound is not None:
+            await self._bound(path, kernel_id)
 
     async def paths_of(self, kernel_id: str) -> list[str]:
         """The notebooks whose sessions have this kernel."""

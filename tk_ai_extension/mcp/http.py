@@ -49,10 +49,12 @@ class McpHttp:
                 context.request.query_params.get("toolsets") if context.request else None
             )
 
+        self.workspace = workspace
+        self._registry = registry
         self._built = build_server(
             workspace,
             registry_of=registry_of,
-            default_registry=lambda: registry("default"),
+            default_registry=self.default_registry,
             caller_of=http_caller,
         )
         self._manager = StreamableHTTPSessionManager(
@@ -65,6 +67,10 @@ class McpHttp:
         self._admission = Admission(self._manager.asgi_app, max_sessions)
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def default_registry(self) -> Registry:
+        """The tools of the default toolset."""
+        return self._registry("default")
 
     async def start(self) -> None:
         """Makes it ready for requests."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,3 +76,11 @@ def checked_key(key: str | None) -> str | None:
             hint=f"Give `?caller=` or X-TK-Caller up to {MAX_KEY} printable characters.",
         )
     return key or None
+
+
+def owner() -> str:
+    """The name of the user who runs this process; its number where the system knows no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"

@@ -146,7 +146,11 @@ class CollaborationUnsupported(ToolError):
 
 
 class OpenElsewhere(ToolError):
-    """Another Jupyter Server has the notebook's collaboration room: two would overwrite each other."""
+    """Another Jupyter Server has the notebook: two would overwrite each other's work.
+
+    ``details["server"]`` is its address, where it has this extension; ``details["arguments"]`` those of a
+    call that are to be others there.
+    """
 
     code = "notebook_open_elsewhere"
     status = 409

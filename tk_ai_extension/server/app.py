@@ -15,6 +15,7 @@ from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.server.handlers.lines import LINES
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import SOCKETS, TABS_KEY
 from tk_ai_extension.server.parts import Managers, Wired
@@ -26,6 +27,7 @@ from tk_ai_extension.workspace.state import default_data_folder
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
+    from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -234,6 +236,9 @@ class TkAIExtensionApp(ExtensionApp):
     def _default_data_dir(self) -> str:
         return str(default_data_folder())
 
+    project: ProjectServices | None = None
+    """What a project's own server can do besides (`server.headless`); None in a person's."""
+
     services: Services
 
     @property
@@ -276,7 +281,7 @@ class TkAIExtensionApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Adds the routes."""
-        cast("list[Any]", self.handlers).extend([*SOCKETS, *ROUTES])
+        cast("list[Any]", self.handlers).extend([*SOCKETS, *LINES, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """The server is up: what takes long to import is imported when there is time, or need."""

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.cli.ownership import Ownership
+    from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -30,9 +34,18 @@ class Wired:
         backends: What holds notebooks and what runs code where nothing else is known of them.
         missing_parts: By library, what it does not have any more of what the extension uses.
         provision: Says which model answers in chats.
+        state: The folder of the journal and the chats.
+        project: What a project's own server can do besides; None in a person's.
     """
 
     workspace: Workspace
     backends: Mapping[str, str]
     missing_parts: Callable[[], Mapping[str, list[str]]]
     provision: Provision
+    state: Path
+    project: ProjectServices | None = None
+
+    @property
+    def ownership(self) -> Ownership | None:
+        """Says which calls belong to another server; None where all belong to this one."""
+        return None if self.project is None else self.project.ownership

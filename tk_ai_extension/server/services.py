@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tornado.web import HTTPError
 
 from tk_ai_extension.agent.imports import uncollected
+from tk_ai_extension.model.callers import owner
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.kernel_line import KernelLine, Wire
 from tk_ai_extension.server.late import Late
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.toolsets import Registries
-from tk_ai_extension.server.users import owner, user_of_cells
+from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
+    from tk_ai_extension.server.commands import CommandServer
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -75,7 +78,7 @@ class Services:
         self.settings = settings
         self.owner = owner()
         """Who runs the server; looked up once, which may be a question to a directory."""
-        self.registries = Registries(settings.toolsets)
+        self.registries = Registries(settings.toolsets, lambda: self._wired.ownership)
         self.exchanges: set[AsgiExchange] = set()
         """Requests that MCP answers just now."""
         self.streams: set[asyncio.Task[None]] = set()
@@ -88,6 +91,7 @@ class Services:
         self._tools = Late(self._load_tools, "tk-ai tool imports")
         self._mcp = Late(self._load_mcp, "tk-ai MCP imports")
         self._chats = Late(self._load_chats, "tk-ai chat imports")
+        self._commands = Late(self._load_commands, "tk-ai command imports")
         self._preparing: asyncio.Task[None] | None = None
         # Two threads that import modules with cycles may each see the other's half-made.
         self._importing = asyncio.Lock()
@@ -184,6 +188,25 @@ class Services:
         await self.tools()
         return await self._made(self._chats)
 
+    @property
+    def project(self) -> ProjectServices | None:
+        """What a project's own server can do besides; None in a person's."""
+        return self._wired.project
+
+    @property
+    def cleans(self) -> bool:
+        """Whether a command has said that what a project's server has made is to be removed."""
+        return "_wired" in vars(self) and self.project is not None and self.project.cleans
+
+    async def commands(self) -> CommandServer:
+        """What runs the commands of `nb`.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        await self.tools()
+        return await self._made(self._commands)
+
     async def close(self) -> None:
         """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
         self._closing = True
@@ -205,6 +228,9 @@ class Services:
             await mcp.close()
         for exchange in list(self.exchanges):
             exchange.disconnect()
+        commands = await self._commands.settled()
+        if commands is not None:
+            await commands.close()
         for stream in list(self.streams):
             stream.cancel()
         await self.workspace.close()
@@ -267,6 +293,15 @@ class Services:
         )
         await mcp.start()
         return mcp
+
+    async def _load_commands(self) -> CommandServer:
+        await self._import("tk_ai_extension.server.commands")
+        self._check_open()
+        from tk_ai_extension.server.commands import CommandServer
+        from tk_ai_extension.server.wiring import command_context
+
+        context = command_context(self, self._wired, self.registries.get())
+        return CommandServer(context, self.managers.server)
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chatting")

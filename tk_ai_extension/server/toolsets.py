@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tk_ai_extension.tools.registry import Registry
+    from tk_ai_extension.tools.registry import Ownership, Registry
 
 
 class Registries:
@@ -14,9 +14,13 @@ class Registries:
 
     Args:
         default: The toolsets of a connection that chooses none.
+        ownership: Gives what says which calls belong to another server.
     """
 
-    def __init__(self, default: Sequence[str]) -> None:
+    def __init__(
+        self, default: Sequence[str], ownership: Callable[[], Ownership | None] = lambda: None
+    ) -> None:
+        self._ownership = ownership
         self._default = ",".join(default)
         self._made: dict[tuple[str, ...], Registry] = {}
 
@@ -38,7 +42,7 @@ class Registries:
             )
         # Only choices that exist are kept, so that their number is bounded.
         if chosen not in self._made:
-            self._made[chosen] = Registry.load(chosen)
+            self._made[chosen] = Registry.load(chosen, self._ownership())
         return self._made[chosen]
 
     def prepare(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from typing import Any
 
@@ -21,14 +20,6 @@ def username(handler: Any) -> str:
     if is_shared(handler.identity_provider):
         return handler.services.owner
     return str(handler.current_user.username)
-
-
-def owner() -> str:
-    """The name of the user who runs this process; its number where the system knows no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid-{os.getuid()}"
 
 
 def user_of_cells(provider: IdentityProvider, runs_server: str) -> str:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tk_ai_extension.agent.providers import ProviderSettings
 from tk_ai_extension.agent.provision import Provision
+from tk_ai_extension.cli.context import MEMORY, CommandContext
+from tk_ai_extension.cli.memory import Memory
+from tk_ai_extension.cli.project_services import ProjectServices
+from tk_ai_extension.cli.talk import ChatClient
+from tk_ai_extension.cli.wire import MODELS
 from tk_ai_extension.kernels import persistence
-from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import kernels_of
 from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
@@ -28,6 +35,8 @@ from tk_ai_extension.notebooks.tabs.reaching import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.presence import show_agents
+from tk_ai_extension.server.services import Services
+from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
@@ -41,10 +50,32 @@ logger = logging.getLogger(__name__)
 _log = logging.getLogger(__name__)
 
 
+APPROVE = "with `nb approve {id}` in the project's folder"
+"""Where people answer an agent in a project's own server, as it is told."""
+
+
+named_models: ContextVar[Mapping[str, str]] = ContextVar("models of a command", default={})  # noqa: B039
+"""What the environment of the command that chats says of models: it counts before the server's own.
+
+Commands chat at the same time: each message is sent in the context of its own.
+"""
+
+
+def environment() -> Mapping[str, str]:
+    """Return the server's environment, with what a command's says of models.
+
+    The command's takes the place of all that the server's says: a key of one does not go to an address
+    of the other.
+    """
+    named = named_models.get()
+    return {**{n: v for n, v in os.environ.items() if not (named and n in MODELS)}, **named}
+
+
 class Traits(Protocol):
     """What of the app's traits the workspace and its model go by; the app says what each is for."""
 
     data_dir: Any
+    project: Any
     kernel_env_exclude: Any
     kernel_start_timeout: Any
     max_output: Any
@@ -78,6 +109,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden, linked=linked)
     settings = managers.server.web_app.settings
     on_files = is_on_files(managers.contents)
+    project: ProjectServices | None = app.project
     stack = find_execution_stack(managers.server.extension_manager)
     if on_files:
         replace_on_save(managers.contents, partial(tracks_inodes, settings))
@@ -101,7 +133,12 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     kernels = kernels_of(
         managers.kernels,
         managers.kernelspecs,
-        environment=InheritedEnvironment(app.kernel_env_exclude),
+        environment=InheritedEnvironment(app.kernel_env_exclude)
+        if project is None
+        else AllowedEnvironment(),
+        # What outlives this process does not write into a pipe of it.
+        capture_stderr=project is None,
+        confine=None if project is None else project.confinement,
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
         stack=stack,
@@ -111,7 +148,10 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         store=store,
         notices=notices,
         kernels=kernels,
-        sessions=JupyterSessions(managers.sessions),
+        sessions=JupyterSessions(
+            managers.sessions,
+            None if project is None else partial(project.bound, kernels),
+        ),
         files=ContentsFiles(
             managers.contents,
             partial(contain, root, allow_hidden=hidden, linked=linked),
@@ -129,7 +169,11 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
             keep_seconds=app.artifact_keep,
         ),
         contain=contain_notebook,
-        policy=PermissionPolicy(cast("Mode", app.mode_cap), keep_seconds=app.permission_keep),
+        policy=PermissionPolicy(
+            cast("Mode", app.mode_cap),
+            keep_seconds=app.permission_keep,
+            where="in the panel" if project is None else APPROVE,
+        ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
     show_agents(workspace.activity, store)
@@ -150,7 +194,31 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         return {library: parts for library, parts in now.items() if parts}
 
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return Wired(workspace, backends, missing, _provision(app, root or Path()))
+    provision = _provision(app, root or Path())
+    return Wired(workspace, backends, missing, provision, state, project)
+
+
+def command_context(services: Services, wired: Wired, registry: Registry) -> CommandContext:
+    """Put together what commands of `nb` work with in this server."""
+    server = services.managers.server
+    project = wired.project
+
+    async def chats(user: str, models: Mapping[str, str]) -> ChatClient:
+        if project is not None:
+            named_models.set(models)
+        return ChatClient(await services.chats(), wired.provision, wired.workspace, user)
+
+    return CommandContext(
+        root=str(root_of(services.managers.contents) or ""),
+        user=services.owner,
+        workspace=wired.workspace,
+        registry=registry,
+        memory=Memory(wired.state / MEMORY),
+        project=project,
+        host=None if project is None else os.getpid(),
+        url="" if project is not None else str(server.connection_url),
+        chats=chats,
+    )
 
 
 def _provision(app: Traits, root: Path) -> Provision:
@@ -163,7 +231,7 @@ def _provision(app: Traits, root: Path) -> Provision:
         secrets_file=app.chat_secrets,
         trust_folder=app.chat_trust_folder,
     )
-    return Provision(settings, lambda: os.environ, root)
+    return Provision(settings, environment, root)
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

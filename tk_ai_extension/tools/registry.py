@@ -13,7 +13,7 @@ import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -160,14 +160,31 @@ def tool(
     return define
 
 
+class Ownership(Protocol):
+    """Says which calls belong to another server than this one."""
+
+    async def check(self, tool: Tool, parsed: Any, context: ToolContext) -> list[str]:
+        """Check that a call belongs here, before anything else is done; return notes for its caller.
+
+        Raises:
+            ToolError: it does not.
+        """
+        ...
+
+
 class Registry:
     """The tools of the chosen toolsets, and the one way to call them.
+
+    Args:
+        tools: The tools.
+        ownership: Says which calls belong to another server; None where all belong here.
 
     Raises:
         InvalidArguments: two tools have one name.
     """
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], ownership: Ownership | None = None) -> None:
+        self._ownership = ownership
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             known = self._tools.setdefault(tool.name, tool)
@@ -179,20 +196,23 @@ class Registry:
                 )
 
     @classmethod
-    def load(cls, toolsets: Iterable[str] = ("default",)) -> Registry:
+    def load(
+        cls, toolsets: Iterable[str] = ("default",), ownership: Ownership | None = None
+    ) -> Registry:
         """The tools of these toolsets, ours and those that other packages bring.
 
         Raises:
             InvalidArguments: a toolset that does not exist, or two that do not go together.
             InternalError: a toolset that cannot be imported.
         """
-        return cls(
+        tools = (
             value
             for toolset in toolsets
             for module in modules(toolset)
             for value in vars(module).values()
             if isinstance(value, Tool)
         )
+        return cls(tools, ownership)
 
     def __iter__(self) -> typing.Iterator[Tool]:
         return iter(self._tools.values())
@@ -241,6 +261,9 @@ class Registry:
         """
         tool = self.get(name)
         parsed = self.validate(tool, arguments)
+        notes: list[str] = []
+        if self._ownership is not None:
+            notes = await self._ownership.check(tool, parsed, context)
         try:
             result = await _perform(tool, parsed, replace(context, tools=self))
         except ToolError:
@@ -251,7 +274,7 @@ class Registry:
                 raise TooManyOpenFiles(f"{name} could not open a file: {error}") from error
             logger.exception("Tool %s failed", name)
             raise InternalError(f"{name} failed: {type(error).__name__}: {error}") from error
-        result.notices += context.workspace.notices.take(context.caller)
+        result.notices += notes + context.workspace.notices.take(context.caller)
         return result
 
 

@@ -32,7 +32,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def _approve(session: Session, args: argparse.Namespace) -> int:
-    policy, user = session.headless.workspace.policy, session.caller.user
+    policy, user = session.context.workspace.policy, session.caller.user
     requests = policy.pending(user)
     if args.request is None:
         if args.answer is not None or args.deny is not None:

@@ -8,20 +8,17 @@ import json
 import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
-from tk_ai_extension.cli.remote_talk import RemoteTalk
-from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
-from tk_ai_extension.cli.talk import Json, Talk
+from tk_ai_extension.cli.talk import ChatClient, Json
 from tk_ai_extension.cli.telling import Telling
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.errors import PathRefused, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, MODES
 
@@ -83,45 +80,33 @@ async def _chat(session: Session, args: argparse.Namespace) -> int:
         message = await session.terminal.read()
     if message:
         return await dialogue.say(message)
-    if session.options.json or not session.terminal.surroundings.tty:
+    if session.options.json or not session.terminal.info.tty:
         raise WrongCall('nb chat: say something: nb chat "plot the prices", or - to read it\n')
     return await dialogue.run()
 
 
-async def _place(session: Session, given: str | None) -> tuple[Talk, str | None]:
-    """Where a notebook's chats are, and how the notebook is called there."""
-    headless = session.headless
-    current = headless.workspace.notebooks.current(session.caller)
+async def _place(session: Session, given: str | None) -> tuple[ChatClient, str | None]:
+    """The chats, and the path of the notebook that is meant.
+
+    Raises:
+        OpenElsewhere: the notebook, and its chats, are another server's.
+        AgentUnavailable: there are none.
+    """
+    context = session.context
+    current = context.workspace.notebooks.current(session.caller)
     if given is not None:
         given = session.located({"notebook": given})["notebook"]
     named = given or (current.path if current else None)
-    attached = bool(headless.settings.now.server)
     path = None
     if named is not None:
-        path = named if attached else headless.workspace.path(session.caller, named, tool="nb chat")
-    server = await headless.owner_of(path or "")
-    if server is None:
-        environment = session.terminal.surroundings.env
-        models = {name: environment[name] for name in wire.MODELS if name in environment}
-        return await headless.chats.talk(headless.user, models), path
-    if path is not None and server.root is not None:
-        path = await asyncio.to_thread(_there, Path(headless.root, path), server, server.root)
-    return RemoteTalk(server), path
+        path = context.workspace.path(session.caller, named, tool="nb chat")
+    await context.check_owner(path or "")
+    environment = session.terminal.info.env
+    models = {name: environment[name] for name in wire.MODELS if name in environment}
+    return await context.chats(context.user, models), path
 
 
-def _there(path: Path, server: Server, root: Path) -> str:
-    """How a server names a path.
-
-    Raises:
-        PathRefused: it is not below the server's folder.
-    """
-    found = path.resolve()
-    if not found.is_relative_to(root):
-        raise PathRefused(f"{path} is not in the folder of {server.url}.")
-    return found.relative_to(root).as_posix()
-
-
-async def _found(talk: Talk, beginning: str) -> Json:
+async def _found(talk: ChatClient, beginning: str) -> Json:
     """The chat whose id begins so.
 
     Raises:
@@ -136,7 +121,7 @@ async def _found(talk: Talk, beginning: str) -> Json:
     return found[0]
 
 
-async def _show(session: Session, talk: Talk, beginning: str) -> int:
+async def _show(session: Session, talk: ChatClient, beginning: str) -> int:
     chat = (await _found(talk, beginning))["id"]
     if session.options.json:
         session.terminal.out(json.dumps(await talk.read(chat)) + "\n")
@@ -160,7 +145,7 @@ class Dialogue:
     """
 
     session: Session
-    talk: Talk
+    talk: ChatClient
     notebook: str | None
     mode: Mode
     model: str | None = None
@@ -171,7 +156,7 @@ class Dialogue:
 
     def __post_init__(self) -> None:
         terminal = self.session.terminal
-        coloured = terminal.surroundings.tty and "NO_COLOR" not in terminal.surroundings.env
+        coloured = terminal.info.tty and "NO_COLOR" not in terminal.info.env
         self._telling = Telling(terminal, coloured=coloured, as_json=self.session.options.json)
 
     async def run(self) -> int:
@@ -292,7 +277,7 @@ class Dialogue:
     async def _hear(self, prompt: str) -> str | None:
         """A line that a person types; None where they end it, or nobody is there."""
         terminal = self.session.terminal
-        if self.session.options.json or not terminal.surroundings.tty:
+        if self.session.options.json or not terminal.info.tty:
             return None
         return await terminal.ask(prompt)
 

@@ -80,10 +80,10 @@ async def _values(session: Session, wanted: str, word: str) -> list[str]:
             return []
         return [cell["cell"] for cell in listed["cells"] if cell["cell"].startswith(word)]
     if wanted == "request":
-        waiting = session.headless.workspace.policy.pending(session.caller.user)
+        waiting = session.context.workspace.policy.pending(session.caller.user)
         return [request.id for request in waiting if request.id.startswith(word)]
     if wanted in ("notebook", "path"):
-        return notebooks_like(session.terminal.surroundings.cwd, word)
+        return notebooks_like(session.terminal.info.cwd, word)
     return []
 
 

@@ -39,17 +39,17 @@ class Looks(Result):
 
 
 async def _doctor(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
-    headless = session.headless
-    host = f"process {headless.host}" if headless.host else "none: `nb open NOTEBOOK` starts one"
+    context = session.context
+    host = f"process {context.host}" if context.host else "none: `nb open NOTEBOOK` starts one"
     version = f"{__version__}, Python {platform.python_version()}, {platform.system()}"
     looks = [
         Look(name="nb", ok=True, detail=version),
-        Look(name="host", ok=headless.host is not None, detail=host),
-        await _writable(headless.root),
+        Look(name="host", ok=context.host is not None, detail=host),
+        await _writable(context.root),
         await _kernelspecs(session),
         *await _servers(),
     ]
-    findings = await asyncio.to_thread(probe, Path(headless.root))
+    findings = await asyncio.to_thread(probe, Path(context.root))
     looks += [
         Look(name=f"sandbox: {found.name}", ok=found.ok, detail=found.detail) for found in findings
     ]
@@ -62,7 +62,7 @@ async def _writable(root: str) -> Look:
 
 
 async def _kernelspecs(session: Session) -> Look:
-    specs = await session.headless.workspace.kernels.kernelspecs()
+    specs = await session.context.workspace.kernels.kernelspecs()
     names = [spec.name for spec in specs]
     detail = ", ".join(names) or "none is installed: `pip install ipykernel` brings Python's"
     return Look(name="kernels", ok=bool(names), detail=detail)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import WHOLE, Command, given
 from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
+from tk_ai_extension.cli.terminal import UnreadableFile
 from tk_ai_extension.tools.results import Result
 
 
@@ -52,18 +51,13 @@ async def _write(session: Session, args: argparse.Namespace) -> int:
     if args.file == STDIN:
         text = await session.terminal.read()
     else:
-        path = os.path.join(session.terminal.surroundings.cwd, args.file)
         try:
-            text = await asyncio.to_thread(_text_of, path)
-        except OSError as error:
-            raise WrongCall(f"nb write: {args.file}: {error.strerror}\n") from None
+            text = await session.terminal.read_file(args.file)
+        except UnreadableFile as problem:
+            raise WrongCall(f"nb write: {args.file}: {problem}\n") from None
+    text = session.text_for_server(text)
     named = {name: getattr(args, name) for name in ("notebook", "base") if getattr(args, name)}
     return session.finish(await session.call("write_notebook", text=text, **session.located(named)))
-
-
-def _text_of(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
 
 
 class Saved(Result):
@@ -71,13 +65,10 @@ class Saved(Result):
 
     notebook: str
     revision: str
-    server: str | None = None
-    """The Jupyter Server that keeps it, and saves it about a second after each change."""
 
     def as_text(self) -> str:
         """One line."""
-        by = f" by {self.server}" if self.server else ""
-        return f"{self.notebook} is saved{by} (rev:{self.revision})."
+        return f"{self.notebook} is saved (rev:{self.revision})."
 
 
 def _configure_save(parser: argparse.ArgumentParser) -> None:
@@ -85,17 +76,14 @@ def _configure_save(parser: argparse.ArgumentParser) -> None:
 
 
 async def _save(session: Session, args: argparse.Namespace) -> int:
-    workspace = session.headless.workspace
     notebook = session.located({"notebook": args.notebook})["notebook"]
+    workspace = session.context.workspace
     path = workspace.path(session.caller, notebook, tool="nb save")
-    server = await session.headless.server_of(path, "WRITE")
-    if server is not None:
-        read = (await session.call("read_notebook", notebook=path)).structured()
-        return session.finish(Saved(notebook=path, revision=read["revision"], server=server))
+    await session.context.check_owner(path, "WRITE")
     document = await workspace.store.open(path)
     await document.flush()
     snapshot = await document.read()
-    return session.finish(Saved(notebook=path, revision=snapshot.revision))
+    return session.finish(Saved(notebook=session.shown(path), revision=snapshot.revision))
 
 
 def _configure_watch(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +97,7 @@ def _configure_watch(parser: argparse.ArgumentParser) -> None:
 
 async def _watch(session: Session, args: argparse.Namespace) -> int:
     named = {"wait": args.wait} if args.wait is not None else {}
-    execution_id = args.execution_id or session.headless.last_run(session.caller)
+    execution_id = args.execution_id or session.context.last_run(session.caller)
     result = await session.run("wait_execution", execution_id=execution_id, **named)
     return session.finish(result)
 

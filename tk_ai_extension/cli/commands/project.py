@@ -6,18 +6,19 @@ import argparse
 import asyncio
 import json
 import os
-from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER
+from tk_ai_extension.cli.project_services import ProjectServices
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
-from tk_ai_extension.model.errors import KernelNotFound, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.results import Result
 
 
@@ -43,16 +44,15 @@ async def _open(session: Session, args: argparse.Namespace) -> int:
     named: dict[str, str] = {"kernel_name": args.kernel} if args.kernel else {}
     if args.name:
         named["name"] = args.name
-    if args.sandbox is not None:
-        await session.headless.confine(sandbox=args.sandbox)
-    if args.server:
-        token = session.terminal.surroundings.env.get("JUPYTER_TOKEN", "")
-        await session.headless.attach(None if args.server == "none" else args.server, token)
+    context, project = session.context, session.context.project
+    if project is not None:
+        if args.sandbox is not None:
+            await project.confine(context.workspace.kernels, sandbox=args.sandbox)
+        if args.server:
+            token = session.terminal.info.env.get("JUPYTER_TOKEN", "")
+            await project.attach(None if args.server == "none" else args.server, token)
     path = session.located({"notebook": args.notebook})["notebook"]
-    if session.headless.settings.now.server:
-        named["mode"] = "create"
-        return session.finish(await session.call("use_notebook", notebook=path, **named))
-    there = os.path.join(session.headless.root, path)
+    there = os.path.join(context.root, path)
     mode = "connect" if await asyncio.to_thread(os.path.exists, there) else "create"
     return session.finish(await session.call("use_notebook", notebook=path, mode=mode, **named))
 
@@ -81,21 +81,30 @@ class Shared(Result):
 
 
 async def _serve(session: Session, args: argparse.Namespace) -> int:
-    headless = session.headless
+    context = session.context
+    project = _own(context)
     if args.off:
-        was = await headless.unshare()
+        was = await project.unshare()
         session.terminal.out("Shared no more.\n" if was else "Nothing was shared.\n")
         return wire.OK
     notebook = session.located({"notebook": args.notebook})["notebook"]
-    path = headless.workspace.path(session.caller, notebook, tool="nb serve")
-    installed = await headless.share(path)
+    path = context.workspace.path(session.caller, notebook, tool="nb serve")
+    kernel_id = await context.workspace.kernel_of(path)
+    installed = await project.share(context.workspace.kernels, path, kernel_id)
     shared = Shared(
         notebook=path,
         kernelspec=installed.name,
         display_name=installed.display_name,
-        connection_dir=os.path.join(headless.root, FOLDER, EXTERNAL),
+        connection_dir=os.path.join(context.root, FOLDER, EXTERNAL),
     )
     return session.finish(shared)
+
+
+def _own(context: CommandContext) -> ProjectServices:
+    """What only a project's own server does; `nb` asks no other for it."""
+    if context.project is None:
+        raise WrongCall("nb: only the project's own server does that.\n")
+    return context.project
 
 
 def _configure_mcp(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +122,7 @@ class Status(Result):
 
     project: str
     host: int | None = None
-    """The host's process; None where there is none."""
+    """The process of the project's own server; None where there is none."""
     notebook: str | None = None
     server: str | None = None
     """The Jupyter Server that the notebook belongs to."""
@@ -137,37 +146,38 @@ class Status(Result):
 
 
 async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
-    headless = session.headless
-    current = headless.workspace.notebooks.current(session.caller)
+    context = session.context
+    current = context.workspace.notebooks.current(session.caller)
+    server = await context.owner_of(current.path if current else "")
+    if server is not None and (context.attached or not context.workspace.kernels.ids()):
+        # All that there is to say is said there.
+        session.redirect(server)
+        return wire.OK
     running = await session.call("list_running_kernels")
-    kernels = running.model_dump(mode="json", exclude_none=True)["kernels"]
-    server = await headless.server_of(current.path if current else "")
-    if server is not None and current is not None and not headless.settings.now.server:
-        with suppress(KernelNotFound):
-            kernel = await session.call("get_kernel_status")
-            kernels.append(kernel.model_dump(mode="json", exclude_none=True)["kernel"])
+    kernels: list[dict[str, Any]] = running.model_dump(mode="json", exclude_none=True)["kernels"]
     status = Status(
-        project=headless.root,
-        host=headless.host,
+        project=session.terminal.info.project,
+        host=context.host,
         notebook=current.path if current else None,
-        server=server,
+        server=context.url or (server.url if server else None),
         kernels=kernels,
-        waiting=len(headless.workspace.policy.pending(session.caller.user)) or None,
+        waiting=len(context.workspace.policy.pending(session.caller.user)) or None,
     )
     return session.finish(status)
 
 
 async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
-    headless = session.headless
+    context = session.context
+    project = _own(context)
     stopped: list[str] = []
     failed: list[str] = []
     try:
-        await headless.unshare()
+        await project.unshare()
     except ToolError as error:
         failed.append(error.message)  # it keeps no kernel running
-    for kernel_id in headless.workspace.kernels.ids():
+    for kernel_id in context.workspace.kernels.ids():
         try:
-            await headless.workspace.kernels.shutdown(kernel_id)
+            await context.workspace.kernels.shutdown(kernel_id)
             stopped.append(kernel_id)
         except ToolError as error:
             failed.append(f"{kernel_id}: {error.message}")
@@ -175,10 +185,10 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
         session.terminal.out(json.dumps({"stopped": stopped, "failed": failed}) + "\n")
     else:
         kernels = "1 kernel" if len(stopped) == 1 else f"{len(stopped)} kernels"
-        session.terminal.out(f"{kernels} stopped{', and the host' if headless.host else ''}.\n")
+        session.terminal.out(f"{kernels} stopped{', and the host' if context.host else ''}.\n")
         for problem in failed:
             session.terminal.err(f"Not stopped: {problem}\n")
-    headless.stop(clean=not failed)
+    project.stop(clean=not failed)
     return wire.FAILED if failed else wire.OK
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 from tk_ai_extension import __version__
@@ -12,12 +13,20 @@ from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
 from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.commands.examples import EXAMPLES
-from tk_ai_extension.cli.headless import Headless
+from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
+from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
 from tk_ai_extension.model.callers import MAX_KEY, checked_key
-from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.errors import (
+    ArtifactNotFound,
+    ExecutionNotFound,
+    InvalidArguments,
+    OpenElsewhere,
+    PermissionNotFound,
+    ToolError,
+)
 from tk_ai_extension.notebooks.files.saving import save_error
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
@@ -114,7 +123,7 @@ class Commands:
         )
         return error
 
-    async def run(self, headless: Headless, argv: list[str], terminal: Terminal) -> int:
+    async def run(self, context: CommandContext, argv: list[str], terminal: Terminal) -> int:
         """Runs what was typed; the exit status."""
         if not argv or argv[0] in ("-h", "--help", "help"):
             terminal.out(self.overview())
@@ -123,12 +132,12 @@ class Commands:
             terminal.out(f"nb {__version__}\n")
             return wire.OK
         try:
-            caller = headless.caller(_key(terminal))
+            caller = context.caller(_key(terminal))
         except InvalidArguments as error:
             options = Options(json="--json" in argv)
-            return Session(headless, terminal, headless.caller(), options).refuse(error)
+            return Session(context, terminal, context.caller(), options).refuse(error)
         if argv[0] == "complete":
-            return await self._complete(Session(headless, terminal, caller, Options()), argv[1:])
+            return await self._complete(Session(context, terminal, caller, Options()), argv[1:])
         try:
             args = self.parser(argv[0]).parse_args(argv[1:])
             options = Options(json=args.json)
@@ -138,12 +147,16 @@ class Commands:
             return wire.OK
         except WrongCall as wrong:
             return refuse_call(terminal, wrong, json="--json" in argv)
-        headless.memory.recall(headless.workspace, caller)
+        context.memory.recall(context.workspace, caller)
+        if terminal.info.notebook is not None:
+            with suppress(ToolError):  # it is none here: the command will say so
+                path = context.workspace.contain(terminal.info.notebook)
+                context.workspace.notebooks.add(caller, None, path, kernel_id=None)
         try:
-            session = Session(headless, terminal, caller, options)
+            session = Session(context, terminal, caller, options)
             return await self._run(self._commands[argv[0]], session, args)
         finally:
-            headless.memory.save(headless.workspace, caller)
+            context.memory.save(context.workspace, caller)
 
     async def _run(self, command: Command, session: Session, args: argparse.Namespace) -> int:
         try:
@@ -153,13 +166,28 @@ class Commands:
         except NothingRead:
             return wire.REFUSED
         except ToolError as error:
+            server = await self._elsewhere(session, error)
+            if server is not None:
+                session.redirect(server)
+                return wire.OK
             return session.refuse(self.in_words(error))
         except BrokenPipeError:
             # Whoever read what is printed right here has enough.
             raise
         except OSError as error:
-            where = str(error.filename or session.headless.root)
+            where = str(error.filename or session.context.root)
             return session.refuse(save_error(error, where))
+
+    async def _elsewhere(self, session: Session, error: ToolError) -> Server | None:
+        """The server that a command belongs to, where an error says so; it has done nothing here."""
+        project = session.context.project
+        if project is None:
+            return None
+        if isinstance(error, OpenElsewhere) and "server" in error.details:
+            return project.ownership.attached or project.servers.at(error.details["server"])
+        if isinstance(error, ExecutionNotFound | ArtifactNotFound | PermissionNotFound):
+            return await session.context.owner_of("")
+        return None
 
     async def _complete(self, session: Session, words: list[str]) -> int:
         words = words[1:] if words[:1] == ["--"] else words
@@ -175,7 +203,7 @@ def _key(terminal: Terminal) -> str | None:
         InvalidArguments: it is none.
     """
     try:
-        return checked_key(terminal.surroundings.env.get("NB_CALLER"))
+        return checked_key(terminal.info.env.get("NB_CALLER"))
     except InvalidArguments as error:
         error.hint = f"Give NB_CALLER up to {MAX_KEY} printable characters."
         raise

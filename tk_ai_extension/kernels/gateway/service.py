@@ -43,6 +43,7 @@ from tk_ai_extension.kernels.lifecycle import KernelService
 from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
+from tk_ai_extension.kernels.starting import Confine
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,
@@ -450,6 +451,8 @@ def kernels_of(
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     stack: Any = None,
     backend: Backend = "auto",
+    capture_stderr: bool = True,
+    confine: Confine | None = None,
 ) -> JupyterKernels | GatewayKernels:
     """The service over the kernels of a server; arguments as those of `JupyterKernels`.
 
@@ -466,6 +469,8 @@ def kernels_of(
             max_output_bytes=max_output_bytes,
             stack=stack,
             backend=backend,
+            capture_stderr=capture_stderr,
+            confine=confine,
         )
     level = logging.INFO if backend == "auto" else logging.WARNING
     log.log(level, "Kernels are behind a gateway: executions go over WebSockets")

@@ -1,0 +1,269 @@
+"""Finding the server that a command is for, and opening a connection of lines to it.
+
+A connection begins as a request to the server's extension (``Upgrade: tk-ai-lines``) and carries lines
+in both directions from then on, over the socket of a project's own server or the port of a person's.
+By the standard library's sockets alone: `http.client` takes longer to import than all else that a
+command does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+from tk_ai_extension.cli.project import Project, Refused
+
+PROTOCOL = "tk-ai-lines"
+"""The protocol that a connection is upgraded to: a line for each message."""
+COMMANDS = "api/tk-ai/commands"
+"""Where a command runs; see `wire`."""
+MCP = "api/tk-ai/mcp/stdio"
+"""Where a line is a message of MCP, as over stdio."""
+ANSWER_TIMEOUT = 10.0
+"""Seconds in which a person's server must begin to answer; what a command does may take longer."""
+IMPORT_TIMEOUT = 60.0
+"""The same for a project's own, which has perhaps just been started, and imports what it needs."""
+TOKEN_HEADER = "x-tk-token"  # noqa: S105 - a name
+"""The header with the token of the server that a project's own one redirects to."""
+MAX_HEAD = 1 << 16
+"""Bytes of the head of an answer."""
+
+
+class NoAnswer(Exception):
+    """A server is not there, has no extension, or does not answer; the message says which."""
+
+
+class Server:
+    """A Jupyter Server that may have the extension.
+
+    Attributes:
+        url: Its address, ending in a slash.
+        token: What lets in.
+        project: The project whose socket it listens on; None for one that listens on a port.
+    """
+
+    def __init__(self, url: str, token: str, project: Project | None = None) -> None:
+        self.url = url
+        self.token = token
+        self.project = project
+
+    def open(self, path: str) -> socket.socket:
+        """Open a connection of lines.
+
+        Args:
+            path: `COMMANDS` or `MCP`, perhaps with a query.
+
+        Raises:
+            NoAnswer: nobody listens, or without this extension.
+            Refused: the server refuses the request.
+        """
+        netloc, _, base = self.url.partition("://")[2].partition("/")
+        connection = self.connect()
+        if connection is None:
+            raise NoAnswer(f"{self.url} does not answer: nobody listens.")
+        timeout = ANSWER_TIMEOUT if self.project is None else IMPORT_TIMEOUT
+        head = (
+            f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
+            f"Upgrade: {PROTOCOL}\r\nAuthorization: token {self.token}\r\n\r\n"
+        )
+        try:
+            connection.settimeout(timeout)
+            connection.sendall(head.encode("latin-1", "replace"))
+            status, said, headers = _head(connection)
+            if status == 101:  # and nothing comes before this end has spoken
+                connection.settimeout(None)
+                return connection
+            if status == 307 and self.project is not None:
+                # Only the project's own server is believed, over its socket: it says the token, too.
+                connection.close()
+                return Server(headers["location"], headers[TOKEN_HEADER]).open(path)
+            refused = _message(connection, said)
+        except (OSError, KeyError) as error:
+            connection.close()
+            silent = isinstance(error, TimeoutError)
+            why = f"within {timeout:.0f} s" if silent else "as a Jupyter Server does"
+            raise NoAnswer(f"{self.url} does not answer {why}.") from None
+        connection.close()
+        if status in (400, 401, 403, 503) and refused:
+            raise Refused(refused)
+        raise NoAnswer(f"{self.url} does not answer as a Jupyter Server with tk-ai-extension does.")
+
+    def connect(self) -> socket.socket | None:
+        """Open a connection; None where nobody listens."""
+        if self.project is not None and hasattr(socket, "AF_UNIX"):
+            return self.project.connect()
+        scheme, _, rest = self.url.partition("://")
+        netloc = rest.partition("/")[0]
+        host, colon, port = netloc.rpartition(":")
+        if not colon or netloc.endswith("]"):
+            host, port = netloc, "443" if scheme == "https" else "80"
+        host = host.strip("[]")
+        try:
+            connection = socket.create_connection((host, int(port)), ANSWER_TIMEOUT)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if scheme == "https":
+                import ssl
+
+                return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+        except (OSError, ValueError):
+            return None
+        return connection
+
+
+def _head(connection: socket.socket) -> tuple[int, bytes, dict[str, str]]:
+    """Read the head of an answer: its status, the bytes of the body that came with it, its headers.
+
+    Raises:
+        OSError: it is none.
+    """
+    data = b""
+    while (end := data.find(b"\r\n\r\n")) < 0:
+        piece = connection.recv(MAX_HEAD)
+        if not piece or len(data) > MAX_HEAD:
+            raise OSError("no answer of HTTP")
+        data += piece
+    first, *rest = data[:end].decode("latin-1").split("\r\n")
+    words = first.split(maxsplit=2)
+    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
+        raise OSError("no answer of HTTP")
+    pairs = (line.partition(":") for line in rest)
+    return int(words[1]), data[end + 4 :], {name.lower(): value.strip() for name, _, value in pairs}
+
+
+def _message(connection: socket.socket, body: bytes) -> str:
+    """Read why a server refuses a request; empty where it does not say so as the extension does."""
+    while not body.endswith(b"}") and len(body) < MAX_HEAD:
+        piece = connection.recv(MAX_HEAD)
+        if not piece:
+            break
+        body += piece
+    try:
+        error = json.loads(body)["error"]
+        return f"{error['message']} {error['hint']}"
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def find_server(
+    project: Project, folder: str, path: str, *, starts: bool, own: bool = False
+) -> socket.socket | None:
+    """Open a connection to the server that a command is for.
+
+    It is the project's own where that runs or has left kernels, else one of a person in whose folder
+    this one is, else the project's own, which is started where the command needs one.
+
+    Args:
+        project: The project.
+        folder: Where the command was typed.
+        path: What the connection is for, as `Server.open` takes it.
+        starts: Whether a server is started where there is none.
+        own: Whether no other than the project's own is meant.
+
+    Returns:
+        The connection; None where the command is to run in this process.
+
+    Raises:
+        Refused: the project's server refuses, or cannot be started.
+    """
+    server = own_server(project)
+    if server is not None:
+        try:
+            return server.open(path)
+        except NoAnswer:
+            pass  # it was killed
+    if not project.has_kernels():
+        if not own and not project.has_sandbox():
+            for server in servers_over(folder):
+                try:
+                    return server.open(path)
+                except (NoAnswer, Refused):
+                    continue  # it is gone, hangs or has no extension: what it has open is left alone
+        if not starts:
+            return None
+    from tk_ai_extension.cli.launch import launch
+
+    launch(project)
+    server = own_server(project)
+    if server is None:
+        raise Refused(f"the host ended at once; {project.log} has its last words.")
+    try:
+        return server.open(path)
+    except NoAnswer:
+        raise Refused(f"the host does not answer; {project.log} may say why.") from None
+
+
+def own_server(project: Project) -> Server | None:
+    """Return the project's own server; None where none has run, or it was shut down.
+
+    Where there are no Unix sockets it is one of those that Jupyter's runtime files name, and not one
+    that a file in the project names: that may have come with what was downloaded.
+    """
+    known = project.server() if project.is_open() else None
+    if known is None:
+        return None
+    if hasattr(socket, "AF_UNIX"):
+        return Server("http://localhost/", str(known["token"]), project)
+    running = (each for each in _running() if each[2] == known["token"])
+    return next((Server(url, token, project) for _, url, token in running), None)
+
+
+def server_at(url: str) -> Server | None:
+    """Return this user's running server of this address; None where Jupyter's files name none."""
+    return next((Server(url, token) for _, named, token in _running() if named == url), None)
+
+
+def servers_over(folder: str) -> list[Server]:
+    """Return the servers of this user in whose folder a folder is, the deepest first.
+
+    Those that ended badly are among them: nobody answers there.
+    """
+    place = os.path.join(os.path.realpath(folder), "")
+    over = [entry for entry in _running() if place.startswith(os.path.join(entry[0], ""))]
+    over.sort(key=lambda entry: len(entry[0]), reverse=True)
+    return [Server(url, token) for _, url, token in over]
+
+
+def _running() -> list[tuple[str, str, str]]:
+    """Folder, address and token of each server that Jupyter's runtime files name."""
+    runtime = runtime_folder()
+    try:
+        names = os.listdir(runtime)
+    except OSError:
+        return []
+    found: list[tuple[str, str, str]] = []
+    for name in names:
+        if not (name.startswith("jpserver-") and name.endswith(".json")):
+            continue
+        path = os.path.join(runtime, name)
+        try:
+            if hasattr(os, "geteuid") and os.stat(path).st_uid != os.geteuid():
+                continue  # who wrote it is to receive no token
+            with open(path, "rb") as file:
+                entry = json.load(file)
+            root, url, token = entry["root_dir"], str(entry["url"]), str(entry["token"])
+            if url.startswith(("http://", "https://")):
+                found.append((os.path.realpath(root), url, token))
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # it is being written
+    return found
+
+
+def runtime_folder() -> str:
+    """Return Jupyter's runtime folder, as `jupyter_core.paths.jupyter_runtime_dir` does."""
+    named = os.environ.get("JUPYTER_RUNTIME_DIR")
+    if named:
+        return named
+    data = os.environ.get("JUPYTER_DATA_DIR")
+    if not data:
+        import sys
+
+        home = os.path.expanduser("~")
+        if sys.platform == "darwin":
+            data = os.path.join(home, "Library", "Jupyter")
+        elif sys.platform == "win32":
+            data = os.path.join(os.environ.get("APPDATA") or home, "jupyter")
+        else:
+            share = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+            data = os.path.join(share, "jupyter")
+    return os.path.join(data, "runtime")

@@ -1,0 +1,73 @@
+"""A command where no server runs: it reads and edits right here, and starts no kernel."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.client import Console, Redirect
+from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.context import MEMORY, CommandContext
+from tk_ai_extension.cli.memory import Memory
+from tk_ai_extension.cli.no_kernels import NoKernels, NoSessions
+from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.project_services import ProjectServices, private_folder
+from tk_ai_extension.cli.terminal import LocalTerminal
+from tk_ai_extension.model.callers import owner
+from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.folder_files import FolderFiles
+from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.notices import Notices
+from tk_ai_extension.workspace.paths import notebook_path
+from tk_ai_extension.workspace.workspace import Workspace
+
+
+def run(project: Project, argv: list[str], console: Console) -> int | Redirect:
+    """Run a command; the exit status, or the server that it belongs to."""
+    return asyncio.run(_run(project, argv, console))
+
+
+async def _run(project: Project, argv: list[str], console: Console) -> int | Redirect:
+    context = local_context(project)
+    terminal = LocalTerminal(project.root, console)
+    try:
+        status = await Commands(context.registry).run(context, argv, terminal)
+        if terminal.elsewhere is not None:
+            return terminal.elsewhere
+        console.clear(done=status == wire.OK)
+        return status
+    finally:
+        await context.workspace.close()
+        if context.project is not None and context.project.cleans:
+            project.clean()
+
+
+def local_context(project: Project) -> CommandContext:
+    """Put together what a command works with where no server runs.
+
+    Raises:
+        Refused: the folder of the history cannot be written.
+    """
+    root = Path(project.root)
+    state = private_folder(root)
+    contain = partial(notebook_path, root)
+    notices = Notices()
+    services = ProjectServices(project, state)
+    workspace = Workspace(
+        store=ContentsNotebookStore(root, contain, warn=notices.add_for_anybody),
+        notices=notices,
+        kernels=NoKernels(),
+        sessions=NoSessions(),
+        files=FolderFiles(root),
+        journal=Journal(state / "journal.sqlite"),
+        artifacts=Artifacts(state / "artifacts"),
+        contain=contain,
+    )
+    registry = Registry.load(("default",), services.ownership)
+    return CommandContext(
+        project.root, owner(), workspace, registry, Memory(state / MEMORY), services
+    )

@@ -1,0 +1,91 @@
+"""MCP over a connection of lines, by the SDK's own stdio transport."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol, cast
+
+from mcp.server.stdio import stdio_server
+
+from tk_ai_extension.mcp.callers import client_name
+from tk_ai_extension.mcp.http import McpHttp
+from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.server import build_server
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.tools.registry import Registry
+
+
+class Lines(Protocol):
+    """A connection of lines."""
+
+    async def read_line(self) -> bytes:
+        """Return the next line; nothing at the end.
+
+        Raises:
+            ValueError: it is too long.
+        """
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send data."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until it is sent."""
+        ...
+
+
+logger = logging.getLogger(__name__)
+
+
+async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: Lines) -> None:
+    """Serve MCP to one client until its connection ends.
+
+    Args:
+        mcp: The server's MCP.
+        registry: The tools that the client gets.
+        caller: Who it is.
+        lines: The connection, a message a line.
+    """
+
+    def caller_of(context: Context) -> Caller:
+        return Caller(caller.user, caller.key, "mcp", caller.mode, client_name(context))
+
+    built = build_server(
+        mcp.workspace,
+        registry_of=lambda _context: registry,
+        default_registry=mcp.default_registry,
+        caller_of=caller_of,
+    )
+    files = cast("Any", _Files(lines))
+    try:
+        async with stdio_server(files, files) as (incoming, outgoing):
+            await built.server.run(incoming, outgoing, built.server.create_initialization_options())
+    finally:
+        await built.close()
+
+
+class _Files:
+    """A connection as the text files that the SDK's stdio transport reads and writes."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def __aiter__(self) -> _Files:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            line = await self._lines.read_line()
+        except ValueError:
+            logger.warning("A message of MCP is too long: its connection ends")
+            line = b""
+        if not line:
+            raise StopAsyncIteration
+        return line.decode("utf-8", "replace")
+
+    async def write(self, text: str) -> None:
+        self._lines.write(text.encode())
+
+    async def flush(self) -> None:
+        await self._lines.drain()

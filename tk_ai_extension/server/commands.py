@@ -1,0 +1,215 @@
+"""The commands of `nb`, run in the server for a terminal at the other end of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from tk_ai_extension import __version__
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.context import CommandContext
+from tk_ai_extension.cli.drawing import harmless
+from tk_ai_extension.cli.session import as_json
+from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile
+from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.errors import InternalError, InvalidArguments
+from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
+
+logger = logging.getLogger(__name__)
+
+NO_COMMAND = {"err": "Invalid client message.\n", "exit": wire.REFUSED}
+
+
+class RemoteTerminal:
+    """The terminal at the other end of a command's connection."""
+
+    def __init__(self, greeting: Mapping[str, Any], lines: LineStream) -> None:
+        self.info = TerminalInfo(
+            cwd=greeting["cwd"],
+            project=greeting["project"],
+            notebook=greeting.get("notebook"),
+            columns=greeting["columns"],
+            tty=greeting["tty"],
+            env=greeting["env"],
+        )
+        self.interrupted = asyncio.Event()
+        self.redirected = False
+        self._lines = lines
+        self._answer: asyncio.Future[str | None] | None = None
+        # Why nothing more is received: the command is gone, or sent what cannot be understood.
+        self._silent: Exception | None = None
+
+    def out(self, text: str) -> None:
+        """Prints what was asked for."""
+        self.send(out=text)
+
+    def err(self, text: str) -> None:
+        """Prints what is said besides."""
+        self.send(err=text)
+
+    async def read(self) -> str:
+        """All of standard input."""
+        text = await self._ask(ask="stdin")
+        if text is None:
+            raise NothingRead
+        return text
+
+    async def read_file(self, path: str) -> str:
+        """A text file where the command was typed."""
+        text = await self._ask(ask="file", path=path)
+        if text is None:
+            raise NothingRead
+        return text
+
+    async def edit(self, text: str, name: str) -> str | None:
+        """The text after a person has edited it."""
+        return await self._ask(ask="edit", text=text, name=name)
+
+    async def ask(self, prompt: str) -> str | None:
+        """A line that a person types; None where they end it, or nobody is there."""
+        return await self._ask(ask="line", prompt=prompt)
+
+    def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
+        """Has the command run in another server instead."""
+        self.redirected = True
+        self.send(redirect=url, token=token, notebook=notebook)
+
+    def send(self, **frame: object) -> None:
+        """Sends a frame; nothing happens where nobody is there any more."""
+        self._lines.write(json.dumps(frame).encode() + b"\n")
+
+    def send_last(self, **frame: object) -> None:
+        """Sends a frame, and keeps the connection open until this process is no more."""
+        self._lines.keep_open()
+        self.send(**frame)
+
+    def receive(self, frame: object) -> None:
+        """Takes what the command says.
+
+        Raises:
+            TypeError: it is no message.
+        """
+        if not isinstance(frame, dict):
+            raise TypeError
+        said = cast("dict[str, Any]", frame)
+        if "interrupt" in said:
+            self.interrupted.set()
+        elif "too_long" in said:
+            self.fail(_too_long())
+        elif self._answer is not None and not self._answer.done():
+            if "problem" in said:
+                self._answer.set_exception(UnreadableFile(said["problem"]))
+            else:
+                self._answer.set_result(said.get("answer"))
+
+    def fail(self, why: Exception) -> None:
+        """No answer comes any more: who waits for one is told why."""
+        self._silent = why
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(why)
+
+    async def _ask(self, **frame: str) -> str | None:
+        if self._silent is not None:
+            raise self._silent
+        self._answer = asyncio.get_running_loop().create_future()
+        self.send(**frame)
+        return await self._answer
+
+
+class Stoppable(Protocol):
+    """The server that is stopped by a command."""
+
+    def stop(self) -> None:
+        """Stop it."""
+        ...
+
+
+class CommandServer:
+    """Runs commands.
+
+    Args:
+        context: What they work with; the user is that of each connection.
+        server: Stopped by the command that says so.
+    """
+
+    def __init__(self, context: CommandContext, server: Stoppable) -> None:
+        self._context = context
+        self._server = server
+        self._commands = Commands(context.registry)
+        self._running = BackgroundTasks(logger)
+
+    async def answer(self, lines: LineStream, user: str) -> None:
+        """Run the command that the first line of a connection names; it goes on without it."""
+        try:
+            greeting = json.loads(await lines.read_line())
+            terminal = RemoteTerminal(greeting, lines)
+            argv = [str(word) for word in greeting["argv"]]
+            version = greeting["version"]
+        except (ValueError, LookupError, TypeError, LineTooLong):
+            # Nobody of ours: a command says what it was called with.
+            lines.write(json.dumps(NO_COMMAND).encode() + b"\n")
+            await lines.drain()
+            return
+        if version != __version__:
+            terminal.err(
+                f"The server runs version {__version__}, and this is {version}: "
+                "`nb shutdown`, then `nb open` makes them one.\n"
+            )
+        running = self._running.spawn(self._run(argv, terminal, user), "A command")
+        listening = asyncio.create_task(_listen(lines, terminal))
+        try:
+            await asyncio.shield(running)
+            await lines.drain()
+        finally:
+            listening.cancel()
+        if self._context.project is not None and self._context.project.stopping:
+            self._server.stop()
+
+    async def close(self) -> None:
+        """Cancel what still runs."""
+        await self._running.close()
+
+    async def _run(self, argv: list[str], terminal: RemoteTerminal, user: str) -> None:
+        """Runs a command to its end, whether or not somebody still waits for it."""
+        context = self._context.for_user(user)
+        try:
+            status = await self._commands.run(context, argv, terminal)
+        except Exception as problem:
+            logger.exception("nb %s failed", argv)
+            error = InternalError(
+                f"nb {argv[0]} failed: {type(problem).__name__}: {problem}",
+                hint="This is a defect of nb; the server's log has the traceback.",
+            )
+            if "--json" in argv:
+                terminal.out(as_json({"error": error.as_dict()}))
+            else:
+                terminal.err(f"{harmless(error.as_text())}\n")
+            status = wire.REFUSED
+        if terminal.redirected:
+            return
+        if context.project is not None and context.project.stopping:
+            terminal.send_last(exit=status, ending=True)
+        else:
+            terminal.send(exit=status)
+
+
+async def _listen(lines: LineStream, terminal: RemoteTerminal) -> None:
+    try:
+        while line := await lines.read_line():
+            terminal.receive(json.loads(line))
+        terminal.fail(NothingRead())
+    except LineTooLong:
+        terminal.fail(_too_long())
+    except (ValueError, TypeError):
+        terminal.fail(InvalidArguments("What the command said cannot be understood."))
+
+
+def _too_long() -> InvalidArguments:
+    return InvalidArguments(
+        f"What was read is longer than {wire.LONGEST_LINE >> 20} MB as JSON.",
+        hint="Nothing was changed. Write less at once.",
+    )

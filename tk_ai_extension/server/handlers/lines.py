@@ -1,0 +1,186 @@
+"""Connections of lines, for `nb`: commands, and MCP as over stdio.
+
+A GET that asks for it (``Upgrade: tk-ai-lines``) becomes a connection that carries lines in both
+directions, as a WebSocket does messages; the client speaks first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.web import HTTPError
+
+from tk_ai_extension.cli.connecting import PROTOCOL, TOKEN_HEADER
+from tk_ai_extension.cli.wire import LONGEST_LINE
+from tk_ai_extension.model.callers import Caller, checked_key
+from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.users import username
+
+if TYPE_CHECKING:
+    from tk_ai_extension.cli.servers import Server
+    from tk_ai_extension.model.callers import Mode
+
+
+CHUNK = 1 << 16
+
+
+class LineTooLong(ValueError):
+    """A line is longer than `LONGEST_LINE`; nothing more can be read."""
+
+
+class LineStream:
+    """A connection of lines."""
+
+    def __init__(self, stream: IOStream) -> None:
+        self.stream = stream
+        self._received = bytearray()
+        self._searched = 0
+        stream.set_nodelay(True)
+
+    async def read_line(self) -> bytes:
+        """Return the next line with its newline; what is left at the end, and nothing after it.
+
+        Raises:
+            LineTooLong: it is; nothing more can be read.
+        """
+        while (end := self._received.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._received)
+            if self._searched > LONGEST_LINE:
+                raise LineTooLong
+            try:
+                self._received += await self.stream.read_bytes(CHUNK, partial=True)
+            except StreamClosedError:
+                end = len(self._received) - 1
+                break
+        line = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
+        self._searched = 0
+        return line
+
+    def write(self, data: bytes) -> None:
+        """Send data; nothing happens where nobody is there any more."""
+        with suppress(StreamClosedError):
+            self.stream.write(data).add_done_callback(_retrieve)
+
+    async def drain(self) -> None:
+        """Wait until all is sent, or nobody takes it."""
+        with suppress(StreamClosedError):
+            await self.stream.write(b"")
+
+    def keep_open(self) -> None:
+        """Have the connection end with this process, and not before."""
+        connection: Any = self.stream.socket
+        os.dup(connection.fileno())
+
+    def close(self) -> None:
+        """Close it."""
+        self.stream.close()
+
+
+def _retrieve(sent: asyncio.Future[None]) -> None:
+    if not sent.cancelled():
+        sent.exception()  # nobody is there: reading says so
+
+
+class LinesHandler(TkAIHandler):
+    """A route whose GET becomes a connection of lines."""
+
+    def upgrade(self) -> LineStream:
+        """Take over the connection.
+
+        Raises:
+            HTTPError: 426, the request does not ask for that.
+        """
+        if self.request.headers.get("Upgrade", "").lower() != PROTOCOL:
+            self.set_header("Upgrade", PROTOCOL)
+            raise HTTPError(426, f"This route speaks {PROTOCOL}: `nb` uses it.")
+        self.update_api_activity()
+        lines = LineStream(self.detach())
+        lines.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+            + f"Upgrade: {PROTOCOL}\r\n\r\n".encode()
+        )
+        return lines
+
+    def redirect_to(self, server: Server) -> None:
+        """Answer that another server is to be asked, and what it lets in."""
+        self.set_status(307)
+        self.set_header("Location", server.url)
+        self.set_header(TOKEN_HEADER, server.token)
+        self.finish()
+
+
+class CommandsHandler(LinesHandler):
+    """Where the commands of `nb` run; see `cli.wire`."""
+
+    @allowed("execute")
+    async def get(self) -> None:
+        """Run a command, which the first line names."""
+        services = self.services
+        commands = await services.commands()
+        lines = self.upgrade()
+        task = asyncio.current_task()
+        assert task is not None
+        services.streams.add(task)
+        services.calls += 1
+        try:
+            await commands.answer(lines, username(self))
+        finally:
+            services.calls -= 1
+            services.streams.discard(task)
+            lines.close()
+
+
+class McpLinesHandler(LinesHandler):
+    """MCP, each line a message, as over stdio."""
+
+    @allowed("execute")
+    async def get(self) -> None:
+        """Serve one client: ``?toolsets=``, ``?mode=`` and ``?caller=`` as `nb mcp` takes them."""
+        services = self.services
+        mcp = await services.mcp()
+        from tk_ai_extension.mcp.stdio import serve_lines
+        from tk_ai_extension.workspace.permissions import MODES
+
+        registry = services.registries.get(self.get_query_argument("toolsets", None))
+        mode: Any = self.get_query_argument("mode", "auto")
+        if mode not in MODES:
+            raise InvalidArguments(
+                f"There is no mode `{mode}`.", hint=f"The modes are {', '.join(MODES)}."
+            )
+        key = checked_key(self.get_query_argument("caller", None))
+        project = services.project
+        attached = None if project is None else project.ownership.attached
+        if attached is not None:
+            self.redirect_to(attached)
+            return
+        caller = _caller(username(self), key, mode)
+        lines = self.upgrade()
+        task = asyncio.current_task()
+        assert task is not None
+        services.streams.add(task)
+        try:
+            await serve_lines(mcp, registry, caller, lines)
+        finally:
+            services.streams.discard(task)
+            if key is None:
+                services.workspace.forget(caller)
+            lines.close()
+
+
+def _caller(user: str, key: str | None, mode: Mode) -> Caller:
+    from uuid import uuid4
+
+    return Caller(user=user, key=key or uuid4().hex, face="mcp", mode=mode)
+
+
+LINES: tuple[tuple[str, type[LinesHandler]], ...] = (
+    (r"api/tk-ai/commands", CommandsHandler),
+    (r"api/tk-ai/mcp/stdio", McpLinesHandler),
+)
+"""Patterns below ``base_url``, like `handlers.routes.ROUTES`, of what is no request."""

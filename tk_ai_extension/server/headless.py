@@ -1,0 +1,210 @@
+"""A project's own server: a Jupyter Server with this extension alone, behind a socket in ``.nb``.
+
+``python -m tk_ai_extension.server.headless ROOT`` is how a command starts it: it writes to its standard
+output that it listens, or why it cannot. It ends at SIGTERM, or when ``nb shutdown`` says so; kernels
+outlive it unless they are shut down.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.serverapp import ServerApp
+from traitlets import Unicode
+from traitlets.config import Config
+
+from tk_ai_extension.cli.launch import LISTENS
+from tk_ai_extension.cli.project import HOST_LOCK, KERNELS, SERVER, Project, Refused
+from tk_ai_extension.cli.project_services import ProjectServices, private_folder
+from tk_ai_extension.kernels.environment import AllowedEnvironment
+from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
+from tk_ai_extension.model import file_locks
+from tk_ai_extension.model.masking import MaskingFormatter, masked
+from tk_ai_extension.server.app import TkAIExtensionApp
+from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.workspace.python_sessions import names_session
+
+logger = logging.getLogger(__name__)
+
+REFUSED = 2
+"""Exit status where it cannot be started."""
+
+
+class ProjectKernelManager(PersistentMappingKernelManager):
+    """The kernels of a project, whose connection files are in its ``.nb``."""
+
+    kernels_dir: Any = Unicode(help="The folder of the kernels' files, of mode 0700.").tag(
+        config=True
+    )
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        # Jupyter Server gives its own runtime folder, which all servers of a user share.
+        self.connection_dir = self.kernels_dir
+        self.adopted = self.adopt(AllowedEnvironment().environment("", None))
+
+
+class ProjectServerApp(ServerApp):
+    """A Jupyter Server for one project, whose kernels outlive it.
+
+    The user's own configuration of Jupyter Server and of the extension holds for it, but for where it
+    listens, whom it lets in and which folder it serves.
+    """
+
+    name = "jupyter-server"
+    project: Project
+
+    def find_server_extensions(self) -> None:
+        """Load this extension only: what a person's JupyterLab needs besides takes time and memory."""
+        self.jpserver_extensions = {"tk_ai_extension": True}
+
+    def init_configurables(self) -> None:
+        """Make the managers, which take over the kernels that the server before has left."""
+        points: Any = self.extension_manager.extension_points
+        extension: TkAIExtensionApp = points["tk_ai_extension"].app
+        state = private_folder(Path(self.project.root), Path(extension.data_dir))
+        self.config.SessionManager.database_filepath = str(state / "sessions.sqlite")
+        extension.project = ProjectServices(self.project, state)
+        super().init_configurables()
+
+    def _bind_http_server(self) -> None:
+        if hasattr(socket, "AF_UNIX"):
+            listener = self.project.bind()
+            listener.listen(128)
+            listener.setblocking(False)
+            self.http_server.add_socket(listener)
+        else:
+            super()._bind_http_server()
+
+    def write_server_info_file(self) -> None:
+        """Say in ``.nb`` what lets in.
+
+        Jupyter's list of running servers has it only where it listens on a port: nobody else can do
+        anything with a private socket.
+        """
+        file = Path(self.project.folder, SERVER)
+        file.unlink(missing_ok=True)
+        known = {"pid": os.getpid(), "token": cast("Any", self.identity_provider).token}
+        fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as opened:
+            json.dump(known, opened)
+        if not hasattr(socket, "AF_UNIX"):
+            super().write_server_info_file()
+
+    def remove_server_info_file(self) -> None:
+        """It ends: nobody is let in any more."""
+        for name in (SERVER, "nb.sock"):
+            Path(self.project.folder, name).unlink(missing_ok=True)
+        super().remove_server_info_file()
+
+    def write_browser_open_files(self) -> None:
+        """No browser can open a socket."""
+
+    async def _post_start(self) -> None:
+        await super()._post_start()
+        await self._end_sessions()
+        sys.stdout.write(f"{LISTENS}\n")
+        sys.stdout.flush()
+        # Whoever has started it has read that, and goes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        logger.info("Server %s of %s listens", os.getpid(), self.project.root)
+
+    async def _end_sessions(self) -> None:
+        """End the session kernels of a server that was killed: nobody would find their sessions again.
+
+        One that somebody has bound to a notebook is that notebook's.
+        """
+        manager = cast("ProjectKernelManager", self.kernel_manager)
+        adopted = [each for each in manager.adopted if names_session(manager.started_for(each))]
+        if not adopted:
+            return
+        sessions: Any = await ensure_async(self.session_manager.list_sessions())
+        bound = {session["kernel"]["id"] for session in sessions}
+        for kernel_id in set(adopted) - bound:
+            try:
+                await cast("Any", manager).shutdown_kernel(kernel_id, now=True)
+            except (OSError, RuntimeError) as error:
+                logger.warning("The session kernel %s could not be ended: %s", kernel_id, error)
+
+
+def configuration(project: Project) -> Config:
+    """Return what holds for a project's server whatever the user's configuration says."""
+    kernels = Path(project.folder, KERNELS)
+    return Config(
+        {
+            "ServerApp": {
+                "allow_root": True,
+                "base_url": "/",
+                "certfile": "",
+                "client_ca": "",
+                "custom_display_url": "",
+                "default_url": "/",
+                "ip": "127.0.0.1",
+                "kernel_manager_class": ProjectKernelManager,
+                "keyfile": "",
+                "log_level": logging.WARNING,
+                "open_browser": False,
+                "port": 0,
+                "root_dir": project.root,
+                "sock": "",
+                "terminals_enabled": False,
+            },
+            "IdentityProvider": {"token": secrets.token_hex(24)},
+            "PasswordIdentityProvider": {"hashed_password": "", "password_required": False},
+            "PersistentMappingKernelManager": {"adopt_on_start": False},
+            "ProjectKernelManager": {"kernels_dir": str(kernels)},
+        }
+    )
+
+
+def serve(project: Project) -> bool:
+    """Be the server of a project until it is stopped.
+
+    Returns:
+        Whether what it has made is to be removed.
+    """
+    Path(project.folder, KERNELS).mkdir(mode=0o700, exist_ok=True)
+    app = ProjectServerApp.instance(config=configuration(project))
+    app.project = project
+    app.initialize(argv=[])
+    app.start()
+    return bool(app.web_app.settings[SETTINGS_KEY].cleans)
+
+
+def main() -> int:
+    """Run the server; the exit status."""
+    project = Project(sys.argv[1])
+    said = logging.StreamHandler()
+    said.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[said])
+    logger.setLevel(logging.INFO)
+    lock = os.open(Path(project.folder, HOST_LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        file_locks.lock(lock, wait=False)
+    except BlockingIOError:
+        sys.stdout.write("another host of this project is ending just now; try again.\n")
+        return REFUSED
+    try:
+        cleans = serve(project)
+    except Refused as problem:
+        sys.stdout.write(f"{problem}\n")
+        return REFUSED
+    except Exception as problem:
+        logger.exception("The server ended")
+        sys.stdout.write(f"the host ended: {masked(str(problem))}; {project.log} has more.\n")
+        return REFUSED
+    if cleans:
+        project.clean()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
