@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -59,5 +60,5 @@ def loads(text: str | bytes) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """JSON that can be encoded, whatever texts the value holds."""
-    return encodable_text(json.dumps(value, ensure_ascii=False))
+    """JSON that can be encoded, whatever texts the value holds; dataclasses are objects."""
+    return encodable_text(json.dumps(value, ensure_ascii=False, default=asdict))
