@@ -38,8 +38,8 @@ from tk_ai_extension.kernels.socket_folders import (
     supports_ipc,
 )
 from tk_ai_extension.kernels.stderr import KEPT
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import SandboxUnavailable
-from tk_ai_extension.model.malformed import MALFORMED
 from tk_ai_extension.model.probing import missing_in
 
 log = logging.getLogger(__name__)

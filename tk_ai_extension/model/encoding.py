@@ -13,6 +13,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading JSON of others raises where it is not of the form that the code expects.
+
+Catch these around the reading alone, and raise a typed error: anywhere else they are defects of ours.
+"""
+
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
 

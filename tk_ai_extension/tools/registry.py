@@ -25,8 +25,8 @@ from tk_ai_extension.model.errors import (
     ToolError,
     TooManyOpenFiles,
     UnknownTool,
+    is_out_of_files,
 )
-from tk_ai_extension.model.open_files import is_out_of_files
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permitting import (
