@@ -28,8 +28,8 @@ from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.schemas import parsed
 from tk_ai_extension.workspace.activity import Activity
-from tk_ai_extension.workspace.permission_feed import Outcome
-from tk_ai_extension.workspace.permissions import MAX_MESSAGE, Answer, Effect
+from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 from tk_ai_extension.workspace.taking_back import TakenBack
 
 __all__ = ["Activity", "Attachment", "ChatRequest", "PlanAnswer", "parsed"]

@@ -30,6 +30,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permitting import (
+    Concerns,
     PermissionCheck,
     concerned_notebook,
     permission_check,
@@ -39,7 +40,7 @@ from tk_ai_extension.tools.results import Result
 from tk_ai_extension.tools.schemas import compact_schema, parsed
 from tk_ai_extension.tools.toolsets import modules
 from tk_ai_extension.workspace.approvals import Approval
-from tk_ai_extension.workspace.permissions import Effect
+from tk_ai_extension.workspace.permission_requests import Effect
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ ToolFunction = Callable[..., Awaitable[Any]]
 """Answers with a `Result`, or with the `Plan` of one."""
 CarryOut = Callable[[ToolContext, Any, str], Awaitable[Result]]
 """Does what a plan says, by the tool of that name."""
-Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
-"""The path of the one notebook that a call concerns, or None."""
 
 
 @dataclass(frozen=True)

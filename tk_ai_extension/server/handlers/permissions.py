@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         PermissionInfo,
         PermissionList,
     )
-    from tk_ai_extension.workspace.permission_feed import PermissionEvent
+    from tk_ai_extension.workspace.permission_requests import PermissionEvent
 
 
 class PermissionsHandler(StreamingHandler):
