@@ -32,7 +32,7 @@ from tk_ai_extension.model.executions import EndStatus
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.base import ROUTE_ERRORS, NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.openapi.description import describe
+from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.toolsets import TOOLSETS
 

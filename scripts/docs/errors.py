@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-import tk_ai_extension.model.agent_errors
-import tk_ai_extension.model.tab_errors  # noqa: F401
+import tk_ai_extension.model.agent_errors  # noqa: F401
 from scripts.docs.markdown import code, page, prose, table
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import EndStatus

@@ -18,7 +18,7 @@ from tests.requirements import REQUIREMENTS
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.base import ROUTE_ERRORS
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.openapi.description import describe
+from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.toolsets import TOOLSETS
 

@@ -25,11 +25,7 @@ from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFr
 from tk_ai_extension.kernels.gateway.requests import GarbledAnswer, reading_answer
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
-from tk_ai_extension.model.errors import (
-    GatewayUnavailable,
-    KernelspecNotFound,
-    KernelStartFailed,
-)
+from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
 from tk_ai_extension.testing import faults
 from tk_ai_extension.testing.executor_bench import (
     DEADLINE,

@@ -11,10 +11,7 @@ from tests.kernels.conftest import Server
 from tests.kernels.gateways import Gateway
 from tests.kernels.networks import backend, gateway, network, proxy, server, service
 from tk_ai_extension.kernels.gateway.connection import GatewayConnection
-from tk_ai_extension.model.errors import (
-    GatewayUnavailable,
-    KernelNotFound,
-)
+from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
 from tk_ai_extension.testing import faults
 from tk_ai_extension.testing.executor_bench import (
     ExecutorBench,

@@ -11,10 +11,9 @@ import pytest
 from tests.notebooks.tabs import PATH, Desk
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent, Json
-from tk_ai_extension.model.errors import SaveFailed
+from tk_ai_extension.model.errors import OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.server import tabs
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,

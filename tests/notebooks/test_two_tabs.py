@@ -6,9 +6,8 @@ import pytest
 
 from tests.notebooks.tabs import PATH, Desk
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import Conflict
+from tk_ai_extension.model.errors import Conflict, OpenTwice
 from tk_ai_extension.model.operations import Insert, Replace
-from tk_ai_extension.model.tab_errors import OpenTwice
 from tk_ai_extension.testing.document_bench import sources
 from tk_ai_extension.testing.tab_page import TabPerson
 

@@ -82,6 +82,14 @@ async def described(client: Client, path: str, method: str) -> Any:
     return {**answer["schema"], "components": whole["components"]}
 
 
+async def described_event(client: Client, path: str, method: str) -> Any:
+    """The schema of the data of the events that a route streams."""
+    _, whole = await client.request("GET", "api/tk-ai/openapi.json")
+    content = whole["paths"][path][method]["responses"]["200"]["content"]
+    data = content["text/event-stream"]["schema"]["properties"]["data"]
+    return {**data["contentSchema"], "components": whole["components"]}
+
+
 @pytest.mark.proves("ext:chat", "rest:chat")
 async def test_a_message_is_answered_with_what_came_of_it(
     client: Client, model: ScriptedModel, notebook: str, jp_root_dir: Path
@@ -126,6 +134,12 @@ async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their
     async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
         seen = [event async for event in events_of(response)]
     assert [event["number"] for event in seen] == list(range(1, len(seen) + 1))
+    schema = await described_event(client, "/api/tk-ai/mcp/chat", "post")
+    for event in seen:
+        jsonschema.validate(event, schema)
+    path = "/api/tk-ai/chats/{id}"
+    _, page = await client.request("GET", path.format(id=seen[0]["chat"]).lstrip("/"))
+    jsonschema.validate(page, await described(client, path, "get"))
     told = [
         f"{event['kind']} {event.get('tool', '')}".strip()
         for event in seen
@@ -204,8 +218,10 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     accept = {"Accept": "text/event-stream"}
     asked: list[str] = []
     numbers: list[int] = []
+    schema = await described_event(client, "/api/tk-ai/chats/{id}/events", "get")
     async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
         async for event in events_of(response):
+            jsonschema.validate(event, schema)
             if event["kind"] == "message":
                 chat = event["chat"]
             if event["kind"] == "permission":

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
@@ -17,8 +18,10 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.outputs import Append, OutputBuffer, ReplaceOutput, StreamEdit
 from tk_ai_extension.server.following import PIECE, Position
 from tk_ai_extension.server.handlers import streaming
+from tk_ai_extension.server.models import EXECUTION_EVENTS
 from tk_ai_extension.workspace.running import MAX_EVENTS, Run, Step
 
+MODELS = {name: TypeAdapter(model) for name, model in EXECUTION_EVENTS.items()}
 WRITTEN = ["zero\n", "one\n", "two\n"]
 
 
@@ -44,12 +47,15 @@ def a_run(*, begun: int = 3, ended: bool = True) -> Run:
 
 
 async def told(run: Run, position: Position) -> list[tuple[str, Any]]:
-    """What somebody is told from there to the end."""
-    return [
+    """What somebody is told from there to the end, each as its model says."""
+    messages = [
         (kind, data)
         async for event in run.events_after(position.event)
         for kind, data in position.follow(run, event)
     ]
+    for kind, data in messages:
+        MODELS[kind].validate_python(data, extra="forbid")
+    return messages
 
 
 numbers = st.integers(0, 12).map(str) | st.text("0123456789٣", min_size=1, max_size=16)

@@ -11,8 +11,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached
-from tk_ai_extension.model.tab_errors import TabOffline
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, TabOffline
 from tk_ai_extension.notebooks.tabs.reaching import TabGone, TabRefused
 from tk_ai_extension.server import tabs
 from tk_ai_extension.server.handlers import tabs as handlers

@@ -14,7 +14,8 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import MAX_ASKED
-from tk_ai_extension.workspace.permissions import MAX_MESSAGE, Answer, PermissionRequest, Reply
+from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 
 ASK = replace(ALICE, mode="ask")
 

@@ -11,13 +11,13 @@ import pytest
 from tests.proposals import running
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import PermissionRequired
-from tk_ai_extension.workspace.permission_feed import PermissionEvent
-from tk_ai_extension.workspace.permissions import (
+from tk_ai_extension.workspace.permission_requests import (
     Answer,
-    PermissionPolicy,
+    PermissionEvent,
     PermissionRequest,
     Reply,
 )
+from tk_ai_extension.workspace.permissions import PermissionPolicy
 
 DEADLINE = 10.0
 ADA = Caller("ada", "session-a", mode="ask")

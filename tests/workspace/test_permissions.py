@@ -18,15 +18,12 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
 )
 from tk_ai_extension.model.proposals import STEP_COST
+from tk_ai_extension.workspace.permission_requests import Answer, Effect, PermissionRequest, Reply
 from tk_ai_extension.workspace.permissions import (
     MAX_PREVIEW,
     MODES,
-    Answer,
     Decision,
-    Effect,
     PermissionPolicy,
-    PermissionRequest,
-    Reply,
     capped,
     decide,
 )

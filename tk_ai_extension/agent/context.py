@@ -17,7 +17,7 @@ from tk_ai_extension.agent.requests import (
     Message,
     OutputAttachment,
 )
-from tk_ai_extension.mcp.instructions import INSTRUCTIONS
+from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import FileMissing, KernelNotFound, NotReadable, ToolError

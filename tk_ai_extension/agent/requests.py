@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.tools.schemas import parsed
 
 MAX_MESSAGE = 200_000
 """Characters of a message."""
@@ -26,7 +27,7 @@ _Address = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class CellAttachment(_Strict):
@@ -113,9 +114,24 @@ class ChatRequest(_Strict):
     on_disconnect: Literal["continue", "stop"] = "continue"
     """What becomes of the turn when the line is cut."""
 
+    @model_validator(mode="after")
+    def _check(self) -> ChatRequest:
+        if not self.message.strip():
+            raise PydanticCustomError("empty_message", "Write something in `message`")
+        if self.replaces is not None and self.chat is None:
+            raise PydanticCustomError("no_chat", "`replaces` is a turn of a `chat`: name it, too")
+        return self
+
 
 class PlanAnswer(_Strict):
     """The body of ``POST /api/tk-ai/chats/{id}/plan``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"answer": {"const": "reject"}}, "required": ["answer"]},
+            "then": {"properties": {"words": {"pattern": r"\S"}}, "required": ["words"]},
+        }
+    )
 
     plan: Annotated[str, Field(min_length=1, max_length=100)]
     """The turn that made the plan."""
@@ -123,11 +139,17 @@ class PlanAnswer(_Strict):
     mode: Literal["ask", "edit", "auto"] = "ask"
     """The permission mode in which an approved plan is carried out."""
     words: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """What Claude is told besides; a plan is not rejected without a word."""
+    """What Claude is told besides; required when rejecting a plan."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """The model that goes on; the one that made the plan where left out."""
     on_disconnect: Literal["continue", "stop"] = "continue"
     """What becomes of the turn when the line is cut."""
+
+    @model_validator(mode="after")
+    def _check(self) -> PlanAnswer:
+        if not self.message:
+            raise PydanticCustomError("no_words", "`words` is required when rejecting a plan")
+        return self
 
     @property
     def message(self) -> str:
@@ -173,12 +195,7 @@ def parse_request(body: dict[str, Any]) -> ChatRequest:
     Raises:
         InvalidArguments: names each field that is wrong, and why.
     """
-    request = _parsed(ChatRequest, body, "The message cannot be sent")
-    if not request.message.strip():
-        raise InvalidArguments("The message is empty.", hint="Write something in `message`.")
-    if request.replaces is not None and request.chat is None:
-        raise InvalidArguments("`replaces` names no chat's turn.", hint="Name the `chat`, too.")
-    return request
+    return parsed(ChatRequest, body, "The message cannot be sent")
 
 
 def parse_plan_answer(body: dict[str, Any]) -> PlanAnswer:
@@ -187,26 +204,4 @@ def parse_plan_answer(body: dict[str, Any]) -> PlanAnswer:
     Raises:
         InvalidArguments: names each field that is wrong, and why.
     """
-    answer = _parsed(PlanAnswer, body, "This does not answer a plan")
-    if not answer.message:
-        raise InvalidArguments(
-            "A plan is not rejected without a word.", hint="Say in `words` what is to be different."
-        )
-    return answer
-
-
-_Body = TypeVar("_Body", bound=_Strict)
-
-
-def _parsed(kind: type[_Body], body: dict[str, Any], what: str) -> _Body:
-    try:
-        return kind.model_validate(body)
-    except ValidationError as error:
-        problems = [
-            f"`{'.'.join(str(part) for part in item['loc']) or 'body'}`: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False)
-        ]
-        known = ", ".join(f"`{name}`" for name in kind.model_fields)
-        raise InvalidArguments(
-            f"{what}: {'; '.join(problems[:10])}.", hint=f"The fields are: {known}."
-        ) from None
+    return parsed(PlanAnswer, body, "This does not answer a plan")

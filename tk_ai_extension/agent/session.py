@@ -34,7 +34,7 @@ from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.agent.translating import failure
 from tk_ai_extension.agent.turns import Turn
-from tk_ai_extension.mcp.content import error_content
+from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import AgentDied, ModelSilent, PlanNotFound
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionDenied, ToolError

@@ -22,10 +22,11 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.translating import Translator
-from tk_ai_extension.mcp.content import error_content, result_content
+from tk_ai_extension.mcp.descriptions import error_content, result_content
+from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import CallStopped, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry

@@ -44,8 +44,8 @@ from tk_ai_extension.kernels.socket_folders import (
 )
 from tk_ai_extension.kernels.starting import KEPT
 from tk_ai_extension.model import file_locks
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import SandboxUnavailable
-from tk_ai_extension.model.malformed import MALFORMED
 from tk_ai_extension.model.probing import missing_in
 
 log = logging.getLogger(__name__)

@@ -12,12 +12,8 @@ from mcp.shared.exceptions import MCPError
 from tk_ai_extension.mcp.callers import gone_of
 from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.model.proposals import Proposal, one_line
-from tk_ai_extension.workspace.permissions import (
-    MAX_MESSAGE,
-    Answer,
-    PermissionRequest,
-    Reply,
-)
+from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 
 logger = logging.getLogger(__name__)
 

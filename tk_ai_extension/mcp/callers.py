@@ -1,4 +1,4 @@
-"""Who is acting, as MCP tells it."""
+"""Who is acting, as MCP tells it, and until when: a caller is forgotten with its session."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from mcp.server.context import CallNext, HandlerResult
+
 from tk_ai_extension.mcp import GONE
 from tk_ai_extension.mcp.sdk import Context, connection_of
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.workspace.permissions import MODES, capped
+from tk_ai_extension.workspace.workspace import Workspace
 
 CallerOf = Callable[[Context], Caller]
 """Says who makes a request; a composition root chooses how."""
@@ -64,3 +67,22 @@ def gone_of(context: Context) -> asyncio.Event:
     """The event that says that nobody waits for the answer any more."""
     request = context.request
     return asyncio.Event() if request is None else request.scope.get(GONE) or asyncio.Event()
+
+
+_STATE = "tk_ai.session"
+
+
+class Sessions:
+    """Has the workspace forget the callers whose sessions end."""
+
+    def __init__(self, workspace: Workspace, caller_of: CallerOf) -> None:
+        self._workspace = workspace
+        self._caller_of = caller_of
+
+    async def observe(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """The SDK's middleware: at a session's first request, sees to its end."""
+        connection = connection_of(ctx)
+        if connection.session_id is not None and _STATE not in connection.state:
+            caller = connection.state[_STATE] = self._caller_of(ctx)
+            connection.exit_stack.callback(self._workspace.forget, caller)
+        return await call_next(ctx)

@@ -14,18 +14,14 @@ from mcp.shared.exceptions import MCPError
 from tk_ai_extension import __version__
 from tk_ai_extension.mcp import MODE
 from tk_ai_extension.mcp.approvals import ElicitingApprover
-from tk_ai_extension.mcp.callers import CallerOf, gone_of, in_mode
+from tk_ai_extension.mcp.callers import CallerOf, Sessions, gone_of, in_mode
 from tk_ai_extension.mcp.calls import Calls, Outcome
-from tk_ai_extension.mcp.client_log import ClientLog
 from tk_ai_extension.mcp.completion import Completion
-from tk_ai_extension.mcp.content import error_content, result_content
-from tk_ai_extension.mcp.descriptions import describe
-from tk_ai_extension.mcp.instructions import INSTRUCTIONS
-from tk_ai_extension.mcp.progress import ProgressReporter
+from tk_ai_extension.mcp.descriptions import INSTRUCTIONS, describe, error_content, result_content
+from tk_ai_extension.mcp.notifications import ClientLog, ProgressReporter
 from tk_ai_extension.mcp.prompts import Prompts
 from tk_ai_extension.mcp.resources import Resources, one_page
 from tk_ai_extension.mcp.sdk import Context
-from tk_ai_extension.mcp.sessions import Sessions
 from tk_ai_extension.mcp.subscriptions import Subscriptions
 from tk_ai_extension.model.errors import PermissionRequired, ToolError, UnknownTool
 from tk_ai_extension.tools.context import ToolContext

@@ -30,6 +30,14 @@ class PlanNotFound(ToolError):
     default_hint = "It was answered already, or another message was sent since. Ask for a new plan."
 
 
+class CallStopped(ToolError):
+    """The turn that the call belongs to was stopped, or ended before the call did."""
+
+    code = "stopped"
+    status = 409
+    default_hint = "Wait for what the user says next."
+
+
 class NoModel(ToolError):
     """No model is connected, or none of that name."""
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, cast
+
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading JSON of others raises where it is not of the form that the code expects.
+
+Catch these around the reading alone, and raise a typed error: anywhere else they are defects of ours.
+"""
 
 _ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -59,5 +66,5 @@ def loads(text: str | bytes) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """JSON that can be encoded, whatever texts the value holds."""
-    return encodable_text(json.dumps(value, ensure_ascii=False))
+    """JSON that can be encoded, whatever texts the value holds; dataclasses are objects."""
+    return encodable_text(json.dumps(value, ensure_ascii=False, default=asdict))

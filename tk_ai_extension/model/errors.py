@@ -6,7 +6,12 @@ what to do next. Every face (MCP, REST, command line, chat) shows the same four 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import errno
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from tk_ai_extension.model.operations import Change
 
 
 class ToolError(Exception):
@@ -82,9 +87,18 @@ class TooManyOpenFiles(ToolError):
     status = 503
     retryable = True
     default_hint = (
-        "Shut down kernels that nobody needs, then try again; or start the server with a higher "
-        "limit (`ulimit -n`)."
+        "Shut down kernels that nobody needs, or start the server with a higher `ulimit -n`."
     )
+
+
+def is_out_of_files(error: BaseException | None) -> bool:
+    """Whether this error, or what caused it, is the limit of open files of the process or the system."""
+    while error is not None:
+        number = getattr(error, "errno", None)
+        if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in str(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 class InternalError(ToolError):
@@ -305,6 +319,43 @@ class ArtifactNotFound(ToolError):
     default_hint = "Artifacts are kept for a limited time; run the cell again to make it anew."
 
 
+class OpenTwice(ToolError):
+    """Two tabs of JupyterLab have unsaved changes of one notebook: neither is the truth."""
+
+    code = "open_twice"
+    status = 409
+    default_hint = "Save or close the notebook in one of the tabs, then try again."
+
+
+class TabOffline(ToolError):
+    """A tab of JupyterLab with unsaved changes of the notebook cannot be reached; nothing was changed."""
+
+    code = "tab_offline"
+    status = 503
+    retryable = True
+    default_hint = (
+        "Try again when the tab is back. If it is gone for good, what it held is lost: its person opens "
+        "the notebook in JupyterLab, or sends `DELETE /api/tk-ai/tabs/lost?notebook=PATH` to say so."
+    )
+
+
+class OutcomeUnknown(ToolError):
+    """A tab was lost after it was asked for a change: it may or may not have been made.
+
+    Details: ``op_id``, by which the tab is asked when it returns.
+    """
+
+    code = "outcome_unknown"
+    status = 504
+    default_hint = (
+        "Do not repeat it. notebook_history says what came of it once the tab is back; "
+        "or read the notebook then."
+    )
+
+    settle: Callable[[tuple[Change, ...] | None], Awaitable[None]] | None = None
+    """Told what was changed once that is known, None where nothing was; set by who keeps the journal."""
+
+
 # --- kernels and executions
 
 
@@ -451,14 +502,3 @@ class PermissionNotFound(ToolError):
     code = "permission_not_found"
     status = 404
     default_hint = "It was answered already, has expired, or was withdrawn with its call."
-
-
-# --- the chat
-
-
-class CallStopped(ToolError):
-    """The turn that the call belongs to was stopped, or ended before the call did."""
-
-    code = "stopped"
-    status = 409
-    default_hint = "Wait for what the user says next."

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tk_ai_extension.model.cells import CellType, Json
@@ -36,6 +36,9 @@ StepKind = Literal[
 taken back; ``kernel`` restarts, interrupts or shuts down a kernel; ``open`` opens or closes a
 notebook; ``arguments`` lists the arguments of a tool that says no more.
 """
+
+INTERNAL = {"internal": True}
+"""Metadata of fields that `as_dict` leaves out."""
 
 MAX_TITLE = 500
 """Characters of a title; what is longer is cut."""
@@ -67,7 +70,7 @@ class CellReference:
     index: int
     type: CellType
     address: str
-    hash: str = ""
+    hash: str = field(default="", metadata=INTERNAL)
 
     def as_dict(self) -> Json:
         """The reference as JSON."""
@@ -112,7 +115,7 @@ class ProposalStep:
     to: int | None = None
     runs: bool = False
     lines: tuple[Line, ...] = ()
-    identity: tuple[str | int | bool | None, ...] | None = None
+    identity: tuple[str | int | bool | None, ...] | None = field(default=None, metadata=INTERNAL)
 
     @property
     def code(self) -> str:
@@ -161,7 +164,7 @@ class Proposal:
     notebook: str | None = None
     kernel: KernelReference | None = None
     omitted: int = 0
-    reference: str = ""
+    reference: str = field(default="", metadata=INTERNAL)
 
     @classmethod
     def from_dict(cls, value: Json) -> Proposal:

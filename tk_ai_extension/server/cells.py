@@ -11,7 +11,8 @@ from tk_ai_extension.agent.requests import Asking, ChatRequest, parse_request
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
 from tk_ai_extension.server.kernel_line import Wire
-from tk_ai_extension.workspace.permissions import MAX_MESSAGE, Answer
+from tk_ai_extension.workspace.permission_requests import Answer
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 from tk_ai_extension.workspace.running import Run
 from tk_ai_extension.workspace.workspace import Workspace
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tornado.web import HTTPError
@@ -89,6 +90,7 @@ class Services:
         """Calls of tools by REST that are not answered yet."""
         self._loading = Late(self._load, "tk-ai late imports")
         self._tools = Late(self._load_tools, "tk-ai tool imports")
+        self._models = Late(self._load_models, "tk-ai model imports")
         self._mcp = Late(self._load_mcp, "tk-ai MCP imports")
         self._chats = Late(self._load_chats, "tk-ai chat imports")
         self._commands = Late(self._load_commands, "tk-ai command imports")
@@ -160,6 +162,15 @@ class Services:
         await self.ready()
         await self._made(self._tools)
         return self.registries.get(toolsets)
+
+    async def models(self) -> ModuleType:
+        """`server.models`, which stands on pydantic.
+
+        Raises:
+            HTTPError: 503, the server is stopping.
+        """
+        await self.tools()
+        return await self._made(self._models)
 
     async def mcp(self) -> McpHttp:
         """The MCP server.
@@ -278,6 +289,10 @@ class Services:
     async def _load_tools(self) -> Registry:
         await self._import("tk_ai_extension.tools.registry", then=self.registries.prepare)
         return self.registries.get()
+
+    async def _load_models(self) -> ModuleType:
+        await self._import("tk_ai_extension.server.models")
+        return import_module("tk_ai_extension.server.models")
 
     async def _load_mcp(self) -> McpHttp:
         await self._import("tk_ai_extension.mcp.http")

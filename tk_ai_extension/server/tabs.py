@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, OpenTwice, TabOffline
 from tk_ai_extension.model.paths import moved
-from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
 from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:

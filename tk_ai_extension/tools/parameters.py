@@ -18,7 +18,6 @@ Address = Annotated[str | int, Field(union_mode="left_to_right", description=_CE
 
 MaybeAddress = Annotated[str | int | None, Field(union_mode="left_to_right")]
 
-Ranges = Annotated[str, Field(description="such as `0-3,7,@318a,-1`")]
 MaybeRanges = Annotated[str | None, Field(description="such as `0-3,7,@318a,-1`")]
 
 MAX_INTEGER = 2**63 - 1

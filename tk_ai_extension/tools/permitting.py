@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pydantic import BaseModel
 
@@ -12,10 +13,29 @@ from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.plans import Plan
-from tk_ai_extension.workspace.permissions import Decision, Effect
+from tk_ai_extension.workspace.permission_requests import Effect
+from tk_ai_extension.workspace.permissions import Decision
 
-if TYPE_CHECKING:
-    from tk_ai_extension.tools.registry import Tool
+Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
+"""The path of the one notebook that a call concerns, or None."""
+
+
+class CheckedTool(Protocol):
+    """What a check needs of a tool; see `registry.Tool`."""
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        ...
+
+    @property
+    def concerns(self) -> Concerns:
+        """Says which notebook a call concerns."""
+        ...
+
+    def effect_for(self, parsed: BaseModel) -> Effect:
+        """What a call with these arguments can do."""
+        ...
 
 
 async def concerned_notebook(context: ToolContext, arguments: BaseModel) -> str | None:
@@ -76,7 +96,7 @@ class PermissionCheck:
         """Whether a person has to be asked about just this call, standing approvals counted in."""
         return self._decision(proposal.notebook) is Decision.ASK
 
-    async def refuse(self, tool: Tool, parsed: BaseModel) -> None:
+    async def refuse(self, tool: CheckedTool, parsed: BaseModel) -> None:
         """End a call that the mode refuses, before anything is read for it.
 
         Raises:
@@ -121,7 +141,7 @@ class PermissionCheck:
             return proposal
         return replace(proposal, kernel=await self._kernel(proposal.notebook))
 
-    async def of_arguments(self, tool: Tool, parsed: BaseModel) -> Proposal:
+    async def of_arguments(self, tool: CheckedTool, parsed: BaseModel) -> Proposal:
         """Return what a tool without a plan does: its arguments, the notebook and its kernel.
 
         The notebook comes last: the tool finds it by the same arguments at once after that.
@@ -163,7 +183,9 @@ class PermissionCheck:
         return KernelReference(kernel_id, (await workspace.kernels.info(kernel_id)).name)
 
 
-def permission_check(tool: Tool, parsed: BaseModel, context: ToolContext) -> PermissionCheck | None:
+def permission_check(
+    tool: CheckedTool, parsed: BaseModel, context: ToolContext
+) -> PermissionCheck | None:
     """Return the check that a call needs; None where its effect runs for this caller anyhow."""
     effect = tool.effect_for(parsed)
     if context.workspace.policy.decision(context.caller, effect, None) is Decision.RUN:

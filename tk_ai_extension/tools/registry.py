@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import (
@@ -25,21 +25,22 @@ from tk_ai_extension.model.errors import (
     ToolError,
     TooManyOpenFiles,
     UnknownTool,
+    is_out_of_files,
 )
-from tk_ai_extension.model.open_files import is_out_of_files
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.permitting import (
+    Concerns,
     PermissionCheck,
     concerned_notebook,
     permission_check,
 )
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.tools.results import Result
-from tk_ai_extension.tools.schemas import compact_schema
+from tk_ai_extension.tools.schemas import compact_schema, parsed
 from tk_ai_extension.tools.toolsets import modules
 from tk_ai_extension.workspace.approvals import Approval
-from tk_ai_extension.workspace.permissions import Effect
+from tk_ai_extension.workspace.permission_requests import Effect
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ ToolFunction = Callable[..., Awaitable[Any]]
 """Answers with a `Result`, or with the `Plan` of one."""
 CarryOut = Callable[[ToolContext, Any, str], Awaitable[Result]]
 """Does what a plan says, by the tool of that name."""
-Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
-"""The path of the one notebook that a call concerns, or None."""
 
 
 @dataclass(frozen=True)
@@ -240,17 +239,8 @@ class Registry:
         Raises:
             InvalidArguments: names each argument that is wrong, and why.
         """
-        try:
-            return tool.arguments.model_validate(encodable(dict(arguments)))
-        except ValidationError as error:
-            problems = [
-                f"`{'.'.join(str(part) for part in item['loc']) or 'arguments'}`: {item['msg']}"
-                for item in error.errors(include_url=False)
-            ]
-            known = ", ".join(f"`{name}`" for name in tool.arguments.model_fields) or "none"
-            raise InvalidArguments(
-                f"{tool.name}: {'; '.join(problems)}.", hint=f"Its arguments are: {known}."
-            ) from None
+        given = encodable(dict(arguments))
+        return parsed(tool.arguments, given, tool.name, fields="arguments")
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
         """Calls a tool for a caller: validates, asks for permission, runs.

@@ -1,9 +1,45 @@
-"""JSON schemas in as few characters as say the same: a model pays for each."""
+"""JSON schemas in as few characters as say the same, and the values that pydantic models take."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from tk_ai_extension.model.errors import InvalidArguments
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+MAX_PROBLEMS = 10
+"""How many wrong fields an error names."""
+
+
+def parsed(
+    model: type[_Model], values: Mapping[str, Any], failure: str, *, fields: str = "fields"
+) -> _Model:
+    """Return the values as an instance of the model.
+
+    Args:
+        model: A pydantic model.
+        values: The values, as they came.
+        failure: What is not possible where they are wrong: the beginning of the error's sentence.
+        fields: What the model's fields are called here.
+
+    Raises:
+        InvalidArguments: names each field that is wrong, and why.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = [
+            f"`{'.'.join(str(part) for part in item['loc']) or fields}`: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        known = ", ".join(f"`{name}`" for name in model.model_fields) or "none"
+        raise InvalidArguments(
+            f"{failure}: {'; '.join(problems[:MAX_PROBLEMS])}.", hint=f"The {fields} are: {known}."
+        ) from None
 
 
 def compact_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

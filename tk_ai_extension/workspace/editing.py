@@ -11,9 +11,8 @@ from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
 from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
-from tk_ai_extension.model.tab_errors import OutcomeUnknown
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.new import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace

@@ -9,9 +9,8 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from tk_ai_extension.model.callers import Caller, Mode
 from tk_ai_extension.model.errors import (
@@ -23,27 +22,15 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.workspace.permission_feed import Outcome, PermissionEvent, PermissionFeed
-
-Effect = Literal["READ", "WRITE", "EXECUTE"]
-"""What a tool does to the world."""
-
-Answer = Literal["once", "chat", "notebook", "deny"]
-"""What a person says to a request: this once, from this chat, in this notebook, or no."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A person's answer to a request.
-
-    Attributes:
-        answer: The answer.
-        message: What they say besides; only with ``deny``. The caller reads it.
-    """
-
-    answer: Answer
-    message: str = ""
-
+from tk_ai_extension.workspace.permission_requests import (
+    Answer,
+    Effect,
+    Outcome,
+    PermissionEvent,
+    PermissionFeed,
+    PermissionRequest,
+    Reply,
+)
 
 MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 """The modes, the strictest first."""
@@ -92,65 +79,6 @@ def decide(mode: Mode, effect: Effect) -> Decision:
 def capped(mode: Mode, cap: Mode) -> Mode:
     """The stricter of two modes: what an administrator's cap leaves of a caller's mode."""
     return MODES[min(MODES.index(mode), MODES.index(cap))]
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionRequest:
-    """A call that needs a person's approval.
-
-    Attributes:
-        id: Random; names the request, and is no authority.
-        caller: Who wants to act.
-        tool: The tool's name.
-        effect: What it does.
-        notebook: The path it concerns, or None.
-        proposal: What will happen, as the person is shown it: the diff, or the code. Cut, and
-            saying so (`Proposal.omitted`), where it is very long.
-        arguments_hash: Over the tool, its exact arguments, and the whole proposal with its
-            notebook, kernel, cells and sources: an approval allows this and nothing else.
-        created: Seconds since the epoch.
-        within_call: Whether somebody is asked within the call: in its chat, or by its client.
-    """
-
-    id: str
-    caller: Caller
-    tool: str
-    effect: Effect
-    notebook: str | None
-    proposal: Proposal
-    arguments_hash: str
-    created: float
-    within_call: bool = False
-
-    @property
-    def preview(self) -> str:
-        """The proposal as plain text."""
-        return self.proposal.as_text()
-
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        """The answers that mean something here: a chat takes a key, a notebook takes a path."""
-        chat: tuple[Answer, ...] = () if self.caller.key is None else ("chat",)
-        notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
-        return ("once", *chat, *notebook, "deny")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The request as JSON, for whoever shows it to a person."""
-        return {
-            "id": self.id,
-            "author": self.caller.author,
-            # Of one without a name that is all there is to know them by.
-            "caller": None if self.caller.name else self.caller.key,
-            "face": self.caller.face,
-            "tool": self.tool,
-            "effect": self.effect,
-            "notebook": self.notebook,
-            "proposal": self.proposal.as_dict(),
-            "preview": self.preview,
-            "answers": list(self.answers),
-            "created": self.created,
-            "within_call": self.within_call,
-        }
 
 
 class Approver(Protocol):

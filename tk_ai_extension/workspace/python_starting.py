@@ -6,8 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from tk_ai_extension.kernels.base import Kernels
-from tk_ai_extension.model.errors import KernelspecNotFound, KernelStartFailed
-from tk_ai_extension.model.open_files import is_out_of_files
+from tk_ai_extension.model.errors import KernelspecNotFound, KernelStartFailed, is_out_of_files
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from tests.desk import ALICE, BOB
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.bridge import MAX_CALLS
-from tk_ai_extension.workspace.permissions import Reply
+from tk_ai_extension.workspace.permission_requests import Reply
 
 READ = """
 import tool_bridge

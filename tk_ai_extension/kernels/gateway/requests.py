@@ -14,8 +14,8 @@ from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketError
 
+from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
-from tk_ai_extension.model.malformed import MALFORMED
 
 Answer = TypeVar("Answer")
 

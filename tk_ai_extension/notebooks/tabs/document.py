@@ -11,9 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed
+from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.model.tab_errors import OutcomeUnknown, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.saved import cell_of, runnable, unbroken

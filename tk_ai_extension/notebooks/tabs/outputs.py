@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import CellNotFound, ToolError
+from tk_ai_extension.model.errors import CellNotFound, OpenTwice, TabOffline, ToolError
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -21,7 +21,6 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     stream_text,
 )
-from tk_ai_extension.model.tab_errors import OpenTwice, TabOffline
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.notebooks.running import RunningOutputs
 from tk_ai_extension.notebooks.saved import SavingOutputWriter

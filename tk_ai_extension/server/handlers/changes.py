@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.operations import Change
+    from tk_ai_extension.server.models import (
+        ChangedCell,
+        ChangedCells,
+        ChangeInfo,
+        ChangeList,
+        UndoChanges,
+        UndoneChanges,
+    )
     from tk_ai_extension.workspace.activity import Activity
     from tk_ai_extension.workspace.journal import JournalEntry
-
-_Item = TypeVar("_Item")
 
 MAX_CHANGES = 100
 """How many changes are told, the newest ones."""
@@ -28,53 +35,50 @@ MAX_DIFF = 20_000
 class ChangesHandler(StreamingHandler):
     """The changes to a notebook that stand, and what is done to it from now on."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Lists the changes, the newest first; as server-sent events, streams what happens next."""
+    @operation("read", "list_changes", NOTEBOOK, streams="Activity")
+    async def get(self) -> ChangeList | None:
+        """List what was changed in a notebook through tools and stands, the newest first.
+
+        As server-sent events: what runs, and from now on what happens.
+        """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         workspace = self.services.workspace
-        if "text/event-stream" in self.request.headers.get("Accept", ""):
+        if self.accepts_events():
             await self.stream(_frames(workspace.activity.follow(path)))
-            return
+            return None
         user = username(self)
         entries = await workspace.journal.standing(path, MAX_CHANGES, user)
-        self.write_json({"changes": [_described(entry, user) for entry in entries]})
+        return {"changes": [_described(entry, user) for entry in entries]}
 
 
 class ChangedCellsHandler(TkAIHandler):
     """Which cells of a notebook hold what was written through tools, all of them and briefly."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Tells by cell the time of its last change, and the time of one that is not settled yet.
+    @operation("read", "list_changed_cells", NOTEBOOK)
+    async def get(self) -> ChangedCells:
+        """List the cells that hold what was written through tools, with the time of the last change.
 
         A change is among these before it is in the notebook, so that whoever sees something in a
         cell and asks then is told who wrote it.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         cells, unsettled = await self.services.workspace.journal.written(path)
-        self.write_json({"cells": cells, "unsettled": unsettled})
+        return {"cells": cells, "unsettled": unsettled}
 
 
 class ChangesUndoHandler(TkAIHandler):
     """Taking changes back."""
 
-    @allowed("write")
-    async def post(self) -> None:
-        """Takes back: ``{"notebook": …, "entries": [12, 15], "cells": ["318a…"]}``.
+    @operation("write", "undo_changes")
+    async def post(self, body: UndoChanges) -> UndoneChanges:
+        """Undo changes, cell by cell: ``{"notebook": …, "entries": [12, 15], "cells": ["318a…"]}``.
 
         Without ``cells`` all that the entries changed. They have to be the user's own, made by
         whichever of their agents.
         """
-        body = self.json_body()
-        if body.keys() - {"notebook", "entries", "cells"}:
-            raise InvalidArguments("The body has fields that are not known.")
-        path = await _notebook(self, body.get("notebook"))
-        numbers = set(_listed(body.get("entries"), int, "entries"))
-        if not 0 <= min(numbers) <= max(numbers) < 2**63:
-            raise InvalidArguments("`entries` has numbers that no change has.")
-        cells = body.get("cells")
-        keys = None if cells is None else frozenset(_listed(cells, str, "cells"))
+        path = await _notebook(self, body.notebook)
+        numbers = set(body.entries)
+        keys = None if body.cells is None else frozenset(body.cells)
         from tk_ai_extension.workspace.taking_back import take_back
 
         workspace, caller = self.services.workspace, self.caller
@@ -86,25 +90,17 @@ class ChangesUndoHandler(TkAIHandler):
             raise PermissionDenied(
                 "Some of these changes are another user's.", hint="Take back your own."
             )
-        taken = await take_back(workspace, caller, entries, cells=keys)
-        self.write_json({"undone": [asdict(one) for one in taken]})
+        return {"undone": await take_back(workspace, caller, entries, cells=keys)}
 
 
-async def _notebook(handler: TkAIHandler, named: object) -> str:
-    if not isinstance(named, str) or not named:
+async def _notebook(handler: TkAIHandler, named: str | None) -> str:
+    if not named:
         raise InvalidArguments("`notebook` is missing.", hint="Name a notebook by its path.")
     await handler.services.ready()
     return handler.services.workspace.contain(named)
 
 
-def _listed(found: object, kind: type[_Item], name: str) -> list[_Item]:
-    items = cast("list[Any]", found) if isinstance(found, list) else []
-    if not items or not all(type(item) is kind for item in items):
-        raise InvalidArguments(f"`{name}` has to be a list of {kind.__name__} values.")
-    return cast("list[_Item]", items)
-
-
-def _described(entry: JournalEntry, user: str) -> dict[str, Any]:
+def _described(entry: JournalEntry, user: str) -> ChangeInfo:
     return {
         "entry": entry.id,
         "time": entry.time,
@@ -117,7 +113,7 @@ def _described(entry: JournalEntry, user: str) -> dict[str, Any]:
     }
 
 
-def _cell(change: Change) -> dict[str, Any]:
+def _cell(change: Change) -> ChangedCell:
     from tk_ai_extension.workspace.editing import line_diff
 
     before = change.before.source if change.before else ""

@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
@@ -20,9 +21,33 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Begun
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.transcripts import Chat
+    from tk_ai_extension.server.models import (
+        ChatChange,
+        ChatChanges,
+        ChatInfo,
+        ChatList,
+        ChatPage,
+        ChatRequest,
+        ChatTitle,
+        Deleted,
+        FailedTurn,
+        ModelsInfo,
+        PlanAnswer,
+        Stopped,
+        StopRequest,
+        TrustRequest,
+        TurnAnswer,
+        UndoneTurn,
+        UndoTurn,
+    )
     from tk_ai_extension.workspace.journal import Touched
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+_AFTER = query(
+    "after", "Goes on after the event with this number", type="integer", minimum=0, default=0
+)
+_LAST_EVENT = last_event_id("Goes on after the event with this number", "^[0-9]{0,15}$")
+_FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], default="markdown")
 
 
 class TurnHandler(StreamingHandler):
@@ -30,32 +55,37 @@ class TurnHandler(StreamingHandler):
 
     _gone: asyncio.Event | None = None
 
-    async def answer(self, begin: Callable[[], Awaitable[Begun]], *, stop: bool) -> None:
-        """Answers with one JSON object, or with the turn's events as they come.
+    async def answer(
+        self, begin: Callable[[], Awaitable[Begun]], *, stop: bool
+    ) -> TurnAnswer | None:
+        """Return what came of a turn, or stream the turn's events as they come.
 
-        Events are server-sent with ``Accept: text/event-stream``; where the line is cut,
+        Events are server-sent with ``Accept: text/event-stream``; where the connection is lost,
         ``GET /api/tk-ai/chats/{id}/events`` goes on with them.
 
         Args:
             begin: Begins the turn.
-            stop: Whether a cut line stops it.
+            stop: Whether a lost connection stops it.
         """
         self.update_api_activity()
         self._gone = asyncio.Event()
-        if "text/event-stream" in self.request.headers.get("Accept", ""):
+        if self.accepts_events():
             # Before the turn begins: nobody could follow it.
             self.check_streams()
         begun = await begin()
-        if "text/event-stream" in self.request.headers.get("Accept", ""):
+        answer = None
+        if self.accepts_events():
             ended = await self.stream(_frames(begun.events))
         else:
-            ended = await self._answer_whole(begun)
+            answer = await self._answer_whole(begun)
+            ended = answer is not None
         if not ended and stop:
             chats = await self.services.chats()
             with suppress(
                 ToolError
             ):  # It may have been deleted meanwhile; nobody listens any more.
                 await chats.stop(username(self), begun.chat, begun.turn)
+        return answer
 
     def on_connection_close(self) -> None:
         """The client is gone; the turn goes on unless the client said otherwise."""
@@ -63,7 +93,7 @@ class TurnHandler(StreamingHandler):
         if self._gone is not None:
             self._gone.set()
 
-    async def _answer_whole(self, begun: Begun) -> bool:
+    async def _answer_whole(self, begun: Begun) -> TurnAnswer | None:
         assert self._gone is not None
         collecting = asyncio.create_task(_collected(begun.events))
         leaving = asyncio.create_task(self._gone.wait())
@@ -71,11 +101,15 @@ class TurnHandler(StreamingHandler):
         try:
             await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not collecting.done() or collecting.cancelled():
-                return False
-            answer = {"chat": begun.chat, "turn": begun.turn, **_summary(collecting.result())}
-            self.set_status(int(answer.pop("status")))
-            self.write_json(answer)
-            return True
+                return None
+            events = collecting.result()
+            answer = _summary(begun, events)
+            failed = next((event for event in events if event.kind == "error"), None)
+            if failed is None:
+                return answer
+            self.set_status(_status(failed.data["error"]["code"]))
+            error: FailedTurn = {**answer, "error": failed.data["error"]}
+            return error
         finally:
             self.services.streams.discard(cast("asyncio.Task[None]", collecting))
             for task in (collecting, leaving):
@@ -86,53 +120,45 @@ class TurnHandler(StreamingHandler):
 class MessageHandler(TurnHandler):
     """A message to Claude."""
 
-    @allowed("execute")
-    async def post(self) -> None:
-        """Sends a message, and answers with what came of it."""
-        body = self.json_body()
+    @operation("execute", "send_message", streams="ChatEvent")
+    async def post(self, body: ChatRequest) -> TurnAnswer | None:
+        """Send a message to Claude, and return what came of it."""
         chats = await self.services.chats()
-        from tk_ai_extension.agent.requests import parse_request
-
-        request = parse_request(body)
-        await self.answer(
-            partial(chats.send, username(self), request), stop=request.on_disconnect == "stop"
+        return await self.answer(
+            partial(chats.send, username(self), body), stop=body.on_disconnect == "stop"
         )
 
 
 class ChatPlanHandler(TurnHandler):
     """The plan that a turn in the mode `plan` made."""
 
-    @allowed("execute")
-    async def post(self, chat_id: str) -> None:
-        """Has it carried out in a mode, or made anew with some words; answers as a message is."""
-        body = self.json_body()
+    @operation("execute", "answer_plan", streams="ChatEvent")
+    async def post(self, chat_id: str, body: PlanAnswer) -> TurnAnswer | None:
+        """Have a plan carried out, or made again; answers as a message is answered."""
         chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
-        from tk_ai_extension.agent.requests import parse_plan_answer
-
-        said = parse_plan_answer(body)
-        await self.answer(
-            partial(chats.answer_plan, user, chat_id, said), stop=said.on_disconnect == "stop"
+        return await self.answer(
+            partial(chats.answer_plan, user, chat_id, body), stop=body.on_disconnect == "stop"
         )
 
 
 class ChatsHandler(TkAIHandler):
     """The chats."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Lists the user's chats, the one used last first."""
+    @operation("read", "list_chats")
+    async def get(self) -> ChatList:
+        """List your chats, the one used last first."""
         chats = await self.services.chats()
         found = await chats.list(username(self))
-        self.write_json({"chats": [_described(chat, busy=busy) for chat, busy in found]})
+        return {"chats": [_described(chat, busy=busy) for chat, busy in found]}
 
 
 class ChatHandler(TkAIHandler):
     """One chat."""
 
-    @allowed("read")
-    async def get(self, chat_id: str) -> None:
-        """Reads it: what happened in it, in order, from the first or from after ``?after=``.
+    @operation("read", "read_chat", _AFTER)
+    async def get(self, chat_id: str) -> ChatPage:
+        """Read what happened in a chat, in order, from the first event or from after ``?after=``.
 
         Where that is much, ``next`` is the number after which it goes on; else it is null.
         """
@@ -142,40 +168,33 @@ class ChatHandler(TkAIHandler):
         if _NUMBER.fullmatch(given) is None:
             raise InvalidArguments("`after` is no event's number.", hint="Leave it out to begin.")
         events, more = await chats.page(user, chat_id, int(given))
-        self.write_json(
-            {
-                "chat": _described(chat, busy=await chats.busy(chat)),
-                "events": [event.as_dict() for event in events],
-                "next": events[-1].id if more else None,
-            }
-        )
+        return {
+            "chat": _described(chat, busy=await chats.busy(chat)),
+            "events": [event.as_dict() for event in events],
+            "next": events[-1].id if more else None,
+        }
 
-    @allowed("write")
-    async def patch(self, chat_id: str) -> None:
-        """Renames it: ``{"title": "…"}``."""
-        body = self.json_body()
+    @operation("write", "rename_chat")
+    async def patch(self, chat_id: str, body: ChatTitle) -> ChatInfo:
+        """Rename a chat: ``{"title": "…"}``."""
         chats, user = await self.services.chats(), username(self)
-        await chats.get(user, chat_id)
-        title = body.get("title")
-        if set(body) != {"title"} or not isinstance(title, str) or not title.strip():
-            raise InvalidArguments("The body is no title.", hint='Send {"title": "…"}.')
-        await chats.rename(user, chat_id, " ".join(title.split()))
+        await chats.rename(user, chat_id, " ".join(body.title.split()))
         chat = await chats.get(user, chat_id)
-        self.write_json(_described(chat, busy=await chats.busy(chat)))
+        return _described(chat, busy=await chats.busy(chat))
 
-    @allowed("write")
-    async def delete(self, chat_id: str) -> None:
-        """Ends and removes it; what was done in notebooks stays."""
+    @operation("write", "delete_chat")
+    async def delete(self, chat_id: str) -> Deleted:
+        """End and remove a chat; what was done in notebooks stays."""
         await (await self.services.chats()).delete(username(self), chat_id)
-        self.write_json({"deleted": chat_id})
+        return {"deleted": chat_id}
 
 
 class ChatEventsHandler(StreamingHandler):
     """What happens in a chat."""
 
-    @allowed("read")
+    @operation("read", "follow_chat", _LAST_EVENT, streams="ChatEvent")
     async def get(self, chat_id: str) -> None:
-        """Streams its events from the first, or from after ``Last-Event-ID``, and those to come."""
+        """Stream the events of a chat, from the first or from after ``Last-Event-ID``."""
         chats = await self.services.chats()
         user = username(self)
         given = self.request.headers.get("Last-Event-ID") or "0"
@@ -186,29 +205,22 @@ class ChatEventsHandler(StreamingHandler):
 class ChatStopHandler(TkAIHandler):
     """The end of a turn."""
 
-    @allowed("execute")
-    async def post(self, chat_id: str) -> None:
-        """Stops the turn that goes on, wherever it is, and those that wait.
+    @operation("execute", "stop_chat")
+    async def post(self, chat_id: str, body: StopRequest) -> Stopped:
+        """Stop the turn that goes on, wherever it is, and those that wait.
 
         With ``{"turn": "…"}`` only that one.
         """
-        body = self.json_body()
-        turn = body.get("turn")
-        if body.keys() - {"turn"} or not isinstance(turn, str | None):
-            raise InvalidArguments(
-                "The body does not say what is to be stopped.",
-                hint='Send {}, or {"turn": "…"} for one turn.',
-            )
-        stopped = await (await self.services.chats()).stop(username(self), chat_id, turn)
-        self.write_json({"stopped": stopped})
+        chats = await self.services.chats()
+        return {"stopped": await chats.stop(username(self), chat_id, body.turn)}
 
 
 class ChatChangesHandler(TkAIHandler):
     """What of a chat's changes stands."""
 
-    @allowed("read")
-    async def get(self, chat_id: str) -> None:
-        """Lists what it changed and nobody has taken back, the newest first.
+    @operation("read", "list_chat_changes")
+    async def get(self, chat_id: str) -> ChatChanges:
+        """List what a chat changed and nobody has undone, the newest first.
 
         What it changed before ``since`` may stand, too: the journal does not reach back for ever.
         """
@@ -219,51 +231,33 @@ class ChatChangesHandler(TkAIHandler):
         since = time.time() - self.services.workspace.journal.keep_days * 86_400
         if len(changes) == MAX_ENTRIES:
             since = max(since, changes[-1].time)
-        self.write_json({"changes": [_standing(change) for change in changes], "since": since})
+        return {"changes": [_standing(change) for change in changes], "since": since}
 
 
 class ChatUndoHandler(TkAIHandler):
     """Taking back what a turn changed."""
 
-    @allowed("write")
-    async def post(self, chat_id: str) -> None:
-        """Takes back a turn's changes where nobody has worked on since.
+    @operation("write", "undo_turn")
+    async def post(self, chat_id: str, body: UndoTurn) -> UndoneTurn:
+        """Undo a turn's changes where nobody has worked on since.
 
         ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells, with ``"onwards": true``
         those of the turns after it as well.
         """
-        body = self.json_body()
         chats, user = await self.services.chats(), username(self)
-        await chats.get(user, chat_id)
-        turn, cells, onwards = body.get("turn"), body.get("cells"), body.get("onwards", False)
-        if (
-            not set(body) <= {"turn", "cells", "onwards"}
-            or not isinstance(turn, str)
-            or not isinstance(onwards, bool)
-            or not _are_names(cells)
-        ):
-            raise InvalidArguments(
-                "The body does not say what is to be taken back.",
-                hint='Send {"turn": "…"}, with "cells": ["…"] or "onwards": true where wanted.',
-            )
-        chosen = None if cells is None else frozenset(cast("list[str]", cells))
-        found = await chats.take_back(user, chat_id, turn=turn, cells=chosen, onwards=onwards)
-        self.write_json(
-            {
-                "notebooks": [
-                    {"notebook": each.notebook, "cells": list(each.cells), "left": list(each.left)}
-                    for each in found
-                ]
-            }
+        cells = None if body.cells is None else frozenset(body.cells)
+        found = await chats.take_back(
+            user, chat_id, turn=body.turn, cells=cells, onwards=body.onwards
         )
+        return {"notebooks": found}
 
 
 class ChatExportHandler(TkAIHandler):
     """A chat as a document."""
 
-    @allowed("read")
+    @operation("read", "export_chat", _FORMAT, media=("text/markdown", "application/json"))
     async def get(self, chat_id: str) -> None:
-        """Gives it as Markdown, or as a notebook with ``?format=notebook``; a download."""
+        """Return a chat as Markdown, or as a notebook with ``?format=notebook``; a download."""
         chats, user = await self.services.chats(), username(self)
         chat = await chats.get(user, chat_id)
         from tk_ai_extension.agent.export import as_markdown, as_notebook
@@ -286,33 +280,33 @@ class ChatExportHandler(TkAIHandler):
 class ModelsHandler(TkAIHandler):
     """The models."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Lists what a chat may ask, and says what is configured and what is missing."""
-        self.write_json(await (await self.services.provision()).health())
+    @operation("read", "list_models")
+    async def get(self) -> ModelsInfo:
+        """List what answers in chats, what is configured and what is missing."""
+        return cast("ModelsInfo", await (await self.services.provision()).health())
 
 
 class TrustHandler(TkAIHandler):
     """The trust in the root folder's file of keys."""
 
-    @allowed("execute")
-    async def post(self) -> None:
-        """Uses its keys from now on: ``{"trusted": true}``; answers as `ModelsHandler` does."""
-        if self.json_body() != {"trusted": True}:
-            raise InvalidArguments("The body does not say so.", hint='Send {"trusted": true}.')
-        self.write_json(await (await self.services.provision()).trust())
+    @operation("execute", "trust_folder")
+    async def post(self, body: TrustRequest) -> ModelsInfo:
+        """Use the keys of the root folder's file from now on: ``{"trusted": true}``."""
+        provision = await self.services.provision()
+        return cast("ModelsInfo", await provision.trust(trusted=body.trusted))
 
-    @allowed("execute")
-    async def delete(self) -> None:
-        """Uses them no more."""
-        self.write_json(await (await self.services.provision()).trust(trusted=False))
+    @operation("execute", "distrust_folder")
+    async def delete(self) -> ModelsInfo:
+        """Use the keys of the root folder's file no more."""
+        provision = await self.services.provision()
+        return cast("ModelsInfo", await provision.trust(trusted=False))
 
 
 def _json(event: Event) -> str:
     return json.dumps(event.as_dict())
 
 
-def _described(chat: Chat, *, busy: bool) -> dict[str, Any]:
+def _described(chat: Chat, *, busy: bool) -> ChatInfo:
     return {
         "id": chat.id,
         "title": chat.title,
@@ -323,7 +317,7 @@ def _described(chat: Chat, *, busy: bool) -> dict[str, Any]:
     }
 
 
-def _standing(change: Touched) -> dict[str, Any]:
+def _standing(change: Touched) -> ChatChange:
     return {
         "entry": change.entry,
         "turn": change.turn,
@@ -331,14 +325,6 @@ def _standing(change: Touched) -> dict[str, Any]:
         "time": change.time,
         "cells": list(change.cells),
     }
-
-
-def _are_names(cells: Any) -> bool:
-    if cells is None:
-        return True
-    if not isinstance(cells, list):
-        return False
-    return all(isinstance(each, str) for each in cast("list[Any]", cells))
 
 
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[str]:
@@ -351,10 +337,11 @@ async def _collected(events: AsyncIterator[Event]) -> list[Event]:
     return [event async for event in events]
 
 
-def _summary(events: list[Event]) -> dict[str, Any]:
-    """What came of a turn, with the HTTP status that says it; its last event is `Done`."""
-    answer: dict[str, Any] = {
-        "status": 200,
+def _summary(begun: Begun, events: list[Event]) -> TurnAnswer:
+    """What came of a turn; its last event is `Done`."""
+    return {
+        "chat": begun.chat,
+        "turn": begun.turn,
         "end": events[-1].data["end"],
         "text": events[-1].data["text"],
         "calls": [
@@ -367,11 +354,6 @@ def _summary(events: list[Event]) -> dict[str, Any]:
         "usage": next((event.data for event in events if event.kind == "usage"), None),
         "last_event": events[-1].id,
     }
-    failed = next((event for event in events if event.kind == "error"), None)
-    if failed is not None:
-        answer["error"] = failed.data["error"]
-        answer["status"] = _status(failed.data["error"]["code"])
-    return answer
 
 
 def _status(code: str) -> int:

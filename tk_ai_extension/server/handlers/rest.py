@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.server.handlers.base import Action, TkAIHandler, allowed
+from tk_ai_extension.server.handlers.operations import TOOLSETS, last_event_id, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.following import Position
+    from tk_ai_extension.server.models import ErrorInfo, Health, ToolList
     from tk_ai_extension.workspace.running import Run
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -31,12 +33,17 @@ HEALTH = 5.0
 """Seconds after which a part that does not answer is reported by ``health``."""
 
 
+_EVENT_ID = last_event_id(
+    "Goes on after the event with this id", "^([0-9]+(-[0-9]+-[0-9]+-[0-9]+)?)?$"
+)
+
+
 class HealthHandler(TkAIHandler):
     """Whether the extension is up, and what it works with."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Answers with the version, the backends, and what is configured for the chat.
+    @operation("read", "health")
+    async def get(self) -> Health:
+        """Return the version, the backends, and what is configured for the chat.
 
         ``status`` is ``degraded`` where something that the tools need does not work; ``problems``
         are the errors that a call would get.
@@ -44,18 +51,16 @@ class HealthHandler(TkAIHandler):
         services = self.services
         provision = await services.provision()
         problems = [error.as_dict() for error in await _problems(services.workspace)]
-        self.write_json(
-            {
-                "status": "degraded" if problems else "ok",
-                "problems": problems,
-                "version": __version__,
-                "features": list(FEATURES),
-                "toolsets": list(services.settings.toolsets),
-                "backends": dict(services.backends),
-                "missing_parts": dict(services.missing_parts),
-                "chat": await provision.health(),
-            }
-        )
+        return {
+            "status": "degraded" if problems else "ok",
+            "problems": cast("list[ErrorInfo]", problems),
+            "version": __version__,
+            "features": list(FEATURES),
+            "toolsets": list(services.settings.toolsets),
+            "backends": dict(services.backends),
+            "missing_parts": dict(services.missing_parts),
+            "chat": cast("Any", await provision.health()),
+        }
 
 
 async def _problems(workspace: Workspace) -> list[ToolError]:
@@ -73,26 +78,24 @@ async def _problems(workspace: Workspace) -> list[ToolError]:
 class ToolsHandler(TkAIHandler):
     """The tools that there are."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Lists the tools with their schemas; ``?toolsets=`` chooses."""
+    @operation("read", "list_tools", TOOLSETS)
+    async def get(self) -> ToolList:
+        """List the tools and their schemas."""
         registry = await self.services.tools(self.get_query_argument("toolsets", None))
-        self.write_json(
-            {
-                "tools": [
-                    {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "effect": tool.effect,
-                        "destructive": tool.destructive,
-                        "idempotent": tool.idempotent,
-                        "input_schema": tool.input_schema,
-                        "output_schema": tool.output_schema,
-                    }
-                    for tool in registry
-                ]
-            }
-        )
+        return {
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "effect": tool.effect,
+                    "destructive": tool.destructive,
+                    "idempotent": tool.idempotent,
+                    "input_schema": tool.input_schema,
+                    "output_schema": tool.output_schema,
+                }
+                for tool in registry
+            ]
+        }
 
 
 class ToolHandler(TkAIHandler):
@@ -147,9 +150,9 @@ class ToolHandler(TkAIHandler):
 class ExecutionHandler(StreamingHandler):
     """One execution, as it goes on."""
 
-    @allowed("read")
+    @operation("read", "follow_execution", _EVENT_ID, streams="ExecutionEvent")
     async def get(self, execution_id: str) -> None:
-        """Streams its events (server-sent events) from the first, or from after ``Last-Event-ID``."""
+        """Stream the events of an execution, from the first or from after ``Last-Event-ID``."""
         await self.services.ready()
         from tk_ai_extension.server.following import Position
 
@@ -168,9 +171,12 @@ async def _frames(run: Run, position: Position) -> AsyncIterator[str]:
 class ArtifactHandler(TkAIHandler):
     """An output that was too long to show."""
 
-    @allowed("read")
+    @operation("read", "get_artifact", media=("*/*",))
     async def get(self, artifact_id: str) -> None:
-        """Gives it whole, as a download: it is whatever a cell wrote, and must not run in a page."""
+        """Return an output that was too long to show, whole and with its own content type.
+
+        It is a download: whatever a cell wrote must not run in a page.
+        """
         await self.services.ready()
         data, mime = await self.services.workspace.artifacts.data(self.caller.user, artifact_id)
         self.set_header("Content-Type", mime)
@@ -188,10 +194,11 @@ class ArtifactHandler(TkAIHandler):
 class OpenAPIHandler(TkAIHandler):
     """The description of these routes."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Answers with OpenAPI 3.1."""
+    @operation("read", "openapi")
+    async def get(self) -> dict[str, Any]:
+        """Return this description."""
         tools = await self.services.tools()
-        from tk_ai_extension.server.openapi.description import describe
+        await self.services.models()
+        from tk_ai_extension.server.openapi import describe
 
-        self.write_json(describe(tools, self.base_url))
+        return describe(tools, self.base_url)

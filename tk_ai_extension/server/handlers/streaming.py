@@ -64,6 +64,10 @@ class StreamingHandler(TkAIHandler):
         self.finish(set_content_type="text/event-stream")
         return True
 
+    def accepts_events(self) -> bool:
+        """Whether the client asks for server-sent events."""
+        return "text/event-stream" in self.request.headers.get("Accept", "")
+
     def check_streams(self) -> None:
         """Refuses a stream more than a user may have.
 

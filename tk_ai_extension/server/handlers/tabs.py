@@ -17,13 +17,14 @@ from tk_ai_extension.server.handlers.base import (
     RESOURCE,
     SETTINGS_KEY,
     TkAIHandler,
-    allowed,
     is_origin_allowed,
 )
+from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.tabs import MAX_NAME, Page, Tabs
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
+    from tk_ai_extension.server.models import GivenUp, LostTabsList
     from tk_ai_extension.server.services import Services
 
 TABS_KEY = "tk_ai_extension_tabs"
@@ -147,17 +148,17 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
 class LostTabsHandler(TkAIHandler):
     """Notebooks that wait for tabs with unsaved work which have not come back."""
 
-    @allowed("read")
-    async def get(self) -> None:
-        """Lists the user's own, with the seconds for which they have waited."""
+    @operation("read", "list_lost_tabs")
+    async def get(self) -> LostTabsList:
+        """List your notebooks that wait for tabs with unsaved work which have not come back."""
         lost = cast("Tabs", self.settings[TABS_KEY]).lost(username(self)).items()
-        self.write_json(
-            {"lost": [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(lost)]}
-        )
+        return {
+            "lost": [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(lost)]
+        }
 
-    @allowed("write")
-    async def delete(self) -> None:
-        """Gives up what the user's lost tabs held of ``?notebook=``, which is its file again."""
+    @operation("write", "give_up_lost_tabs", NOTEBOOK)
+    async def delete(self) -> GivenUp:
+        """Give up what your lost tabs held of a notebook: its file counts again."""
         named = self.get_query_argument("notebook", "")
         if not named:
             raise InvalidArguments("`notebook` is missing.", hint="Name a notebook by its path.")
@@ -168,7 +169,7 @@ class LostTabsHandler(TkAIHandler):
                 f"No lost tab of yours holds unsaved work of {path}.",
                 hint="GET the same route for those that do.",
             )
-        self.write_json({"given_up": path})
+        return {"given_up": path}
 
 
 SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)

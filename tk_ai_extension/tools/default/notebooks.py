@@ -22,7 +22,7 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import walk
-from tk_ai_extension.workspace.permissions import Effect
+from tk_ai_extension.workspace.permission_requests import Effect
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What becomes of requests for permission, as it happens, for those who show them to a person."""
+"""Requests for permission, and what becomes of them as it happens, for those who show them to a person."""
 
 from __future__ import annotations
 
@@ -6,10 +6,89 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-if TYPE_CHECKING:
-    from tk_ai_extension.workspace.permissions import PermissionRequest
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.proposals import Proposal
+
+Effect = Literal["READ", "WRITE", "EXECUTE"]
+"""What a tool does to the world."""
+
+Answer = Literal["once", "chat", "notebook", "deny"]
+"""What a person says to a request: this once, from this chat, in this notebook, or no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A person's answer to a request.
+
+    Attributes:
+        answer: The answer.
+        message: What they say besides; only with ``deny``. The caller reads it.
+    """
+
+    answer: Answer
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """A call that needs a person's approval.
+
+    Attributes:
+        id: Random; names the request, and is no authority.
+        caller: Who wants to act.
+        tool: The tool's name.
+        effect: What it does.
+        notebook: The path it concerns, or None.
+        proposal: What will happen, as the person is shown it: the diff, or the code. Cut, and
+            saying so (`Proposal.omitted`), where it is very long.
+        arguments_hash: Over the tool, its exact arguments, and the whole proposal with its
+            notebook, kernel, cells and sources: an approval allows this and nothing else.
+        created: Seconds since the epoch.
+        within_call: Whether somebody is asked within the call: in its chat, or by its client.
+    """
+
+    id: str
+    caller: Caller
+    tool: str
+    effect: Effect
+    notebook: str | None
+    proposal: Proposal
+    arguments_hash: str
+    created: float
+    within_call: bool = False
+
+    @property
+    def preview(self) -> str:
+        """The proposal as plain text."""
+        return self.proposal.as_text()
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers that mean something here: a chat takes a key, a notebook takes a path."""
+        chat: tuple[Answer, ...] = () if self.caller.key is None else ("chat",)
+        notebook: tuple[Answer, ...] = () if self.notebook is None else ("notebook",)
+        return ("once", *chat, *notebook, "deny")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The request as JSON, for whoever shows it to a person."""
+        return {
+            "id": self.id,
+            "author": self.caller.author,
+            # Of one without a name that is all there is to know them by.
+            "caller": None if self.caller.name else self.caller.key,
+            "face": self.caller.face,
+            "tool": self.tool,
+            "effect": self.effect,
+            "notebook": self.notebook,
+            "proposal": self.proposal.as_dict(),
+            "preview": self.preview,
+            "answers": list(self.answers),
+            "created": self.created,
+            "within_call": self.within_call,
+        }
+
 
 Outcome = Literal["once", "chat", "notebook", "deny", "expired", "withdrawn"]
 """Why a request waits no more: its user's answer, nobody's for too long, or its caller is gone."""

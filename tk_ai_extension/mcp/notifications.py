@@ -1,0 +1,101 @@
+"""Notifications that go with an answer: progress, and log messages where a client asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, get_args
+
+import mcp_types as types
+from mcp.server.session import ServerSession
+
+from tk_ai_extension.mcp.sdk import Context, connection_of, is_modern
+
+MAX_WAITING = 100
+"""How many reports wait for a slow client; the oldest go first, the answer has everything."""
+DRAIN = 1.0
+"""Seconds for which the answer waits for the reports before it."""
+
+
+class ProgressReporter:
+    """Sends what a tool reports, in order, as fast as the client takes it; the tool never waits.
+
+    Does nothing where the client gave no progress token.
+    """
+
+    def __init__(self, session: ServerSession) -> None:
+        self._session = session
+        self._waiting: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def __call__(self, message: str) -> None:
+        """Takes a report and returns at once."""
+        if self._closed:
+            return
+        if self._waiting.full():
+            self._waiting.get_nowait()
+            self._waiting.task_done()
+        self._waiting.put_nowait(message)
+        if self._task is None:
+            self._task = asyncio.create_task(self._send())
+
+    async def close(self) -> None:
+        """Lets waiting reports go out for a moment, then drops them: the answer comes next."""
+        self._closed = True
+        task = self._task
+        if task is None:
+            return
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._waiting.join(), DRAIN)
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def _send(self) -> None:
+        sent = 0
+        while True:
+            message = await self._waiting.get()
+            sent += 1
+            await self._session.report_progress(sent, message=message)
+            self._waiting.task_done()
+
+
+_LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
+_STATE = "tk_ai.log_level"
+
+
+class ClientLog:
+    """``logging/setLevel`` in a session, the request's own level in the protocol without them.
+
+    Nothing is sent to a client that did not ask.
+    """
+
+    async def set_level(
+        self, context: Context, params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
+        """The session wants messages of this level and above."""
+        connection_of(context).state[_STATE] = params.level
+        return types.EmptyResult()
+
+    async def send(self, context: Context, level: types.LoggingLevel, data: dict[str, Any]) -> None:
+        """Sends a message along with the answer to this request, if the client wants it."""
+        wanted = _wanted(context)
+        if wanted is None or _LEVELS.index(level) < _LEVELS.index(wanted):
+            return
+        await context.session.send_notification(
+            types.LoggingMessageNotification(
+                params=types.LoggingMessageNotificationParams(
+                    level=level, logger="tk_ai_extension", data=data
+                )
+            ),
+            related_request_id=context.request_id,
+        )
+
+
+def _wanted(context: Context) -> types.LoggingLevel | None:
+    if is_modern(context):
+        level: Any = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
+        return level if level in _LEVELS else None
+    return connection_of(context).state.get(_STATE)

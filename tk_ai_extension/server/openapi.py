@@ -1,0 +1,279 @@
+"""The OpenAPI description, made of the routes, the models of their operations, and the tools."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import NoneType
+from typing import Any, cast, get_args, get_type_hints
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from tk_ai_extension import __version__
+from tk_ai_extension.server import models
+from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.operations import CALLER, TOOLSETS, Operation
+from tk_ai_extension.server.handlers.rest import ToolHandler
+from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.tools.registry import Registry, Tool
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+ERROR = {"default": {"$ref": "#/components/responses/Error"}}
+SHARED = frozenset(model.__name__ for model in (*models.CHAT_EVENTS, *get_args(models.Attachment)))
+"""Models that several operations refer to, as components."""
+
+
+def describe(registry: Registry, base_url: str) -> dict[str, Any]:
+    """Return the description of a server's routes, as OpenAPI 3.1.
+
+    Args:
+        registry: The tools; each has a path of its own.
+        base_url: The server's own prefix.
+    """
+    schemas: dict[str, Schema] = {"Error": _schema(models.ErrorAnswer, {})}
+    # The answer of a turn that failed says more.
+    del schemas["Error"]["additionalProperties"]
+    paths: dict[str, Any] = {}
+    for pattern, handler in ROUTES:
+        path = "/" + re.sub(r"\([^)]*\)", "{id}", pattern).replace("\\", "")
+        if handler is ToolHandler:
+            for tool in registry:
+                paths[path.format(id=tool.name)] = {"post": _call(tool, schemas)}
+        elif operations := _operations(handler, schemas):
+            paths[path] = operations
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tk-ai-extension",
+            "version": __version__,
+            "description": "Notebook tools for programs. MCP clients use `/api/tk-ai/mcp` instead.",
+            "license": {"name": "BSD-3-Clause", "identifier": "BSD-3-Clause"},
+        },
+        "servers": [{"url": base_url.rstrip("/") or "/"}],
+        "security": [{"token": []}, {"tokenInQuery": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "responses": {
+                "Error": {
+                    "description": "What went wrong, and what to do next",
+                    "content": _json({"$ref": "#/components/schemas/Error"}),
+                }
+            },
+            "securitySchemes": {
+                "token": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "Authorization",
+                    "description": "`token TOKEN` or `Bearer TOKEN`, with the server's token",
+                },
+                "tokenInQuery": {"type": "apiKey", "in": "query", "name": "token"},
+            },
+        },
+    }
+
+
+def _operations(handler: type[TkAIHandler], schemas: dict[str, Schema]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in map(str.lower, handler.methods()):
+        method = getattr(handler, name)
+        operation: Operation | None = getattr(method, "operation", None)
+        if operation is not None:
+            found[name] = _described(operation, inspect.unwrap(method), schemas)
+    return found
+
+
+def _described(
+    operation: Operation, method: Callable[..., Any], schemas: dict[str, Schema]
+) -> dict[str, Any]:
+    """What an operation takes by its path, its query and its body, and what it answers."""
+    hints = get_type_hints(method, {**method.__globals__, **vars(models)})
+    answer = hints.pop("return")
+    if NoneType in get_args(answer):
+        answer = get_args(answer)[0]
+    body = hints.pop("body", None)
+    text = inspect.cleandoc(method.__doc__ or "")
+    summary = _prose(text.partition("\n")[0]).rstrip(".")
+    content: dict[str, Any] = {}
+    if answer is not NoneType:
+        content = _json(_schema(answer, schemas))
+    for media in operation.media:
+        content[media] = {"schema": _media_schema(media)}
+    if operation.streams:
+        events = _schema(getattr(models, operation.streams), schemas)
+        content["text/event-stream"] = {"schema": _event(events)}
+    taken = body and _schema(body, schemas, mode="validation")
+    return {
+        "operationId": operation.id,
+        "summary": summary,
+        "description": _prose(text),
+        "parameters": [
+            *map(_in_path, hints),
+            *operation.parameters,
+        ],
+        **({"requestBody": _body(taken)} if taken else {}),
+        "responses": {"200": {"description": summary, "content": content}, **ERROR},
+    }
+
+
+def _call(tool: Tool, schemas: dict[str, Schema]) -> dict[str, Any]:
+    def component(name: str) -> str:
+        return f"{tool.name}.{name}"
+
+    summary, _, rest = tool.description.partition("\n")
+    content = _json(_placed(tool.output_schema, schemas, component))
+    return {
+        "operationId": tool.name,
+        "summary": summary,
+        "description": rest.strip() or summary,
+        "tags": [tool.effect],
+        "parameters": [CALLER, TOOLSETS],
+        "requestBody": _body(_placed(tool.input_schema, schemas, component)),
+        "responses": {
+            "200": {
+                "description": "What happened",
+                "content": {**content, "text/plain": {"schema": TEXT}},
+            },
+            **ERROR,
+        },
+    }
+
+
+def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _body(schema: Schema) -> dict[str, Any]:
+    return {"required": bool(schema.get("required")), "content": _json(schema)}
+
+
+def _in_path(argument: str) -> dict[str, Any]:
+    described = f"The {argument.removesuffix('_id')}'s id"
+    return {"name": "id", "in": "path", "required": True, "description": described, "schema": TEXT}
+
+
+def _media_schema(media: str) -> Schema:
+    if media == "application/json":
+        return {"type": "object"}
+    return {**TEXT, "format": "binary"} if media == "*/*" else TEXT
+
+
+def _event(data: Schema) -> Schema:
+    """One server-sent event, whose data is JSON of this schema."""
+    text = {**TEXT, "contentMediaType": "application/json", "contentSchema": data}
+    return {
+        "type": "object",
+        "required": ["data"],
+        "properties": {"id": TEXT, "event": TEXT, "data": text},
+        "additionalProperties": False,
+    }
+
+
+def _schema(model: Any, schemas: dict[str, Schema], mode: Any = "serialization") -> Schema:
+    made = TypeAdapter(model).json_schema(mode=mode, schema_generator=_ModelSchema)
+    return _placed(made, schemas, lambda name: f"chat.{name}" if name in SHARED else None)
+
+
+class _ModelSchema(GenerateJsonSchema):
+    """JSON schemas without titles and without unknown fields; docstrings describe the fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> Schema:
+        return _documented(super().typed_dict_schema(schema), cast("Any", schema).get("cls"))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> Schema:
+        return _documented(super().dataclass_schema(schema), schema["cls"])
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+        return _documented(super().model_schema(schema), schema["cls"])
+
+
+def _documented(schema: Schema, model: type[Any]) -> Schema:
+    """The schema of a class with the texts of its docstring."""
+    summary, described = _docstring(model)
+    properties: dict[str, Schema] = schema.get("properties", {})
+    if is_dataclass(model):
+        for field in fields(model):
+            if field.metadata.get("internal"):
+                del properties[field.name]
+        for each in properties.values():
+            each.pop("default", None)
+        schema["required"] = list(properties)
+    for name in properties.keys() & described.keys():
+        properties[name]["description"] = described[name]
+    schema.pop("title", None)
+    if summary:
+        schema["description"] = summary
+    return {**schema, "additionalProperties": False}
+
+
+def _docstring(model: type[Any]) -> tuple[str, dict[str, str]]:
+    """The first paragraph of a class's docstring, and what it says of attributes (Google style)."""
+    text = inspect.cleandoc(model.__doc__ or "")
+    summary, _, rest = text.partition("\n\n")
+    section = rest.partition("Attributes:\n")[2].partition("\n\n")[0]
+    described: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \w)", f"\n{section}")[1:]:
+        names, _, words = entry.partition(":")
+        for name in names.split(","):
+            described[name.strip()] = _prose(words)
+    return _prose(summary), described
+
+
+def _prose(text: str) -> str:
+    """The words of a docstring in one line, as Markdown."""
+    return " ".join(text.replace("``", "`").split())
+
+
+def _placed(
+    schema: Mapping[str, Any],
+    schemas: dict[str, Schema],
+    component: Callable[[str], str | None],
+) -> Schema:
+    """Return a schema whose definitions are components, or are written out where they are used.
+
+    Args:
+        schema: A schema, perhaps with ``$defs``.
+        schemas: The components; takes those that the schema refers to.
+        component: Names the component of a definition; None where it is written out.
+    """
+    definitions: dict[str, Any] = schema.get("$defs", {})
+
+    def reference(name: str) -> str | None:
+        found = component(name)
+        if found is not None and found not in schemas:
+            schemas[found] = {}
+            schemas[found] = walk(definitions[name])
+        return found and f"#/components/schemas/{found}"
+
+    def walk(node: Any) -> Any:
+        if isinstance(node, list):
+            return [walk(item) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        items = dict(cast("dict[str, Any]", node))
+        items.pop("$defs", None)
+        choice: Any = items.get("discriminator")
+        if isinstance(choice, dict) and "mapping" in choice:
+            choice = cast("dict[str, Any]", items.pop("discriminator"))
+            targets = choice["mapping"].items()
+            mapping = {kind: reference(target.rpartition("/")[2]) for kind, target in targets}
+            # It is of references only.
+            if None not in mapping.values():
+                return {**walk(items), "discriminator": {**choice, "mapping": mapping}}
+        if isinstance(items.get("$ref"), str):
+            name = items.pop("$ref").rpartition("/")[2]
+            target = reference(name)
+            found: Schema = walk(definitions[name]) if target is None else {"$ref": target}
+            return {**found, **walk(items)}
+        return {key: walk(value) for key, value in items.items()}
+
+    return walk(schema)

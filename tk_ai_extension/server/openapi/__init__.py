@@ -1,1 +1,0 @@
-"""The OpenAPI description of the routes, by what they are for."""
