@@ -16,6 +16,7 @@ from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
 import tk_ai_extension
+from tk_ai_extension.agent.claude.messages_api import Exchange
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -27,7 +28,6 @@ from tk_ai_extension.agent.events import (
     Used,
     What,
 )
-from tk_ai_extension.agent.messages_api import Exchange
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.users import owner
 from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, Text

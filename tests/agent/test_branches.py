@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.desk import Desk
-from tk_ai_extension.agent.branches import Origin, before
+from tk_ai_extension.agent.claude.branches import Origin, before
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -143,7 +143,7 @@ async def test_what_is_to_be_forgotten_is_forgotten_after_a_restart_where_nobody
     assert "Hello, Ada." in heard(again)
     assert "plum" not in heard(again)
     # Once it was asked without them there is nothing more to forget.
-    assert await again.office.transcripts.forgotten(chat) == []
+    assert await again.services.transcripts.forgotten(chat) == []
 
 
 async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import mcp_types as types
 
-from tk_ai_extension.agent.branches import Origin, before, prompt_id
-from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings, forget
+from tk_ai_extension.agent.claude.branches import Origin, before, prompt_id
+from tk_ai_extension.agent.claude.client import LEAVE, Claude, ClaudeConfig, forget
+from tk_ai_extension.agent.claude.costs import CostMeter
+from tk_ai_extension.agent.claude.providers import Provider
+from tk_ai_extension.agent.claude.tool_server import build_tool_server
+from tk_ai_extension.agent.claude.translating import failure
 from tk_ai_extension.agent.context import content, instructions
-from tk_ai_extension.agent.costs import CostMeter
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -28,11 +31,8 @@ from tk_ai_extension.agent.events import (
     What,
 )
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
-from tk_ai_extension.agent.translating import failure
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.content import error_content
 from tk_ai_extension.model.agent_errors import AgentDied, ModelSilent, PlanNotFound
@@ -57,14 +57,14 @@ class ChatSettings:
 
 
 @dataclass(frozen=True)
-class Office:
+class ChatServices:
     """What all chats of a server share.
 
     Attributes:
         workspace: What the tools work on.
         registry: The tools.
         transcripts: Where chats are kept.
-        surroundings: What Claude's processes are started with.
+        config: What Claude's processes are started with.
         provider: Where the model is, as it is configured now.
         settings: How chats behave.
     """
@@ -72,7 +72,7 @@ class Office:
     workspace: Workspace
     registry: Registry
     transcripts: Transcripts
-    surroundings: Surroundings
+    config: ClaudeConfig
     provider: Callable[[], Awaitable[Provider]]
     settings: ChatSettings
 
@@ -85,7 +85,7 @@ class ChatSession:
     goes on with it.
 
     Args:
-        office: What all chats share.
+        services: What all chats share.
         chat: The chat as it is kept.
         log: What happens in it.
         plan: The turn whose plan waits for an answer, or None.
@@ -96,7 +96,7 @@ class ChatSession:
 
     def __init__(
         self,
-        office: Office,
+        services: ChatServices,
         chat: Chat,
         log: ChatLog,
         *,
@@ -108,7 +108,7 @@ class ChatSession:
         self.id = chat.id
         self.user = chat.user
         self.log = log
-        self._office = office
+        self._services = services
         self._session = chat.session
         self._plan = plan
         # The turns that Claude is to forget; some as long as it was not asked without them.
@@ -122,7 +122,7 @@ class ChatSession:
         self._claude: Claude | None = None
         self._provider: Provider | None = None
         self._meter = CostMeter()
-        self._server = build_tool_server(office.registry, self._call)
+        self._server = build_tool_server(services.registry, self._call)
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
     @property
@@ -152,7 +152,7 @@ class ChatSession:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
         caller = replace(self.caller, mode=message.mode, turn=turn_id)
-        asking, waiting = message.asking, self._office.workspace.asking
+        asking, waiting = message.asking, self._services.workspace.asking
 
         def tell(what: What) -> None:
             self.log.add(turn_id, what)
@@ -167,7 +167,7 @@ class ChatSession:
                 self.id,
                 message.text,
                 message.notebook,
-                self._office.workspace.policy.mode(caller),
+                self._services.workspace.policy.mode(caller),
                 message.model,
                 [attachment.label for attachment in message.attachments],
                 self._waiting.qsize() + (self._turn is not None),
@@ -224,7 +224,7 @@ class ChatSession:
     async def _work(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._office.settings.idle):
+                async with asyncio.timeout(self._services.settings.idle):
                     turn = await self._waiting.get()
             except TimeoutError:
                 if self._waiting.empty():
@@ -246,7 +246,7 @@ class ChatSession:
                 turn.say(Failed(failed.as_dict()))
                 await self._hang_up()
             finally:
-                await turn.settle(self._office.workspace)
+                await turn.settle(self._services.workspace)
                 self._turn = None
                 self._offer_plan(turn, end)
                 turn.say(Done(end, turn.translator.text))
@@ -255,7 +255,7 @@ class ChatSession:
 
     def _offer_plan(self, turn: Turn, end: End) -> None:
         """What a turn in the mode `plan` ends with is a plan, unless a message waits already."""
-        plans = self._office.workspace.policy.mode(turn.caller) == "plan"
+        plans = self._services.workspace.policy.mode(turn.caller) == "plan"
         text = turn.translator.text.strip()
         if plans and end == "done" and text and not self.busy:
             self._plan = turn.id
@@ -263,13 +263,13 @@ class ChatSession:
 
     async def _answer(self, turn: Turn) -> End:
         turn.say(Began())
-        office, message = self._office, turn.message
+        services, message = self._services, turn.message
         # Where the message before took the place of some and was never asked, those go first.
         self._replaced += message.replaces
         if message.notebook is not None:
             await self._bind(turn.caller, message.notebook)
         claude = await self._ready(turn)
-        blocks = await content(office.workspace, office.registry, turn.caller, message)
+        blocks = await content(services.workspace, services.registry, turn.caller, message)
         if turn.stopping.is_set():
             return "stopped"
         try:
@@ -296,7 +296,7 @@ class ChatSession:
         Raises:
             NotebookNotFound, InvalidNotebook.
         """
-        workspace = self._office.workspace
+        workspace = self._services.workspace
         document = await workspace.store.open(path)
         await workspace.read(document)
         kernel_id = await workspace.kernel_of(document.path)
@@ -309,7 +309,7 @@ class ChatSession:
             AgentDied.
             ModelSilent: nothing came for so long, and no call of ours is under way.
         """
-        translator, patience = turn.translator, self._office.settings.silence
+        translator, patience = turn.translator, self._services.settings.silence
         stopping = asyncio.create_task(turn.stopping.wait())
         try:
             while translator.result is None:
@@ -350,22 +350,22 @@ class ChatSession:
 
     async def _ready(self, turn: Turn) -> Claude:
         """Claude's process; started where there is none, or where another provider answers now."""
-        office = self._office
-        provider = await asyncio.create_task(_chosen(office), context=turn.context)
+        services = self._services
+        provider = await asyncio.create_task(_chosen(services), context=turn.context)
         goes_on = self._claude is not None and self._claude.alive and not self._replaced
         if not (goes_on and self._provider == provider):
             await self._hang_up()
         if self._claude is None:
             self._provider = provider
             self._meter = CostMeter(await self._cost_so_far())
-            prompt = await instructions(office.workspace)
-            names = [tool.name for tool in office.registry]
+            prompt = await instructions(services.workspace)
+            names = [tool.name for tool in services.registry]
 
             async def start(origin: Origin) -> Claude:
                 return await Claude.start(
                     provider,
                     turn.message.model,
-                    office.surroundings,
+                    services.config,
                     server=self._server,
                     tools=names,
                     instructions=prompt,
@@ -389,7 +389,7 @@ class ChatSession:
         if self._session is None:
             return 0.0
         await self.log.save()
-        usage = await self._office.transcripts.usage(self.id)
+        usage = await self._services.transcripts.usage(self.id)
         # Before the total had a field of its own it stood for the turn's.
         return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
 
@@ -398,7 +398,7 @@ class ChatSession:
         if self._session is None or not self._replaced:
             return Origin(self._session)
         prompts = [prompt_id(self.id, turn) for turn in self._replaced]
-        folder = self._office.surroundings.folder
+        folder = self._services.config.folder
         origin = await asyncio.to_thread(before, folder, self._session, prompts)
         if origin.session is None:
             self._left = self._session
@@ -409,14 +409,14 @@ class ChatSession:
             return
         self._session = session
         try:
-            await self._office.transcripts.session(self.id, session)
+            await self._services.transcripts.session(self.id, session)
         except ToolError as error:
             # The turn goes on; only after a restart its history would be missed, and that is said then.
             logger.warning("Where a chat's history is was not kept: %s", error.message)
             return
         left, self._left = self._left, None
         if left is not None:
-            await asyncio.to_thread(forget, self._office.surroundings, left)
+            await asyncio.to_thread(forget, self._services.config, left)
 
     async def _hang_up(self) -> None:
         if self._turn is not None:
@@ -432,11 +432,13 @@ class ChatSession:
         turn = self._turn
         if turn is None or turn.stopping.is_set():
             return error_content(PermissionDenied("The turn is over.", hint="Wait for the user."))
-        return await turn.call(self._office.workspace, self._office.registry, call, tool, arguments)
+        return await turn.call(
+            self._services.workspace, self._services.registry, call, tool, arguments
+        )
 
 
-async def _chosen(office: Office) -> Provider:
-    return await office.provider()
+async def _chosen(services: ChatServices) -> Provider:
+    return await services.provider()
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:

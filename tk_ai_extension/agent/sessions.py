@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.events import Done, Failed
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.session import ChatSession, Office
+from tk_ai_extension.agent.session import ChatServices, ChatSession
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, ChatElsewhere
 from tk_ai_extension.model.background import BackgroundTasks
@@ -25,12 +25,12 @@ class Sessions:
     """The sessions of a server's chats, each with a process of Claude at most; bounded in number.
 
     Args:
-        office: What all chats share.
+        services: What all chats share.
     """
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._transcripts = office.transcripts
+    def __init__(self, services: ChatServices) -> None:
+        self._services = services
+        self._transcripts = services.transcripts
         self._live: dict[str, ChatSession] = {}
         # What happens in a chat, as long as somebody answers in it or follows it.
         self._logs: WeakValueDictionary[str, ChatLog] = WeakValueDictionary()
@@ -164,7 +164,7 @@ class Sessions:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
         self._make_room()
         return ChatSession(
-            self._office,
+            self._services,
             chat,
             log,
             plan=None if plan is None else plan.turn,
@@ -222,7 +222,7 @@ class Sessions:
             log.add(turn, Done("failed"))
 
     def _make_room(self) -> None:
-        if len(self._live) < self._office.settings.max_live:
+        if len(self._live) < self._services.settings.max_live:
             return
         idle = next((session for session in self._live.values() if not session.busy), None)
         if idle is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.presence import Presence
+from tk_ai_extension.agent.leases import ServerLease
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace.database import Database
@@ -125,7 +125,7 @@ class Transcripts:
 
     def __init__(self, database: Path) -> None:
         self._database = Database(database, MIGRATIONS)
-        self._presence = Presence(database.with_name("servers"))
+        self._lease = ServerLease(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
         """Begins a chat."""
@@ -211,14 +211,14 @@ class Transcripts:
             ChatElsewhere: it is another living server's.
             ChatNotFound: it was deleted meanwhile.
         """
-        server, presence = self._presence.id, self._presence
+        server, lease = self._lease.id, self._lease
 
         def take(db: sqlite3.Connection) -> bool:
-            presence.begin()
+            lease.begin()
             # Nobody else may look before this one has written.
             db.execute("BEGIN IMMEDIATE")
             row = db.execute("SELECT server FROM answering WHERE chat = ?", (chat.id,)).fetchone()
-            if row is not None and not presence.lives(row[0]):
+            if row is not None and not lease.lives(row[0]):
                 row = None
             if row is None:
                 db.execute(
@@ -236,17 +236,17 @@ class Transcripts:
         await self._database.run(
             lambda db: db.execute(
                 "DELETE FROM answering WHERE chat = ? AND server = ?",
-                (chat_id, self._presence.id),
+                (chat_id, self._lease.id),
             )
         )
 
     async def elsewhere(self) -> frozenset[str]:
         """The chats in which another living server answers just now."""
-        server, presence = self._presence.id, self._presence
+        server, lease = self._lease.id, self._lease
 
         def select(db: sqlite3.Connection) -> frozenset[str]:
             rows = db.execute("SELECT chat, server FROM answering WHERE server != ?", (server,))
-            return frozenset(chat for chat, other in rows if presence.lives(other))
+            return frozenset(chat for chat, other in rows if lease.lives(other))
 
         return await self._database.read(select)
 
@@ -401,7 +401,7 @@ class Transcripts:
     async def close(self) -> None:
         """Ends what is under way and closes the file."""
         await self._database.close()
-        self._presence.end()
+        self._lease.end()
 
     async def _set(self, chat_id: str, columns: str, *values: str | float | None) -> None:
         await self._database.run(

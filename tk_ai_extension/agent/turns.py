@@ -11,6 +11,7 @@ from typing import Any
 
 import mcp_types as types
 
+from tk_ai_extension.agent.claude.translating import Translator
 from tk_ai_extension.agent.events import (
     CellChanged,
     Done,
@@ -21,7 +22,6 @@ from tk_ai_extension.agent.events import (
     What,
 )
 from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.agent.translating import Translator
 from tk_ai_extension.mcp.content import error_content, result_content
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent

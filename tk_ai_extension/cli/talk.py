@@ -15,8 +15,8 @@ from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Begun, Chats
-    from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.agent.chats import Chats, StartedTurn
+    from tk_ai_extension.agent.claude.provision import Provision
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.permissions import Answer
 
@@ -139,10 +139,10 @@ class ProjectChats:
     async def _open(self) -> tuple[Chats, Provision]:
         await asyncio.to_thread(_import)
         from tk_ai_extension.agent.chats import Chats
-        from tk_ai_extension.agent.claude import Surroundings
-        from tk_ai_extension.agent.providers import ProviderSettings
-        from tk_ai_extension.agent.provision import Provision
-        from tk_ai_extension.agent.session import ChatSettings, Office
+        from tk_ai_extension.agent.claude.client import ClaudeConfig
+        from tk_ai_extension.agent.claude.providers import ProviderSettings
+        from tk_ai_extension.agent.claude.provision import Provision
+        from tk_ai_extension.agent.session import ChatServices, ChatSettings
         from tk_ai_extension.agent.transcripts import Transcripts
 
         def environment() -> Mapping[str, str]:
@@ -154,11 +154,11 @@ class ProjectChats:
 
         provision = Provision(ProviderSettings(), environment, self._root)
 
-        office = Office(
+        office = ChatServices(
             workspace=self._workspace,
             registry=self._registry,
             transcripts=Transcripts(self._state / "chats.sqlite"),
-            surroundings=Surroundings(self._state / "claude"),
+            config=ClaudeConfig(self._state / "claude"),
             provider=provision.provider,
             settings=ChatSettings(),
         )
@@ -232,7 +232,7 @@ class ProjectTalk:
         await self._provision.trust()
 
 
-async def _events(begun: Begun) -> AsyncIterator[Json]:
+async def _events(begun: StartedTurn) -> AsyncIterator[Json]:
     async for event in begun.events:
         yield event.as_dict()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude import Surroundings
-from tk_ai_extension.agent.session import ChatSettings, Office
+from tk_ai_extension.agent.claude.client import ClaudeConfig
+from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.wiring import root_of, state_of
@@ -28,11 +28,11 @@ class Traits(Protocol):
 def wire_chats(app: Traits, managers: Managers, wired: Wired, registry: Registry) -> Chats:
     """Puts the chats together, as the app's traits say."""
     state = state_of(app.data_dir, root_of(managers.contents))
-    office = Office(
+    services = ChatServices(
         workspace=wired.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
-        surroundings=Surroundings(
+        config=ClaudeConfig(
             state / "claude",
             cli=app.chat_cli,
             retries=app.chat_retries,
@@ -41,4 +41,4 @@ def wire_chats(app: Traits, managers: Managers, wired: Wired, registry: Registry
         provider=wired.provision.provider,
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
     )
-    return Chats(office)
+    return Chats(services)

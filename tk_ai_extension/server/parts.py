@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.agent.claude.provision import Provision
     from tk_ai_extension.workspace.workspace import Workspace
 
 

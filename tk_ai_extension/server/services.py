@@ -24,7 +24,7 @@ from tk_ai_extension.server.users import owner, user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.agent.claude.provision import Provision
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from tk_ai_extension.agent.providers import ProviderSettings
-from tk_ai_extension.agent.provision import Provision
+from tk_ai_extension.agent.claude.providers import ProviderSettings
+from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.kernels import lasting
 from tk_ai_extension.kernels.choosing import kernels_of
 from tk_ai_extension.kernels.environment import InheritedEnvironment

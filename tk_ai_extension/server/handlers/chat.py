@@ -17,7 +17,7 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Begun
+    from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.transcripts import Chat
     from tk_ai_extension.workspace.journal import Touched
@@ -30,7 +30,7 @@ class TurnHandler(StreamingHandler):
 
     _gone: asyncio.Event | None = None
 
-    async def answer(self, begin: Callable[[], Awaitable[Begun]], *, stop: bool) -> None:
+    async def answer(self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool) -> None:
         """Answers with one JSON object, or with the turn's events as they come.
 
         Events are server-sent with ``Accept: text/event-stream``; where the line is cut,
@@ -63,7 +63,7 @@ class TurnHandler(StreamingHandler):
         if self._gone is not None:
             self._gone.set()
 
-    async def _answer_whole(self, begun: Begun) -> bool:
+    async def _answer_whole(self, begun: StartedTurn) -> bool:
         assert self._gone is not None
         collecting = asyncio.create_task(_collected(begun.events))
         leaving = asyncio.create_task(self._gone.wait())

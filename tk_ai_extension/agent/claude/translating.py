@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.claude import SERVER
-from tk_ai_extension.agent.costs import CostMeter
+from tk_ai_extension.agent.claude.client import SERVER
+from tk_ai_extension.agent.claude.costs import CostMeter
 from tk_ai_extension.agent.events import (
     Discarded,
     Retried,

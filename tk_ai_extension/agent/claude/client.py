@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.branches import Origin
+from tk_ai_extension.agent.claude.branches import Origin
+from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
+from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.imports import import_sdk
-from tk_ai_extension.agent.process import inherited, started_by_launcher, without
-from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.cells import Json
 
@@ -40,7 +40,7 @@ LEAVE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClaudeConfig:
     """What a process is started with, the same for each chat of a server.
 
     Attributes:
@@ -81,7 +81,7 @@ class Claude:
         cls,
         provider: Provider,
         model: str,
-        surroundings: Surroundings,
+        config: ClaudeConfig,
         *,
         server: Server[Any],
         tools: Sequence[str],
@@ -93,7 +93,7 @@ class Claude:
         Args:
             provider: Where the model is.
             model: The model.
-            surroundings: What every process is started with.
+            config: What every process is started with.
             server: Our tools.
             tools: Their names: all that the model may call.
             instructions: The system prompt.
@@ -109,7 +109,7 @@ class Claude:
         options = _options(
             provider,
             model,
-            surroundings,
+            config,
             server=server,
             tools=tools,
             instructions=instructions,
@@ -118,8 +118,8 @@ class Claude:
         transport = await asyncio.to_thread(
             started_by_launcher,
             options,
-            surroundings.folder,
-            {**inherited(os.environ), **_environment(provider, surroundings)},
+            config.folder,
+            {**inherited(os.environ), **_environment(provider, config)},
         )
         client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
@@ -223,9 +223,9 @@ class Claude:
             self._said.put_nowait(None)
 
 
-def forget(surroundings: Surroundings, session: str) -> None:
+def forget(config: ClaudeConfig, session: str) -> None:
     """Removes what the CLI keeps of one of its sessions; looks into folders."""
-    for path in (surroundings.folder / "projects").glob(f"*/{glob.escape(session)}*"):
+    for path in (config.folder / "projects").glob(f"*/{glob.escape(session)}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -235,7 +235,7 @@ def forget(surroundings: Surroundings, session: str) -> None:
 def _options(
     provider: Provider,
     model: str,
-    surroundings: Surroundings,
+    config: ClaudeConfig,
     *,
     server: Server[Any],
     tools: Sequence[str],
@@ -244,10 +244,10 @@ def _options(
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
-    work = surroundings.folder / "work"
+    work = config.folder / "work"
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    surroundings.folder.chmod(0o700)
-    environment = inherited(os.environ) | _environment(provider, surroundings)
+    config.folder.chmod(0o700)
+    environment = inherited(os.environ) | _environment(provider, config)
     return sdk.ClaudeAgentOptions(
         # Only our tools exist for it, and of those it is asked nothing: who may call what is
         # settled where the tool runs.
@@ -266,28 +266,28 @@ def _options(
         resume_session_at=origin.at,
         cwd=work,
         # Named, or the SDK leaves a thread behind that keeps the server from ending.
-        cli_path=surroundings.cli or _cli(Path(sdk.__file__).parent),
+        cli_path=config.cli or _cli(Path(sdk.__file__).parent),
         env=without(os.environ, environment),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
     )
 
 
-def _environment(provider: Provider, surroundings: Surroundings) -> dict[str, str]:
+def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
     """What the process has besides what it inherits; what is set holds over the environment."""
-    retries = surroundings.retries
+    retries = config.retries
     return {
         "CLAUDE_CODE_MAX_RETRIES": "4",
         **provider.environment,
         **({} if retries is None else {"CLAUDE_CODE_MAX_RETRIES": str(retries)}),
-        "CLAUDE_CONFIG_DIR": str(surroundings.folder),
+        "CLAUDE_CONFIG_DIR": str(config.folder),
         # Its logs, which are for everybody to read in the user's own folder.
-        "XDG_CACHE_HOME": str(surroundings.folder / "cache"),
+        "XDG_CACHE_HOME": str(config.folder / "cache"),
         # Without it the CLI dials out besides, whatever the model's address is.
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         # Every tool is offered at once, and nothing is offered that stands for those to be found.
         "ENABLE_TOOL_SEARCH": "false",
-        "API_TIMEOUT_MS": str(int(surroundings.request_timeout * 1000)),
+        "API_TIMEOUT_MS": str(int(config.request_timeout * 1000)),
     }
 
 
