@@ -10,7 +10,7 @@ import pytest
 
 from tests.desk import Desk, backend, desk, documents, jp_server_config
 from tk_ai_extension.agent.chats import Chats, StartedTurn
-from tk_ai_extension.agent.claude.client import ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
@@ -69,8 +69,7 @@ async def open_chats(desk: Desk, model: ScriptedModel, tmp_path: Path) -> AsyncI
             workspace=desk.workspace,
             registry=desk.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            config=ClaudeConfig(tmp_path / "claude", cli=cli),
-            provider=provider,
+            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", cli=cli), provider),
             settings=ChatSettings(**settings),
         )
         opened.append(Talk(Chats(services), services, model))

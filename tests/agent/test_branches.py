@@ -10,7 +10,8 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk
 from tests.desk import Desk
-from tk_ai_extension.agent.claude.branches import Origin, before
+from tk_ai_extension.agent.backend import History
+from tk_ai_extension.agent.claude.branches import before
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -168,7 +169,7 @@ def test_a_message_that_never_reached_the_session_is_passed_over(tmp_path: Path)
     folder.mkdir(parents=True)
     lines = [*(json.dumps(entry) for entry in entries), '{"type": "user", "uuid": "q3", "par']
     (folder / "s.jsonl").write_text("\n".join(lines))
-    assert before(tmp_path, "s", ["lost", "q2", "q1"]) == Origin("s", "a1")
-    assert before(tmp_path, "s", ["q1", "q2"]) == Origin(None)
-    assert before(tmp_path, "s", ["lost", "q3"]) == Origin("s")
-    assert before(tmp_path, "gone", ["q1"]) == Origin("gone")
+    assert before(tmp_path, "s", ["lost", "q2", "q1"]) == History("s", "a1")
+    assert before(tmp_path, "s", ["q1", "q2"]) == History(None)
+    assert before(tmp_path, "s", ["lost", "q3"]) == History("s")
+    assert before(tmp_path, "gone", ["q1"]) == History("gone")

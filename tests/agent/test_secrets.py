@@ -16,7 +16,7 @@ from tests.agent.conftest import Talk, of_kind
 from tests.agent.test_going_on import processes
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude.client import ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
@@ -52,8 +52,7 @@ async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIter
             workspace=desk.workspace,
             registry=desk.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            config=ClaudeConfig(tmp_path / "claude", retries=0),
-            provider=provision.provider,
+            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), provision.provider),
             settings=ChatSettings(),
         )
         talk = Talk(Chats(services), services, model)

@@ -17,7 +17,7 @@ from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude import tour_texts as texts
-from tk_ai_extension.agent.claude.client import ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.messages import Answer, MessagesRequest, Text, ToolUse
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.provision import Provision
@@ -178,8 +178,7 @@ async def tour(desk: Desk, provision: Provision, tmp_path: Path) -> AsyncIterato
         workspace=desk.workspace,
         registry=desk.registry,
         transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-        config=ClaudeConfig(tmp_path / "claude", retries=0),
-        provider=provision.provider,
+        backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), provision.provider),
         settings=ChatSettings(),
     )
     talk = Talk(Chats(services), services, ScriptedModel())

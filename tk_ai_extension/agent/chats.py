@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.checkpoints import TakenBack, take_back
-from tk_ai_extension.agent.claude.client import forget
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.session import ChatServices
@@ -314,7 +313,7 @@ class Chats:
         """Ends a chat, and removes all that is kept of it."""
         chat = await self._sessions.remove(chat)
         if chat.session is not None:
-            await asyncio.to_thread(forget, self._services.config, chat.session)
+            await self._services.backend.forget(chat.session)
         self._services.workspace.forget(_caller(chat))
 
     async def _model(self, asked: str | None, *, usual: str = "") -> str:
@@ -328,7 +327,7 @@ class Chats:
             NoModel: none is connected, or none of that name.
             FolderNotTrusted: the only key is in a folder that is not trusted.
         """
-        provider = await self._services.provider()
+        provider = await self._services.backend.provider()
         if provider.untrusted is not None:
             raise FolderNotTrusted(
                 "This folder has a file with a key. Trust the folder to use it.",

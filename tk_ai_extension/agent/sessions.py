@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sessions:
-    """The sessions of a server's chats, each with a process of Claude at most; bounded in number.
+    """The sessions of a server's chats, each with an agent at most; bounded in number.
 
     Args:
         services: What all chats share.
@@ -117,7 +117,7 @@ class Sessions:
             if live is not None:
                 await live.close("The chat was deleted.")
             await self._left(chat.id)
-            # Claude's session may have got its name since the chat was looked up.
+            # The agent's session may have got its id since the chat was looked up.
             chat = await self._transcripts.get(chat.user, chat.id)
             await self._transcripts.delete(chat)
             log = self._logs.pop(chat.id, None)
@@ -154,7 +154,7 @@ class Sessions:
             # Another server went on with the chat since: its history is another one now.
             self._let_go(live)
         await self._left(chat.id)
-        # Claude's session may have got its name since the chat was looked up.
+        # The agent's session may have got its id since the chat was looked up.
         chat = await self._transcripts.get(chat.user, chat.id)
         log = await self._log(chat.id)
         await self._end_what_was_cut(chat.id, log)

@@ -103,7 +103,7 @@ class Chat:
         user: Whose it is.
         title: As the person named it, else how the first message begins.
         notebook: The path that its last message was about, or None.
-        session: The session of Claude's own that holds its history; None before the first answer.
+        session: The id of the agent's session that holds its history; None before the first answer.
         created, updated: Seconds since the epoch.
     """
 
@@ -201,7 +201,7 @@ class Transcripts:
         await self._set(chat_id, "notebook = ?, updated = ?", notebook, time.time())
 
     async def session(self, chat_id: str, session: str | None) -> None:
-        """Claude's own session that holds the chat's history now; None where it is lost."""
+        """The agent's session that holds the chat's history now; None where it is lost."""
         await self._set(chat_id, "session = ?", session)
 
     async def claim(self, chat: Chat) -> Chat:

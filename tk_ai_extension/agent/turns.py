@@ -1,4 +1,4 @@
-"""One turn of a chat: a person's message, and the calls that Claude makes because of it."""
+"""One turn of a chat: a person's message, and the calls that the agent makes because of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 
 import mcp_types as types
 
-from tk_ai_extension.agent.claude.translating import Translator
 from tk_ai_extension.agent.events import (
     CellChanged,
+    Discarded,
     Done,
     PermissionAsked,
     PermissionSettled,
+    TextDelta,
     ToolAnswered,
+    ToolCalled,
     ToolProgressed,
     What,
 )
@@ -35,7 +37,7 @@ from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
 from tk_ai_extension.workspace.workspace import Workspace
 
 KNOWN = 5.0
-"""Seconds for which a call waits until the process has said that Claude makes it."""
+"""Seconds for which a call waits until the agent has reported it."""
 
 SETTLE = 2.0
 """Seconds for which the end of a turn waits for its calls: a cell may not heed an interrupt."""
@@ -50,7 +52,7 @@ class Turn:
         message: What was asked.
         caller: Who acts in it: the chat, in its mode, in this turn.
         tell: Takes what happens.
-        translator: What Claude's process says in it.
+        text: What the agent has written since its last call.
         stopping: Set when somebody stops it.
         stopped: When that was, on the monotonic clock.
         calls: The calls under way.
@@ -63,7 +65,7 @@ class Turn:
     message: Message
     caller: Caller
     tell: Callable[[What], object]
-    translator: Translator = field(default_factory=Translator)
+    text: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: float = 0.0
     calls: set[asyncio.Task[types.CallToolResult]] = field(
@@ -73,6 +75,7 @@ class Turn:
     over: bool = False
     why_stopped: str = "The turn ended before this call did."
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    _answered: set[str] = field(default_factory=set[str])
     _journalled: int = 0
     _cut: str | None = None
 
@@ -83,15 +86,33 @@ class Turn:
             self.stopped = time.monotonic()
             self.stopping.set()
 
+    def receive(self, what: What) -> None:
+        """Takes what the agent reports; what is known of a call already is nothing new."""
+        match what:
+            case ToolCalled(call=call):
+                if call in self._known and self._known[call].is_set():
+                    return
+                self.text = ""
+            case ToolAnswered(call=call):
+                if call in self._answered:
+                    return
+                self._answered.add(call)
+            case TextDelta(text=text):
+                self.text += text
+            case Discarded():
+                self.text = ""
+            case _:
+                pass
+        self.say(what)
+
     def say(self, what: What) -> None:
         """Tells what happened, unless it comes too late: a cell may not heed an interrupt."""
         if self.over:
             return
-        self.over = what.kind == Done.kind
+        self.over = isinstance(what, Done)
         self.tell(what)
-        call = getattr(what, "call", None)
-        if what.kind == "tool_call" and isinstance(call, str):
-            self._known.setdefault(call, asyncio.Event()).set()
+        if isinstance(what, ToolCalled):
+            self._known.setdefault(what.call, asyncio.Event()).set()
 
     async def call(
         self,
@@ -101,7 +122,7 @@ class Turn:
         tool: str,
         arguments: Mapping[str, Any],
     ) -> types.CallToolResult:
-        """Carries out a call of Claude's, and tells of it; its failure is an answer, too."""
+        """Carries out a call of the agent's, and tells of it; its failure is an answer, too."""
         task = asyncio.create_task(self._call(workspace, registry, call, tool, arguments))
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
@@ -136,7 +157,7 @@ class Turn:
     ) -> types.CallToolResult:
         began = time.monotonic()
         await self._until_known(call, tool, arguments)
-        self.translator.answered(call)
+        self._answered.add(call)
 
         async def progress(message: str) -> None:
             self.say(ToolProgressed(call, message))
@@ -161,14 +182,13 @@ class Turn:
         return content
 
     async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Waits until the process has said that Claude makes this call: the text before it comes first."""
+        """Waits until the agent has reported this call: the text before it comes first."""
         known = self._known.setdefault(call, asyncio.Event())
         try:
             async with asyncio.timeout(KNOWN):
                 await known.wait()
         except TimeoutError:
-            for what in self.translator.call(call, tool, arguments):
-                self.say(what)
+            self.receive(ToolCalled(call, tool, dict(arguments)))
 
     async def _tell_changes(self, workspace: Workspace, call: str) -> None:
         """Tells what the journal has of this turn and was not told yet."""

@@ -139,7 +139,7 @@ class ProjectChats:
     async def _open(self) -> tuple[Chats, Provision]:
         await asyncio.to_thread(_import)
         from tk_ai_extension.agent.chats import Chats
-        from tk_ai_extension.agent.claude.client import ClaudeConfig
+        from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
         from tk_ai_extension.agent.claude.providers import ProviderSettings
         from tk_ai_extension.agent.claude.provision import Provision
         from tk_ai_extension.agent.session import ChatServices, ChatSettings
@@ -158,8 +158,7 @@ class ProjectChats:
             workspace=self._workspace,
             registry=self._registry,
             transcripts=Transcripts(self._state / "chats.sqlite"),
-            config=ClaudeConfig(self._state / "claude"),
-            provider=provision.provider,
+            backend=ClaudeBackend(ClaudeConfig(self._state / "claude"), provision.provider),
             settings=ChatSettings(),
         )
         return Chats(office), provision

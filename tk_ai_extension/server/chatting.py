@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude.client import ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.parts import Managers, Wired
@@ -32,13 +32,15 @@ def wire_chats(app: Traits, managers: Managers, wired: Wired, registry: Registry
         workspace=wired.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
-        config=ClaudeConfig(
-            state / "claude",
-            cli=app.chat_cli,
-            retries=app.chat_retries,
-            request_timeout=app.chat_request_timeout,
+        backend=ClaudeBackend(
+            ClaudeConfig(
+                state / "claude",
+                cli=app.chat_cli,
+                retries=app.chat_retries,
+                request_timeout=app.chat_request_timeout,
+            ),
+            wired.provision.provider,
         ),
-        provider=wired.provision.provider,
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
     )
     return Chats(services)

@@ -11,32 +11,20 @@ import glob
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tk_ai_extension.agent.backend import History
 
 _NAMES = uuid.UUID("6b1f2a52-5f2e-4c55-9a0e-6c3a1f0f7d11")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a process of Claude's begins.
-
-    Attributes:
-        session: The session whose history it goes on with; None for none.
-        at: The last entry of it that counts; None for all.
-    """
-
-    session: str | None
-    at: str | None = None
-
-
-def prompt_id(chat: str, turn: str) -> str:
+def prompt_id(turn: str) -> str:
     """The id under which a turn's message is sent."""
-    return str(uuid.uuid5(_NAMES, f"{chat}/{turn}"))
+    return str(uuid.uuid5(_NAMES, turn))
 
 
-def before(folder: Path, session: str, prompts: Sequence[str]) -> Origin:
+def before(folder: Path, session: str, prompts: Sequence[str]) -> History:
     """Where a session was before the first of these messages that it has; reads the whole of it.
 
     Args:
@@ -56,8 +44,8 @@ def before(folder: Path, session: str, prompts: Sequence[str]) -> Origin:
     for prompt in prompts:
         if prompt in parents:
             at = parents[prompt]
-            return Origin(None) if at is None else Origin(session, at)
-    return Origin(session)
+            return History(None) if at is None else History(session, at)
+    return History(session)
 
 
 def _entry(line: str) -> dict[str, Any]:

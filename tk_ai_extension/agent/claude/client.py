@@ -1,4 +1,4 @@
-"""Claude: one process of the CLI that the Claude Agent SDK brings, with our tools and no others.
+"""The Claude Agent SDK as an `AgentBackend`: a process of its CLI for each chat, with our tools alone.
 
 The process reads nothing of the user's disk (no settings, no memory files, no commands in a
 message's text) and talks to the model's server alone. Its environment holds the model's key; nothing
@@ -12,31 +12,37 @@ import glob
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.claude.branches import Origin
+from tk_ai_extension.agent.backend import (
+    STOP_TIMEOUT,
+    AgentEvent,
+    ContentBlock,
+    History,
+    SessionConfig,
+    TextBlock,
+)
+from tk_ai_extension.agent.claude.branches import before, prompt_id
+from tk_ai_extension.agent.claude.costs import CostMeter
 from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.imports import import_sdk
+from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
+from tk_ai_extension.agent.claude.translating import Translator
+from tk_ai_extension.agent.imports import uncollected
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.cells import Json
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message
-    from mcp.server import Server
+    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
 
 logger = logging.getLogger(__name__)
 
-SERVER = "tk"
-"""What the CLI calls our MCP server: tools are ``mcp__tk__name`` to the model."""
-
 START = 60.0
 """Seconds in which the process has to answer."""
-LEAVE = 5.0
-"""Seconds that it gets to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,69 +63,38 @@ class ClaudeConfig:
     request_timeout: float = 600.0
 
 
-class Claude:
-    """A running process, and what it says.
+class ClaudeBackend:
+    """Claude, as chats know it: an `AgentBackend`.
 
-    Made by `start`; belongs to one chat. What it says is read from the start to the end, also
-    between turns, so that its end is known at once.
+    Args:
+        config: What every process is started with.
+        provider: Says where the model is now.
     """
 
-    def __init__(
-        self, client: ClaudeSDKClient, model: str, redact: Callable[[str], str] = str
-    ) -> None:
-        self.redact = redact
-        """Takes the model's secrets out of a text: what the process says may hold some."""
-        self._client = client
-        self._model = model
-        self._said: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._reading = asyncio.create_task(self._read(), name="tk-ai what Claude says")
-        self._why = ""
-        self._deaf = False
+    name = "Claude"
 
-    @classmethod
-    async def start(
-        cls,
-        provider: Provider,
-        model: str,
-        config: ClaudeConfig,
-        *,
-        server: Server[Any],
-        tools: Sequence[str],
-        instructions: str,
-        origin: Origin,
-    ) -> Claude:
-        """Starts a process.
+    def __init__(self, config: ClaudeConfig, provider: Callable[[], Awaitable[Provider]]) -> None:
+        self._config = config
+        self._provider = provider
 
-        Args:
-            provider: Where the model is.
-            model: The model.
-            config: What every process is started with.
-            server: Our tools.
-            tools: Their names: all that the model may call.
-            instructions: The system prompt.
-            origin: The history that it goes on with.
+    async def provider(self) -> Provider:
+        """Return where the model is now."""
+        return await self._provider()
 
-        Raises:
-            AgentUnavailable: there is no CLI here, or it does not start.
-            AgentDied: it ended while it started.
-        """
-        await asyncio.to_thread(import_sdk)
+    async def start(self, config: SessionConfig) -> ClaudeSession:
+        """Start a process."""
+        await asyncio.to_thread(_import_sdk)
         import claude_agent_sdk as sdk
 
-        options = _options(
-            provider,
-            model,
-            config,
-            server=server,
-            tools=tools,
-            instructions=instructions,
-            origin=origin,
-        )
+        provider = config.provider
+        if not isinstance(provider, Provider):
+            raise TypeError("A provider of Claude's was expected.")
+        options = _options(provider, self._config, config)
         transport = await asyncio.to_thread(
             started_by_launcher,
             options,
-            config.folder,
-            {**inherited(os.environ), **_environment(provider, config)},
+            self._config.folder,
+            {**inherited(os.environ), **_environment(provider, self._config)},
         )
         client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
@@ -132,76 +107,97 @@ class Claude:
         except sdk.ClaudeSDKError as error:
             said = provider.redact(str(error))
             raise AgentDied(f"Claude's process ended while it started: {said}.") from error
-        return cls(client, model, provider.redact)
+        return ClaudeSession(client, config.model, CostMeter(config.cost), provider.redact)
+
+    async def fork(self, session: str, turns: Sequence[str]) -> History:
+        """Find the entry of a session before the first of these turns."""
+        prompts = [prompt_id(turn) for turn in turns]
+        return await asyncio.to_thread(before, self._config.folder, session, prompts)
+
+    async def forget(self, session: str) -> None:
+        """Remove what the CLI keeps of a session."""
+        await asyncio.to_thread(_forget, self._config.folder, session)
+
+
+class ClaudeSession:
+    """A running process: an `AgentSession`.
+
+    Its messages are read from the start to the end, also between turns, so that its end is known at once.
+
+    Args:
+        client: The SDK's client, connected.
+        model: The model that it asks.
+        meter: What its turns cost.
+        redact: Removes the model's secrets from a text: what the process says may hold some.
+    """
+
+    def __init__(
+        self,
+        client: ClaudeSDKClient,
+        model: str,
+        meter: CostMeter,
+        redact: Callable[[str], str],
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._meter = meter
+        self._redact = redact
+        self._translator = Translator(meter, redact)
+        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
+        self._why = ""
+        self._unresponsive = False
 
     @property
     def alive(self) -> bool:
         """Whether it still runs, as far as is known."""
         return not self._reading.done()
 
-    async def ask(self, content: Sequence[Json], model: str, prompt: str) -> None:
-        """Begins a turn with a user's message.
-
-        Args:
-            content: Its blocks.
-            model: The model that answers.
-            prompt: The id under which the session keeps it.
-
-        Raises:
-            AgentDied.
-        """
+    async def send(self, content: Sequence[ContentBlock], *, model: str, turn: str) -> None:
+        """Begin a turn."""
         import claude_agent_sdk as sdk
 
         async def message() -> AsyncIterator[dict[str, Any]]:
             yield {
                 "type": "user",
-                "message": {"role": "user", "content": list(content)},
+                "message": {"role": "user", "content": [_block(each) for each in content]},
                 "parent_tool_use_id": None,
-                "uuid": prompt,
+                "uuid": prompt_id(turn),
             }
 
+        self._translator = Translator(self._meter, self._redact)
         try:
             if model != self._model:
                 await self._client.set_model(model)
                 self._model = model
             await self._client.query(message())
         except sdk.ClaudeSDKError as error:
-            said = self.redact(str(error))
+            said = self._redact(str(error))
             raise AgentDied(f"Claude's process has ended: {said}.") from error
 
-    async def hear(self, seconds: float | None) -> Message:
-        """What it says next.
-
-        Raises:
-            TimeoutError: nothing for so many seconds.
-            AgentDied: it has ended.
-        """
-        async with asyncio.timeout(seconds):
-            message = await self._said.get()
-        if message is None:
-            self._said.put_nowait(None)
+    async def receive(self) -> AgentEvent:
+        """Return the next event."""
+        event = await self._events.get()
+        if event is None:
+            self._events.put_nowait(None)
             raise AgentDied(f"Claude's process has ended{self._why}.")
-        return message
+        return event
 
     async def interrupt(self) -> None:
-        """Ends the turn that goes on; its result follows.
-
-        Raises:
-            AgentDied: it has ended, or does not listen.
-        """
+        """End the turn under way; its result follows."""
         try:
-            async with asyncio.timeout(LEAVE):
+            async with asyncio.timeout(STOP_TIMEOUT):
                 await self._client.interrupt()
         except Exception as error:
-            self._deaf = True
+            self._unresponsive = True
             # The SDK has no class of its own for a request that the process refuses.
-            said = self.redact(str(error))
+            said = self._redact(str(error))
             raise AgentDied(f"Claude did not respond to the interrupt: {said}.") from error
 
     async def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         # It would be given seconds to end by itself while it is in the middle of something.
-        if self.alive and not self._deaf:
+        if self.alive and not self._unresponsive:
             try:
                 await self.interrupt()
             except AgentDied as error:
@@ -215,17 +211,33 @@ class Claude:
 
         try:
             async for message in self._client.receive_messages():
-                self._said.put_nowait(message)
+                for event in self._translator.translate(message):
+                    self._events.put_nowait(event)
         except sdk.ClaudeSDKError as error:
-            self._why = f": {self.redact(str(error))}"
+            self._why = f": {self._redact(str(error))}"
             logger.warning("Claude's process has ended%s", self._why)
+        except Exception:
+            self._why = ": a message of it could not be read"
+            logger.exception("A message of Claude's process could not be read")
         finally:
-            self._said.put_nowait(None)
+            self._events.put_nowait(None)
 
 
-def forget(config: ClaudeConfig, session: str) -> None:
-    """Removes what the CLI keeps of one of its sessions; looks into folders."""
-    for path in (config.folder / "projects").glob(f"*/{glob.escape(session)}*"):
+def _import_sdk() -> None:
+    with uncollected():
+        import_module("claude_agent_sdk")
+
+
+def _block(block: ContentBlock) -> Json:
+    """A block in the form of the Messages API."""
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    source = {"type": "base64", "media_type": block.mime, "data": block.data}
+    return {"type": "image", "source": source}
+
+
+def _forget(folder: Path, session: str) -> None:
+    for path in (folder / "projects").glob(f"*/{glob.escape(session)}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -233,14 +245,7 @@ def forget(config: ClaudeConfig, session: str) -> None:
 
 
 def _options(
-    provider: Provider,
-    model: str,
-    config: ClaudeConfig,
-    *,
-    server: Server[Any],
-    tools: Sequence[str],
-    instructions: str,
-    origin: Origin,
+    provider: Provider, config: ClaudeConfig, session: SessionConfig
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
@@ -248,22 +253,23 @@ def _options(
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     config.folder.chmod(0o700)
     environment = inherited(os.environ) | _environment(provider, config)
+    server = build_tool_server(session.registry, session.call)
     return sdk.ClaudeAgentOptions(
         # Only our tools exist for it, and of those it is asked nothing: who may call what is
         # settled where the tool runs.
         tools=[],
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
-        allowed_tools=[f"mcp__{SERVER}__{tool}" for tool in tools],
+        allowed_tools=[f"mcp__{SERVER}__{tool.name}" for tool in session.registry],
         permission_mode="dontAsk",
         setting_sources=[],
-        system_prompt={"type": "custom", "prompt": instructions, "snapshot": False},
+        system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},
         verbatim_prompts=True,
         include_partial_messages=True,
-        model=model,
+        model=session.model,
         thinking=None if provider.thinking else {"type": "disabled"},
-        resume=origin.session,
-        resume_session_at=origin.at,
+        resume=session.history.session,
+        resume_session_at=session.history.position,
         cwd=work,
         # Named, or the SDK leaves a thread behind that keeps the server from ending.
         cli_path=config.cli or _cli(Path(sdk.__file__).parent),

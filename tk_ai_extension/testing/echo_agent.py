@@ -1,0 +1,143 @@
+"""The smallest agent: it repeats what it is told, and makes the calls that it is told to make.
+
+It keeps its sessions in memory. A message is one of
+
+- ``call TOOL {"argument": …}``: it calls the tool, and says what that answered;
+- ``wait``: it writes a word, and goes on until it is interrupted;
+- ``recall``: it says all messages that it remembers;
+- anything else: it says that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import mcp_types as types
+
+from tk_ai_extension.agent.backend import (
+    AgentEvent,
+    ContentBlock,
+    History,
+    SessionChanged,
+    SessionConfig,
+    TextBlock,
+    TurnEnded,
+)
+from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.model.agent_errors import AgentDied
+
+MODEL = "echo"
+
+
+@dataclass(frozen=True, slots=True)
+class EchoProvider:
+    """A model that is always there."""
+
+    label: str = "An echo"
+    model: str = MODEL
+    models: tuple[str, ...] = (MODEL,)
+    ready: bool = True
+    hint: str = "Ready."
+    untrusted: str | None = None
+
+
+@dataclass
+class EchoBackend:
+    """An `AgentBackend` without a model.
+
+    Attributes:
+        kept: What each session remembers: the names of its turns with their messages.
+    """
+
+    name: str = "Echo"
+    kept: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+
+    async def provider(self) -> EchoProvider:
+        """Return where the model is."""
+        return EchoProvider()
+
+    async def start(self, config: SessionConfig) -> EchoSession:
+        """Start an echo."""
+        history = config.history
+        if history.session is not None and history.session not in self.kept:
+            raise AgentDied("The echo has no such session.")
+        session = history.session or secrets.token_hex(8)
+        kept = self.kept.setdefault(session, [])
+        if history.position is not None:
+            del kept[int(history.position) :]
+        return EchoSession(config, session, kept)
+
+    async def fork(self, session: str, turns: Sequence[str]) -> History:
+        """Return how many turns come before the first of these."""
+        names = [name for name, _ in self.kept.get(session, [])]
+        found = [names.index(turn) for turn in turns if turn in names]
+        return History(session, str(found[0]) if found else None)
+
+    async def forget(self, session: str) -> None:
+        """Remove a session."""
+        self.kept.pop(session, None)
+
+
+class EchoSession:
+    """An `AgentSession` that answers on a task of its own."""
+
+    def __init__(self, config: SessionConfig, session: str, kept: list[tuple[str, str]]) -> None:
+        self._config = config
+        self._session = session
+        self._kept = kept
+        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self._answering: asyncio.Task[None] | None = None
+        self.alive = True
+
+    async def send(self, content: Sequence[ContentBlock], *, model: str, turn: str) -> None:
+        """Begin a turn."""
+        if model != MODEL:
+            raise AgentDied(f"The echo has no model {model}.")
+        text = next(each.text for each in reversed(content) if isinstance(each, TextBlock))
+        self._kept.append((turn, text))
+        self._answering = asyncio.create_task(self._answer(text))
+
+    async def receive(self) -> AgentEvent:
+        """Return the next event."""
+        return await self._events.get()
+
+    async def interrupt(self) -> None:
+        """End the turn under way."""
+        if self._answering is not None:
+            self._answering.cancel()
+
+    async def close(self) -> None:
+        """End the echo."""
+        self.alive = False
+        await self.interrupt()
+        if self._answering is not None:
+            await asyncio.wait((self._answering,))
+
+    async def _answer(self, text: str) -> None:
+        self._events.put_nowait(SessionChanged(self._session))
+        try:
+            match text.split(maxsplit=2):
+                case ["call", tool, arguments]:
+                    await self._call(tool, arguments)
+                case ["wait"]:
+                    self._events.put_nowait(TextDelta(0, 0, "Waiting."))
+                    await asyncio.Event().wait()
+                case ["recall"]:
+                    said = "\n".join(each for _, each in self._kept[:-1])
+                    self._events.put_nowait(TextDelta(0, 0, said))
+                case _:
+                    self._events.put_nowait(TextDelta(0, 0, text))
+        finally:
+            self._events.put_nowait(TurnEnded())
+
+    async def _call(self, tool: str, arguments: str) -> None:
+        call = secrets.token_hex(6)
+        given = json.loads(arguments)
+        self._events.put_nowait(ToolCalled(call, tool, given))
+        result = await self._config.call(call, tool, given)
+        texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
+        self._events.put_nowait(TextDelta(0, 0, "\n".join(texts)))
