@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import mcp_types as types
 
@@ -21,10 +21,10 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Image
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 STOP_TIMEOUT = 5.0
 """Seconds that an agent gets to end a turn, or itself, when it is interrupted."""
@@ -127,8 +127,8 @@ class ModelProvider(Protocol):
         ...
 
 
-ToolCall = Callable[[str, str, Mapping[str, Json]], Awaitable[types.CallToolResult]]
-"""Carries out a call of the turn under way: the call's id, the tool's name, its arguments."""
+ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
+"""Carries out a call: the token of its turn's credential, the call's id, the tool's name, its arguments."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ class SessionConfig:
         model: The model of the first turn.
         instructions: The system prompt.
         registry: The tools: all that the agent may call.
-        call: Carries out a call. It raises nothing but a cancellation.
+        call: Carries out a call of an agent in this process. It raises nothing but a cancellation. An
+            agent in another process calls by MCP over HTTP, with the credential in the header `mcp.TURN`.
         history: What the agent remembers.
         cost: What the history has cost in dollars; None where that is not known.
     """
@@ -165,7 +166,14 @@ class AgentSession(Protocol):
         """
         ...
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str, turn: str) -> None:
+    async def send(
+        self,
+        content: Sequence[ContentBlock],
+        *,
+        model: str,
+        turn: str,
+        credential: TurnCredential,
+    ) -> None:
         """Begin a turn.
 
         Called when the turn before has ended. `receive` gives the turn's events from then on.
@@ -174,6 +182,8 @@ class AgentSession(Protocol):
             content: The person's message.
             model: The model that answers.
             turn: Names the turn, uniquely; `AgentBackend.fork` is asked for it.
+            credential: What the calls of this turn carry, whichever way they come in. It counts until
+                the turn is stopped or has ended; a call without it, or after that, is refused.
 
         Raises:
             AgentDied: The agent has ended.

@@ -42,9 +42,14 @@ from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.content import error_content
-from tk_ai_extension.model.agent_errors import AgentDied, ModelSilent, PlanNotFound
+from tk_ai_extension.model.agent_errors import (
+    AgentDied,
+    InvalidTurnCredential,
+    ModelSilent,
+    PlanNotFound,
+)
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -162,7 +167,9 @@ class ChatSession:
             if asking is not None and what.kind == Done.kind:
                 waiting.end(asking.kernel_id, caller)
 
-        turn = Turn(turn_id, message, caller, tell)
+        turn = Turn(
+            turn_id, message, caller, self._services.workspace, self._services.registry, tell
+        )
         if asking is not None:
             waiting.begin(asking.kernel_id, caller)
         turn.say(
@@ -249,7 +256,7 @@ class ChatSession:
                 turn.say(Failed(failed.as_dict()))
                 await self._hang_up()
             finally:
-                await turn.settle(self._services.workspace)
+                await turn.settle()
                 self._turn = None
                 self._offer_plan(turn, end)
                 turn.say(Done(end, turn.text))
@@ -276,7 +283,12 @@ class ChatSession:
         if turn.stopping.is_set():
             return "stopped"
         try:
-            await agent.send(blocks, model=message.model, turn=self._name(turn.id))
+            await agent.send(
+                blocks,
+                model=message.model,
+                turn=self._name(turn.id),
+                credential=turn.begin(),
+            )
             self._replaced = ()
             ended = await self._listen(agent, turn)
         except ToolError as error:
@@ -434,14 +446,13 @@ class ChatSession:
             await agent.close()
 
     async def _call(
-        self, call: str, tool: str, arguments: Mapping[str, Any]
+        self, token: str, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
-        turn = self._turn
-        if turn is None or turn.stopping.is_set():
-            return error_content(PermissionDenied("The turn is over.", hint="Wait for the user."))
-        return await turn.call(
-            self._services.workspace, self._services.registry, call, tool, arguments
-        )
+        try:
+            turn = self._services.workspace.turns.turn_of(token, self.user)
+        except InvalidTurnCredential as error:
+            return error_content(error)
+        return await turn.call(call, tool, arguments)
 
 
 async def _provider(backend: AgentBackend) -> ModelProvider:

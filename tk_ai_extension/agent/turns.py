@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
@@ -34,6 +35,7 @@ from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.editing import line_diff
 from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
 
 KNOWN = 5.0
@@ -51,6 +53,8 @@ class Turn:
         id: Random; the journal and the events name it.
         message: What was asked.
         caller: Who acts in it: the chat, in its mode, in this turn.
+        workspace: What the tools work on.
+        registry: The tools.
         tell: Takes what happens.
         text: What the agent has written since its last call.
         stopping: Set when somebody stops it.
@@ -64,6 +68,8 @@ class Turn:
     id: str
     message: Message
     caller: Caller
+    workspace: Workspace
+    registry: Registry
     tell: Callable[[What], object]
     text: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,9 +84,16 @@ class Turn:
     _answered: set[str] = field(default_factory=set[str])
     _journalled: int = 0
     _cut: str | None = None
+    _credential: TurnCredential | None = None
+
+    def begin(self) -> TurnCredential:
+        """Issues the credential of its calls, which counts until it is stopped or settled."""
+        self._credential = self.workspace.turns.issue(self)
+        return self._credential
 
     def stop(self, why: str) -> None:
         """Marks it as stopped; the calls under way answer with the reason, a sentence."""
+        self._revoke()
         if not self.stopping.is_set():
             self.why_stopped = why
             self.stopped = time.monotonic()
@@ -115,15 +128,13 @@ class Turn:
             self._known.setdefault(what.call, asyncio.Event()).set()
 
     async def call(
-        self,
-        workspace: Workspace,
-        registry: Registry,
-        call: str,
-        tool: str,
-        arguments: Mapping[str, Any],
+        self, call: str | None, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         """Carries out a call of the agent's, and tells of it; its failure is an answer, too."""
-        task = asyncio.create_task(self._call(workspace, registry, call, tool, arguments))
+        if call is None:
+            call = f"call-{secrets.token_hex(8)}"
+            self.receive(ToolCalled(call, tool, dict(arguments)))
+        task = asyncio.create_task(self._call(call, tool, arguments))
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
         try:
@@ -139,21 +150,21 @@ class Turn:
         for task in list(self.calls):
             task.cancel()
 
-    async def settle(self, workspace: Workspace) -> None:
+    async def settle(self) -> None:
         """End the calls under way, wait briefly for each, and report what they changed before."""
+        self._revoke()
         self.cancel_calls()
         if self.calls:
             await asyncio.wait(self.calls, timeout=SETTLE)
         if self._cut is not None:
-            await self._tell_changes(workspace, self._cut)
+            await self._tell_changes(self._cut)
+
+    def _revoke(self) -> None:
+        if self._credential is not None:
+            self.workspace.turns.revoke(self._credential)
 
     async def _call(
-        self,
-        workspace: Workspace,
-        registry: Registry,
-        call: str,
-        tool: str,
-        arguments: Mapping[str, Any],
+        self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         began = time.monotonic()
         await self._until_known(call, tool, arguments)
@@ -162,10 +173,10 @@ class Turn:
         async def progress(message: str) -> None:
             self.say(ToolProgressed(call, message))
 
-        context = ToolContext(workspace, self.caller, progress, ChatApprover(self, call))
+        context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
         result: Result | None = None
         try:
-            result = await registry.call(tool, arguments, context)
+            result = await self.registry.call(tool, arguments, context)
             content, structured = result_content(result), result.structured()
         except ToolError as error:
             content, structured = error_content(error), {"error": error.as_dict()}
@@ -176,8 +187,8 @@ class Turn:
                 call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
             )
             raise
-        if result is None or registry.get(tool).effect != "READ":
-            await self._tell_changes(workspace, call)
+        if result is None or self.registry.get(tool).effect != "READ":
+            await self._tell_changes(call)
         self._tell_answer(call, tool, began, content, structured=structured, result=result)
         return content
 
@@ -190,10 +201,10 @@ class Turn:
         except TimeoutError:
             self.receive(ToolCalled(call, tool, dict(arguments)))
 
-    async def _tell_changes(self, workspace: Workspace, call: str) -> None:
+    async def _tell_changes(self, call: str) -> None:
         """Tells what the journal has of this turn and was not told yet."""
         try:
-            entries = await workspace.journal.undoable(
+            entries = await self.workspace.journal.undoable(
                 self.caller, None, turn=self.id, since=self._journalled
             )
         except ToolError:

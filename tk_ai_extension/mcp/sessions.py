@@ -23,5 +23,7 @@ class Sessions:
         connection = connection_of(ctx)
         if connection.session_id is not None and _STATE not in connection.state:
             caller = connection.state[_STATE] = self._caller_of(ctx)
-            connection.exit_stack.callback(self._workspace.forget, caller)
+            # A chat outlives the connections of its agent.
+            if caller.turn is None:
+                connection.exit_stack.callback(self._workspace.forget, caller)
         return await call_next(ctx)

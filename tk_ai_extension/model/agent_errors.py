@@ -30,6 +30,14 @@ class PlanNotFound(ToolError):
     default_hint = "It was answered already, or another message was sent since. Ask for a new plan."
 
 
+class InvalidTurnCredential(ToolError):
+    """The credential of a turn is unknown, expired, or another user's."""
+
+    code = "invalid_turn_credential"
+    status = 401
+    default_hint = "Wait for the next message of the user: its turn comes with a credential."
+
+
 class NoModel(ToolError):
     """No model is connected, or none of that name."""
 

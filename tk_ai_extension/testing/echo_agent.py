@@ -25,10 +25,12 @@ from tk_ai_extension.agent.backend import (
     SessionChanged,
     SessionConfig,
     TextBlock,
+    ToolCall,
     TurnEnded,
 )
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.model.agent_errors import AgentDied
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 MODEL = "echo"
 
@@ -50,11 +52,16 @@ class EchoBackend:
     """An `AgentBackend` without a model.
 
     Attributes:
+        call: Carries out the calls, as an agent in another process does; None: in this process.
         kept: What each session remembers: the names of its turns with their messages.
+        credentials: The credentials of its turns.
     """
 
     name: str = "Echo"
+    call: ToolCall | None = None
     kept: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+
+    credentials: list[TurnCredential] = field(default_factory=list[TurnCredential])
 
     async def provider(self) -> EchoProvider:
         """Return where the model is."""
@@ -69,7 +76,7 @@ class EchoBackend:
         kept = self.kept.setdefault(session, [])
         if history.position is not None:
             del kept[int(history.position) :]
-        return EchoSession(config, session, kept)
+        return EchoSession(self, self.call or config.call, session, kept)
 
     async def fork(self, session: str, turns: Sequence[str]) -> History:
         """Return how many turns come before the first of these."""
@@ -85,21 +92,32 @@ class EchoBackend:
 class EchoSession:
     """An `AgentSession` that answers on a task of its own."""
 
-    def __init__(self, config: SessionConfig, session: str, kept: list[tuple[str, str]]) -> None:
-        self._config = config
+    def __init__(
+        self, echo: EchoBackend, call: ToolCall, session: str, kept: list[tuple[str, str]]
+    ) -> None:
+        self._echo = echo
+        self._call_tool = call
         self._session = session
         self._kept = kept
         self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
         self._answering: asyncio.Task[None] | None = None
         self.alive = True
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str, turn: str) -> None:
+    async def send(
+        self,
+        content: Sequence[ContentBlock],
+        *,
+        model: str,
+        turn: str,
+        credential: TurnCredential,
+    ) -> None:
         """Begin a turn."""
         if model != MODEL:
             raise AgentDied(f"The echo has no model {model}.")
         text = next(each.text for each in reversed(content) if isinstance(each, TextBlock))
         self._kept.append((turn, text))
-        self._answering = asyncio.create_task(self._answer(text))
+        self._echo.credentials.append(credential)
+        self._answering = asyncio.create_task(self._answer(text, credential))
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""
@@ -117,12 +135,12 @@ class EchoSession:
         if self._answering is not None:
             await asyncio.wait((self._answering,))
 
-    async def _answer(self, text: str) -> None:
+    async def _answer(self, text: str, credential: TurnCredential) -> None:
         self._events.put_nowait(SessionChanged(self._session))
         try:
             match text.split(maxsplit=2):
                 case ["call", tool, arguments]:
-                    await self._call(tool, arguments)
+                    await self._call(credential, tool, arguments)
                 case ["wait"]:
                     self._events.put_nowait(TextDelta(0, 0, "Waiting."))
                     await asyncio.Event().wait()
@@ -134,10 +152,10 @@ class EchoSession:
         finally:
             self._events.put_nowait(TurnEnded())
 
-    async def _call(self, tool: str, arguments: str) -> None:
-        call = secrets.token_hex(6)
-        given = json.loads(arguments)
-        self._events.put_nowait(ToolCalled(call, tool, given))
-        result = await self._config.call(call, tool, given)
+    async def _call(self, credential: TurnCredential, tool: str, arguments: str) -> None:
+        call, given = secrets.token_hex(6), json.loads(arguments)
+        if self._echo.call is None:
+            self._events.put_nowait(ToolCalled(call, tool, given))
+        result = await self._call_tool(credential.token, call, tool, given)
         texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
         self._events.put_nowait(TextDelta(0, 0, "\n".join(texts)))

@@ -35,9 +35,11 @@ from tk_ai_extension.agent.claude.translating import Translator
 from tk_ai_extension.agent.imports import uncollected
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+    from mcp.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +91,9 @@ class ClaudeBackend:
         provider = config.provider
         if not isinstance(provider, Provider):
             raise TypeError("A provider of Claude's was expected.")
-        options = _options(provider, self._config, config)
+        turn = _TurnToken()
+        server = build_tool_server(config.registry, config.call, lambda: turn.token)
+        options = _options(provider, self._config, config, server)
         transport = await asyncio.to_thread(
             started_by_launcher,
             options,
@@ -107,7 +111,7 @@ class ClaudeBackend:
         except sdk.ClaudeSDKError as error:
             said = provider.redact(str(error))
             raise AgentDied(f"Claude's process ended while it started: {said}.") from error
-        return ClaudeSession(client, config.model, CostMeter(config.cost), provider.redact)
+        return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
 
     async def fork(self, session: str, turns: Sequence[str]) -> History:
         """Find the entry of a session before the first of these turns."""
@@ -119,6 +123,13 @@ class ClaudeBackend:
         await asyncio.to_thread(_forget, self._config.folder, session)
 
 
+@dataclass
+class _TurnToken:
+    """The token of the turn under way in one process."""
+
+    token: str = ""
+
+
 class ClaudeSession:
     """A running process: an `AgentSession`.
 
@@ -127,6 +138,7 @@ class ClaudeSession:
     Args:
         client: The SDK's client, connected.
         model: The model that it asks.
+        turn: Where its tool server finds the token of the turn under way.
         meter: What its turns cost.
         redact: Removes the model's secrets from a text: what the process says may hold some.
     """
@@ -135,11 +147,13 @@ class ClaudeSession:
         self,
         client: ClaudeSDKClient,
         model: str,
+        turn: _TurnToken,
         meter: CostMeter,
         redact: Callable[[str], str],
     ) -> None:
         self._client = client
         self._model = model
+        self._turn = turn
         self._meter = meter
         self._redact = redact
         self._translator = Translator(meter, redact)
@@ -153,7 +167,14 @@ class ClaudeSession:
         """Whether it still runs, as far as is known."""
         return not self._reading.done()
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str, turn: str) -> None:
+    async def send(
+        self,
+        content: Sequence[ContentBlock],
+        *,
+        model: str,
+        turn: str,
+        credential: TurnCredential,
+    ) -> None:
         """Begin a turn."""
         import claude_agent_sdk as sdk
 
@@ -165,6 +186,7 @@ class ClaudeSession:
                 "uuid": prompt_id(turn),
             }
 
+        self._turn.token = credential.token
         self._translator = Translator(self._meter, self._redact)
         try:
             if model != self._model:
@@ -245,7 +267,7 @@ def _forget(folder: Path, session: str) -> None:
 
 
 def _options(
-    provider: Provider, config: ClaudeConfig, session: SessionConfig
+    provider: Provider, config: ClaudeConfig, session: SessionConfig, server: Server[Any]
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
@@ -253,7 +275,6 @@ def _options(
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     config.folder.chmod(0o700)
     environment = inherited(os.environ) | _environment(provider, config)
-    server = build_tool_server(session.registry, session.call)
     return sdk.ClaudeAgentOptions(
         # Only our tools exist for it, and of those it is asked nothing: who may call what is
         # settled where the tool runs.

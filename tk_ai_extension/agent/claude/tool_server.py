@@ -6,7 +6,7 @@ reading is left out: the CLI would show it to the model in the place of the text
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -28,12 +28,13 @@ INLINE = {"anthropic/maxResultSizeChars": 500_000}
 which Claude cannot read. Our answers are within budgets of their own."""
 
 
-def build_tool_server(registry: Registry, call: ToolCall) -> Server[Any]:
+def build_tool_server(registry: Registry, call: ToolCall, token: Callable[[], str]) -> Server[Any]:
     """An MCP server for one chat.
 
     Args:
         registry: The tools.
         call: Calls one; never raises what is not a cancellation.
+        token: Gives the token of the turn under way.
     """
     tools = [_described(describe(tool)) for tool in registry]
 
@@ -47,7 +48,7 @@ def build_tool_server(registry: Registry, call: ToolCall) -> Server[Any]:
     ) -> types.CallToolResult:
         meta: Mapping[str, Any] = dict(context.meta or {})
         call_id = str(meta.get(CALL_ID) or f"call-{context.request_id}")
-        result = await call(call_id, params.name, params.arguments or {})
+        result = await call(token(), call_id, params.name, params.arguments or {})
         return result.model_copy(update={"structured_content": None})
 
     return Server[Any](
