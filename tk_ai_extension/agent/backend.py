@@ -42,10 +42,17 @@ ContentBlock = TextBlock | Image
 
 
 @dataclass(frozen=True, slots=True)
-class SessionChanged:
-    """The agent keeps the history of the chat under this id from now on."""
+class Checkpoint:
+    """Where the agent keeps the history of the chat.
+
+    Attributes:
+        session: The id of the agent's session.
+        position: Its last entry now, in the agent's terms: `History` may end there later. None at the
+            start of a turn.
+    """
 
     session: str
+    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ AgentEvent = (
     | ToolAnswered
     | Retried
     | Used
-    | SessionChanged
+    | Checkpoint
     | Working
     | TurnEnded
 )
@@ -85,8 +92,9 @@ class History:
     """What an agent remembers when it starts.
 
     Attributes:
-        session: The id of the agent's session; None for no history.
-        position: The last entry of it that counts, in the agent's terms; None for all.
+        session: The id of a session, of a `Checkpoint`; None for no history.
+        position: The last entry of it that counts, of a `Checkpoint`; None for all. With a position, the
+            session is forked: what came after it is not remembered.
     """
 
     session: str | None = None
@@ -171,7 +179,6 @@ class AgentSession(Protocol):
         content: Sequence[ContentBlock],
         *,
         model: str,
-        turn: str,
         credential: TurnCredential,
     ) -> None:
         """Begin a turn.
@@ -181,7 +188,6 @@ class AgentSession(Protocol):
         Args:
             content: The person's message.
             model: The model that answers.
-            turn: Names the turn, uniquely; `AgentBackend.fork` is asked for it.
             credential: What the calls of this turn carry, whichever way they come in. It counts until
                 the turn is stopped or has ended; a call without it, or after that, is refused.
 
@@ -243,18 +249,6 @@ class AgentBackend(Protocol):
         Raises:
             AgentUnavailable: There is no such agent on this machine, or it does not start.
             AgentDied: It ended while it started; without the history it may start.
-        """
-        ...
-
-    async def fork(self, session: str, turns: Sequence[str]) -> History:
-        """Return what a session remembered before the first of these turns that it has.
-
-        Called when a message takes the place of earlier ones, after the agent was closed and before
-        `start` is called with the result. The whole session where it has none of the turns.
-
-        Args:
-            session: The id of the session.
-            turns: What `AgentSession.send` was given, the earliest first.
         """
         ...
 

@@ -17,9 +17,9 @@ from tk_ai_extension.agent.backend import (
     AgentBackend,
     AgentEvent,
     AgentSession,
+    Checkpoint,
     History,
     ModelProvider,
-    SessionChanged,
     SessionConfig,
     TurnEnded,
     Working,
@@ -286,7 +286,6 @@ class ChatSession:
             await agent.send(
                 blocks,
                 model=message.model,
-                turn=self._name(turn.id),
                 credential=turn.begin(),
             )
             self._replaced = ()
@@ -302,10 +301,6 @@ class ChatSession:
         if ended.error is not None:
             raise ended.error
         return "done"
-
-    def _name(self, turn_id: str) -> str:
-        """What the agent knows a turn by."""
-        return f"{self.id}/{turn_id}"
 
     async def _bind(self, caller: Caller, path: str) -> None:
         """Makes the message's notebook the chat's current one, for this turn.
@@ -336,8 +331,8 @@ class ChatSession:
                         continue
                     case TurnEnded():
                         return event
-                    case SessionChanged(session=session):
-                        await self._remember(session)
+                    case Checkpoint():
+                        await self._remember(turn, event)
                     case Working():
                         pass
                     case _:
@@ -392,20 +387,17 @@ class ChatSession:
                 instructions=await instructions(self._services.workspace, backend.name),
                 registry=self._services.registry,
                 call=self._call,
-                history=await self._history(),
+                history=await self._history(turn),
                 cost=await self._cost_so_far(),
             )
             try:
                 self._agent = await backend.start(config)
             except AgentDied as error:
-                if self._session is None:
+                if config.history.session is None:
                     raise
                 logger.warning("A chat's history could not be resumed: %s", error.message)
-                fresh = replace(config, history=History(), cost=0.0)
-                self._agent = await backend.start(fresh)
-                turn.say(
-                    Noticed(f"{backend.name} does not remember what was said before in this chat.")
-                )
+                self._agent = await backend.start(replace(config, history=History(), cost=0.0))
+                self._say_forgotten(turn)
         return self._agent
 
     async def _cost_so_far(self) -> float | None:
@@ -417,24 +409,39 @@ class ChatSession:
         # Before the total had a field of its own it stood for the turn's.
         return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
 
-    async def _history(self) -> History:
-        """The history that the agent goes on with."""
+    async def _history(self, turn: Turn) -> History:
+        """The history that the agent goes on with: up to the last turn before those that are replaced."""
         if self._session is None or not self._replaced:
             return History(self._session)
-        turns = [self._name(turn) for turn in self._replaced]
-        return await self._services.backend.fork(self._session, turns)
+        await self.log.save()
+        turns = await self._services.transcripts.turns(self.id)
+        kept = turns[: turns.index(turn.id)] if turn.id in turns else turns
+        kept = [each for each in kept if each not in self._replaced]
+        position = await self._services.transcripts.position(self.id, self._session, kept)
+        if position is not None:
+            return History(self._session, position)
+        if kept:
+            # They came to no answer, or were answered by a version that kept no positions.
+            self._say_forgotten(turn)
+        return History()
 
-    async def _remember(self, session: str) -> None:
-        if session == self._session:
+    def _say_forgotten(self, turn: Turn) -> None:
+        name = self._services.backend.name
+        turn.say(Noticed(f"{name} does not remember what was said before in this chat."))
+
+    async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
+        left, self._session = self._session, checkpoint.session
+        if left == self._session and checkpoint.position is None:
             return
-        left, self._session = self._session, session
         try:
-            await self._services.transcripts.session(self.id, session)
+            await self._services.transcripts.session(
+                self.id, checkpoint.session, turn.id, checkpoint.position
+            )
         except ToolError as error:
             # The turn goes on; only after a restart its history would be missed, and that is said then.
             logger.warning("Where a chat's history is was not kept: %s", error.message)
             return
-        if left is not None:
+        if left is not None and left != self._session:
             await self._services.backend.forget(left)
 
     async def _hang_up(self) -> None:

@@ -74,7 +74,17 @@ CREATE TRIGGER sized AFTER INSERT ON events BEGIN
 END;
 """
 
-MIGRATIONS = (_TABLES, _SIZES)
+_POSITIONS = """
+CREATE TABLE positions (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+    turn TEXT NOT NULL,
+    session TEXT NOT NULL,
+    position TEXT NOT NULL,
+    PRIMARY KEY (chat, turn)
+) STRICT;
+"""
+
+MIGRATIONS = (_TABLES, _SIZES, _POSITIONS)
 """See `Database`. The first one also takes in files of before there were versions."""
 
 _COLUMNS = "id, user, title, notebook, session, created, updated"
@@ -200,9 +210,39 @@ class Transcripts:
         """A message was sent, about this notebook."""
         await self._set(chat_id, "notebook = ?, updated = ?", notebook, time.time())
 
-    async def session(self, chat_id: str, session: str | None) -> None:
-        """The agent's session that holds the chat's history now; None where it is lost."""
-        await self._set(chat_id, "session = ?", session)
+    async def session(
+        self, chat_id: str, session: str, turn: str, position: str | None = None
+    ) -> None:
+        """Keeps the id of the agent's session that holds the chat's history now.
+
+        Args:
+            chat_id: The chat.
+            session: The session.
+            turn: The turn under way.
+            position: The session's last entry after that turn; None before its end.
+        """
+
+        def update(db: sqlite3.Connection) -> None:
+            db.execute("UPDATE chats SET session = ? WHERE id = ?", (session, chat_id))
+            if position is not None:
+                db.execute(
+                    "INSERT OR REPLACE INTO positions SELECT id, ?, ?, ? FROM chats WHERE id = ?",
+                    (turn, session, position, chat_id),
+                )
+
+        await self._database.run(update)
+
+    async def position(self, chat_id: str, session: str, turns: Sequence[str]) -> str | None:
+        """Return the session's last entry after the last of these turns that has one."""
+        found = await self._database.read(
+            lambda db: dict[str, str](
+                db.execute(
+                    "SELECT turn, position FROM positions WHERE chat = ? AND session = ?",
+                    (chat_id, session),
+                ).fetchall()
+            )
+        )
+        return next((found[turn] for turn in reversed(turns) if turn in found), None)
 
     async def claim(self, chat: Chat) -> Chat:
         """Makes a chat this server's until it is released; the chat as it is now.

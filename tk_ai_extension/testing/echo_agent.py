@@ -20,9 +20,8 @@ import mcp_types as types
 
 from tk_ai_extension.agent.backend import (
     AgentEvent,
+    Checkpoint,
     ContentBlock,
-    History,
-    SessionChanged,
     SessionConfig,
     TextBlock,
     ToolCall,
@@ -53,13 +52,13 @@ class EchoBackend:
 
     Attributes:
         call: Carries out the calls, as an agent in another process does; None: in this process.
-        kept: What each session remembers: the names of its turns with their messages.
+        kept: What each session remembers: its messages.
         credentials: The credentials of its turns.
     """
 
     name: str = "Echo"
     call: ToolCall | None = None
-    kept: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    kept: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     credentials: list[TurnCredential] = field(default_factory=list[TurnCredential])
 
@@ -78,12 +77,6 @@ class EchoBackend:
             del kept[int(history.position) :]
         return EchoSession(self, self.call or config.call, session, kept)
 
-    async def fork(self, session: str, turns: Sequence[str]) -> History:
-        """Return how many turns come before the first of these."""
-        names = [name for name, _ in self.kept.get(session, [])]
-        found = [names.index(turn) for turn in turns if turn in names]
-        return History(session, str(found[0]) if found else None)
-
     async def forget(self, session: str) -> None:
         """Remove a session."""
         self.kept.pop(session, None)
@@ -92,9 +85,7 @@ class EchoBackend:
 class EchoSession:
     """An `AgentSession` that answers on a task of its own."""
 
-    def __init__(
-        self, echo: EchoBackend, call: ToolCall, session: str, kept: list[tuple[str, str]]
-    ) -> None:
+    def __init__(self, echo: EchoBackend, call: ToolCall, session: str, kept: list[str]) -> None:
         self._echo = echo
         self._call_tool = call
         self._session = session
@@ -108,14 +99,13 @@ class EchoSession:
         content: Sequence[ContentBlock],
         *,
         model: str,
-        turn: str,
         credential: TurnCredential,
     ) -> None:
         """Begin a turn."""
         if model != MODEL:
             raise AgentDied(f"The echo has no model {model}.")
         text = next(each.text for each in reversed(content) if isinstance(each, TextBlock))
-        self._kept.append((turn, text))
+        self._kept.append(text)
         self._echo.credentials.append(credential)
         self._answering = asyncio.create_task(self._answer(text, credential))
 
@@ -136,7 +126,7 @@ class EchoSession:
             await asyncio.wait((self._answering,))
 
     async def _answer(self, text: str, credential: TurnCredential) -> None:
-        self._events.put_nowait(SessionChanged(self._session))
+        self._events.put_nowait(Checkpoint(self._session))
         try:
             match text.split(maxsplit=2):
                 case ["call", tool, arguments]:
@@ -145,11 +135,12 @@ class EchoSession:
                     self._events.put_nowait(TextDelta(0, 0, "Waiting."))
                     await asyncio.Event().wait()
                 case ["recall"]:
-                    said = "\n".join(each for _, each in self._kept[:-1])
+                    said = "\n".join(self._kept[:-1])
                     self._events.put_nowait(TextDelta(0, 0, said))
                 case _:
                     self._events.put_nowait(TextDelta(0, 0, text))
         finally:
+            self._events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
             self._events.put_nowait(TurnEnded())
 
     async def _call(self, credential: TurnCredential, tool: str, arguments: str) -> None:

@@ -22,11 +22,9 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
     ContentBlock,
-    History,
     SessionConfig,
     TextBlock,
 )
-from tk_ai_extension.agent.claude.branches import before, prompt_id
 from tk_ai_extension.agent.claude.costs import CostMeter
 from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
@@ -113,11 +111,6 @@ class ClaudeBackend:
             raise AgentDied(f"Claude's process ended while it started: {said}.") from error
         return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
 
-    async def fork(self, session: str, turns: Sequence[str]) -> History:
-        """Find the entry of a session before the first of these turns."""
-        prompts = [prompt_id(turn) for turn in turns]
-        return await asyncio.to_thread(before, self._config.folder, session, prompts)
-
     async def forget(self, session: str) -> None:
         """Remove what the CLI keeps of a session."""
         await asyncio.to_thread(_forget, self._config.folder, session)
@@ -172,7 +165,6 @@ class ClaudeSession:
         content: Sequence[ContentBlock],
         *,
         model: str,
-        turn: str,
         credential: TurnCredential,
     ) -> None:
         """Begin a turn."""
@@ -183,7 +175,6 @@ class ClaudeSession:
                 "type": "user",
                 "message": {"role": "user", "content": [_block(each) for each in content]},
                 "parent_tool_use_id": None,
-                "uuid": prompt_id(turn),
             }
 
         self._turn.token = credential.token
@@ -259,6 +250,7 @@ def _block(block: ContentBlock) -> Json:
 
 
 def _forget(folder: Path, session: str) -> None:
+    # The SDK's `delete_session` looks in the folder that the server's own environment names.
     for path in (folder / "projects").glob(f"*/{glob.escape(session)}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

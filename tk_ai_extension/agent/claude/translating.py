@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.backend import AgentEvent, SessionChanged, TurnEnded, Working
+from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TurnEnded, Working
 from tk_ai_extension.agent.claude.costs import CostMeter
 from tk_ai_extension.agent.claude.tool_server import SERVER
 from tk_ai_extension.agent.events import (
@@ -39,6 +39,8 @@ class Translator:
         self._redact = redact
         # The tools of the calls so far, by the ids of the calls.
         self._called: dict[str, str] = {}
+        # The last entry of the session, by which the CLI forks it (`resume_session_at`).
+        self._position: str | None = None
         self._blocks = 0
         # Of the model's message that is being streamed: where its blocks begin among the turn's,
         # their numbers, and how many characters each has so far.
@@ -58,17 +60,19 @@ class Translator:
                 if message.parent_tool_use_id is None:
                     yield from self._streamed(message.event)
             case sdk.AssistantMessage():
+                self._position = message.uuid or self._position
                 for block in message.content:
                     if isinstance(block, sdk.ToolUseBlock):
                         tool = self._called[block.id] = block.name.removeprefix(PREFIX)
                         yield ToolCalled(block.id, tool, dict(block.input))
             case sdk.UserMessage(content=list(blocks)):
+                self._position = message.uuid or self._position
                 for block in blocks:
                     if isinstance(block, sdk.ToolResultBlock):
                         yield self._answered(block)
             case sdk.ResultMessage():
                 yield _used(message, self._meter.turn(message))
-                yield SessionChanged(message.session_id)
+                yield Checkpoint(message.session_id, self._position)
                 yield TurnEnded(failure(message, self._redact))
             case sdk.SystemMessage():
                 yield from _system(message.subtype, message.data)
@@ -123,7 +127,7 @@ class Translator:
 
 def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
     if subtype == "init" and data.get("session_id"):
-        yield SessionChanged(str(data["session_id"]))
+        yield Checkpoint(str(data["session_id"]))
     elif subtype == "api_retry":
         status = data.get("error_status")
         yield Retried(
