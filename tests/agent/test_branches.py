@@ -190,3 +190,19 @@ async def test_a_stopped_turn_before_the_replaced_one_is_remembered(talk: Talk) 
     await talk.say("Name a green fruit.", chat=first.chat, replaces=second[0].turn)
     assert "Count." in heard(talk)
     assert "plum" not in heard(talk)
+
+
+async def test_nothing_is_forgotten_where_nothing_was_answered_before_the_replaced_turn(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    nobody = open_chats(cli=str(tmp_path / "gone"))
+    failed = await nobody.say("Are you there?")
+    assert failed[-1].data["end"] == "failed"
+    await nobody.close()
+    talk = open_chats()
+    talk.model.add(Answer.of("A plum."), Answer.of("A pear."))
+    chat = failed[0].data["chat"]
+    second = await talk.say("Name a fruit.", chat=chat)
+    forked = await talk.say("Name a green fruit.", chat=chat, replaces=second[0].turn)
+    assert of_kind(forked, "notice") == []
+    assert "plum" not in heard(talk)

@@ -105,11 +105,6 @@ class ModelProvider(Protocol):
     """Where an agent's model is, as configured now. Equal for two that need no new session."""
 
     @property
-    def label(self) -> str:
-        """What it is, for a person."""
-        ...
-
-    @property
     def model(self) -> str:
         """The default model."""
         ...
@@ -117,21 +112,6 @@ class ModelProvider(Protocol):
     @property
     def models(self) -> Sequence[str]:
         """The models that a chat may name."""
-        ...
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can be asked, as far as is known without asking it."""
-        ...
-
-    @property
-    def hint(self) -> str:
-        """What to do next where it is not ready."""
-        ...
-
-    @property
-    def untrusted(self) -> str | None:
-        """The folder that the user has to trust first, or None."""
         ...
 
 
@@ -236,8 +216,11 @@ class AgentBackend(Protocol):
     async def provider(self) -> ModelProvider:
         """Return where the model is, as configured now.
 
-        Called when a message is sent and before each turn, with the context variables of the sender. One
-        that is not `ModelProvider.ready` is an answer, too.
+        Called when a message is sent and before each turn, with the context variables of the sender.
+
+        Raises:
+            NoModel: None is connected.
+            FolderNotTrusted: The only key is in a folder that is not trusted.
         """
         ...
 

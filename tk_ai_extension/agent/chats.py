@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.agent.checkpoints import TakenBack, take_back
 from tk_ai_extension.agent.events import Event, PlanSettled
 from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.session import ChatServices
@@ -17,13 +16,14 @@ from tk_ai_extension.agent.sessions import Sessions
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat
 from tk_ai_extension.model.agent_errors import (
     ChatElsewhere,
-    FolderNotTrusted,
     NoModel,
     PlanNotFound,
 )
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.workspace import taking_back
 from tk_ai_extension.workspace.journal import Touched
+from tk_ai_extension.workspace.taking_back import TakenBack
 
 MAX_TITLE = 80
 """Characters of a title."""
@@ -73,22 +73,13 @@ class Chats:
         notebook = None if request.notebook is None else workspace.contain(request.notebook)
         if notebook is not None:
             await (await workspace.store.open(notebook)).read()
-        message = Message(
-            request.message,
-            notebook,
-            model,
-            request.mode,
-            request.active_cell,
-            tuple(request.selected_cells),
-            tuple(request.attachments),
-            asking,
-        )
+        message = Message(request, notebook, model, asking)
         known = await self._known(user, request, notebook)
         if known is not None and request.replaces is not None:
             return await self._replace(known, request.replaces, message)
         if known is not None:
             return await self._send(known, message)
-        title = storable(" ".join(message.text.split()))[:MAX_TITLE]
+        title = storable(" ".join(request.message.split()))[:MAX_TITLE]
         chat = await self._services.transcripts.create(user, secrets.token_hex(12), title, notebook)
         try:
             begun = await self._send(chat, message)
@@ -125,7 +116,8 @@ class Chats:
         model = await self._model(answer.model, usual=str(plan.data["model"]))
         if chat.notebook is not None:
             await (await services.workspace.store.open(chat.notebook)).read()
-        message = Message(answer.message, chat.notebook, model, mode)
+        request = ChatRequest.model_construct(message=answer.message, mode=mode)
+        message = Message(request, chat.notebook, model)
         settled = PlanSettled(plan.turn, "approved" if approved else "rejected")
         return await self._send(chat, message, settled)
 
@@ -227,22 +219,26 @@ class Chats:
         cells: frozenset[str] | None = None,
         onwards: bool = False,
     ) -> list[TakenBack]:
-        """Takes back what a turn changed, where nobody has worked on since.
+        """Undo what a turn changed, in each notebook all or none, where nobody has worked on since.
 
         Args:
             user: Whose chat.
             chat_id: The chat.
             turn: The turn.
-            cells: Only these cells, by their keys; None for all.
-            onwards: The turns after it as well.
+            cells: Only the changes of these cells, by their keys; None for all.
+            onwards: What the chat changed after that turn as well.
 
         Raises:
-            ChatNotFound, NothingToUndo.
+            ChatNotFound.
+            NothingToUndo: The turn changed nothing that stands.
+            ToolError: Whatever a notebook refuses.
         """
-        chat = await self.get(user, chat_id)
-        return await take_back(
-            self._services.workspace, _caller(chat), turn=turn, cells=cells, onwards=onwards
-        )
+        caller = _caller(await self.get(user, chat_id))
+        workspace = self._services.workspace
+        entries = await workspace.journal.undoable(caller, None, turn=turn)
+        if entries and onwards:
+            entries = await workspace.journal.undoable(caller, None, since=entries[-1].id - 1)
+        return await taking_back.take_back(workspace, caller, entries, cells=cells, of="of a turn")
 
     async def standing(self, user: str, chat_id: str) -> list[Touched]:
         """The cells that a chat changed and nobody has taken back, the newest first.
@@ -305,7 +301,7 @@ class Chats:
         try:
             turn = session.send(message, answer)
         except ToolError:
-            self._sessions.rested(session)
+            self._sessions.on_idle(session)
             raise
         return StartedTurn(chat.id, turn, session.log.after(before, turn=turn))
 
@@ -328,14 +324,6 @@ class Chats:
             FolderNotTrusted: the only key is in a folder that is not trusted.
         """
         provider = await self._services.backend.provider()
-        if provider.untrusted is not None:
-            raise FolderNotTrusted(
-                "This folder has a file with a key. Trust the folder to use it.",
-                hint=provider.hint,
-                folder=provider.untrusted,
-            )
-        if not provider.ready:
-            raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
         model = asked or (usual if usual in provider.models else provider.model)
         if model not in provider.models:
             raise NoModel(

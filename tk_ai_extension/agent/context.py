@@ -13,6 +13,7 @@ from typing import Any
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
 from tk_ai_extension.agent.requests import (
     CellAttachment,
+    ChatRequest,
     FileAttachment,
     ImageAttachment,
     Message,
@@ -98,13 +99,13 @@ async def content(
     view = _View(registry, ToolContext(workspace, caller))
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
-        parts += await view.notebook(message)
+        parts += await view.notebook(message.request)
     if message.asking is not None:
         parts.append(_ASKING)
         if message.asking.error:
             parts.append(f"The error in question:\n{_cut(message.asking.error, CELL)}")
     pictures: list[Image] = []
-    for attachment in message.attachments:
+    for attachment in message.request.attachments:
         match attachment:
             case CellAttachment(cell=cell):
                 text, images = await view.cell("Attached cell", cell)
@@ -120,7 +121,7 @@ async def content(
     return [
         TextBlock(f"<seen>\n{seen}\n</seen>"),
         *pictures[:PICTURES],
-        TextBlock(_unforged(message.text)),
+        TextBlock(_unforged(message.request.message)),
     ]
 
 
@@ -141,15 +142,15 @@ class _View:
         self._registry = registry
         self._context = context
 
-    async def notebook(self, message: Message) -> list[str]:
+    async def notebook(self, request: ChatRequest) -> list[str]:
         """The notebook that a message is about."""
         outline = await self._text("list_cells", OUTLINE, limit=200)
         parts = [f"Notebook {outline}", await self._kernel()]
-        if message.active_cell is not None:
+        if request.active_cell is not None:
             # Its pictures would be paid for with every message; read_cell shows them.
-            parts.append((await self.cell("Active cell", message.active_cell))[0])
-        if message.selected_cells:
-            parts.append(f"Selected cells: {', '.join(message.selected_cells)}")
+            parts.append((await self.cell("Active cell", request.active_cell))[0])
+        if request.selected_cells:
+            parts.append(f"Selected cells: {', '.join(request.selected_cells)}")
         return parts
 
     async def cell(self, what: str, cell: str) -> tuple[str, tuple[Image, ...]]:

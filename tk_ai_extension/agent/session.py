@@ -29,13 +29,13 @@ from tk_ai_extension.agent.events import (
     Began,
     Done,
     End,
+    EventPayload,
     Failed,
     Noticed,
     Planned,
     PlanSettled,
     Retried,
     Sent,
-    What,
 )
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
@@ -100,8 +100,8 @@ class ChatSession:
         log: What happens in it.
         plan: The turn whose plan waits for an answer, or None.
         forgotten: The turns that the agent is to forget before it is asked the next time.
-        rested: Called when no turn goes on or waits any more.
-        let_go: Called when it has been idle for long.
+        on_idle: Called when no turn goes on or waits any more.
+        on_expired: Called when it has been idle for long.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class ChatSession:
         *,
         plan: str | None,
         forgotten: Sequence[str],
-        rested: Callable[[ChatSession], None],
-        let_go: Callable[[ChatSession], None],
+        on_idle: Callable[[ChatSession], None],
+        on_expired: Callable[[ChatSession], None],
     ) -> None:
         self.id = chat.id
         self.user = chat.user
@@ -123,8 +123,8 @@ class ChatSession:
         self._plan = plan
         # The turns that the agent is to forget; some as long as it was not asked without them.
         self._replaced = tuple(forgotten)
-        self._rested = rested
-        self._let_go = let_go
+        self._on_idle = on_idle
+        self._on_expired = on_expired
         self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
         self._turn: Turn | None = None
         self._agent: AgentSession | None = None
@@ -159,34 +159,34 @@ class ChatSession:
         if self._waiting.qsize() >= MAX_TURNS:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
-        caller = replace(self.caller, mode=message.mode, turn=turn_id)
+        caller = replace(self.caller, mode=message.request.mode, turn=turn_id)
         asking, waiting = message.asking, self._services.workspace.asking
 
-        def tell(what: What) -> None:
+        def emit(what: EventPayload) -> None:
             self.log.add(turn_id, what)
             if asking is not None and what.kind == Done.kind:
                 waiting.end(asking.kernel_id, caller)
 
         turn = Turn(
-            turn_id, message, caller, self._services.workspace, self._services.registry, tell
+            turn_id, message, caller, self._services.workspace, self._services.registry, emit
         )
         if asking is not None:
             waiting.begin(asking.kernel_id, caller)
-        turn.say(
+        turn.publish(
             Sent(
                 self.id,
-                message.text,
+                message.request.message,
                 message.notebook,
                 self._services.workspace.policy.mode(caller),
                 message.model,
-                [attachment.label for attachment in message.attachments],
+                [attachment.label for attachment in message.request.attachments],
                 self._waiting.qsize() + (self._turn is not None),
-                message.active_cell,
+                message.request.active_cell,
                 message.replaces[0] if message.replaces else None,
             )
         )
         if self._plan is not None:
-            turn.say(answer or PlanSettled(self._plan, "passed"))
+            turn.publish(answer or PlanSettled(self._plan, "passed"))
             self._plan = None
         self._waiting.put_nowait(turn)
         return turn_id
@@ -203,7 +203,7 @@ class ChatSession:
         for turn in waiting:
             if only in (None, turn.id):
                 stopped = True
-                turn.say(Done("stopped"))
+                turn.publish(Done("stopped"))
             else:
                 self._waiting.put_nowait(turn)
         turn = self._turn
@@ -218,7 +218,7 @@ class ChatSession:
             turn.cancel_calls()
         if not self.busy:
             # All that there was waited: no turn's end will say so.
-            self._rested(self)
+            self._on_idle(self)
         return stopped
 
     async def close(self, why: str) -> None:
@@ -226,7 +226,7 @@ class ChatSession:
         await self.stop(why=why)
         self._working.cancel()
         await asyncio.wait((self._working,))
-        await self._hang_up()
+        await self._close_agent()
         await self.log.save()
 
     # -- the turns
@@ -238,7 +238,7 @@ class ChatSession:
                     turn = await self._waiting.get()
             except TimeoutError:
                 if self._waiting.empty():
-                    self._let_go(self)
+                    self._on_expired(self)
                     return
                 continue
             self._turn = turn
@@ -249,19 +249,19 @@ class ChatSession:
                 end = "stopped"
                 raise
             except ToolError as error:
-                turn.say(Failed(error.as_dict()))
+                turn.publish(Failed(error.as_dict()))
             except Exception as error:
                 logger.exception("A turn of a chat failed")
                 failed = InternalError(f"The chat failed: {type(error).__name__}: {error}")
-                turn.say(Failed(failed.as_dict()))
-                await self._hang_up()
+                turn.publish(Failed(failed.as_dict()))
+                await self._close_agent()
             finally:
                 await turn.settle()
                 self._turn = None
                 self._offer_plan(turn, end)
-                turn.say(Done(end, turn.text))
+                turn.publish(Done(end, turn.text))
             if not self.busy:
-                self._rested(self)
+                self._on_idle(self)
 
     def _offer_plan(self, turn: Turn, end: End) -> None:
         """What a turn in the mode `plan` ends with is a plan, unless a message waits already."""
@@ -269,10 +269,10 @@ class ChatSession:
         text = turn.text.strip()
         if plans and end == "done" and text and not self.busy:
             self._plan = turn.id
-            turn.say(Planned(text, turn.message.notebook, turn.message.model))
+            turn.publish(Planned(text, turn.message.notebook, turn.message.model))
 
     async def _answer(self, turn: Turn) -> End:
-        turn.say(Began())
+        turn.publish(Began())
         services, message = self._services, turn.message
         # Where the message before took the place of some and was never asked, those go first.
         self._replaced += message.replaces
@@ -292,7 +292,7 @@ class ChatSession:
             ended = await self._listen(agent, turn)
         except ToolError as error:
             # What it says from now on would be taken for the next turn's.
-            await self._hang_up()
+            await self._close_agent()
             if isinstance(error, AgentDied) and turn.stopping.is_set():
                 return "stopped"
             raise
@@ -367,7 +367,7 @@ class ChatSession:
             raise AgentDied(f"{name} did not stop in time.")
         if turn.calls:
             return None
-        await self._hang_up()
+        await self._close_agent()
         raise ModelSilent(f"The model said nothing for {patience:.0f} s.")
 
     # -- the agent
@@ -378,7 +378,7 @@ class ChatSession:
         provider = await asyncio.create_task(_provider(backend), context=turn.context)
         goes_on = self._agent is not None and self._agent.alive and not self._replaced
         if not (goes_on and self._provider == provider):
-            await self._hang_up()
+            await self._close_agent()
         if self._agent is None:
             self._provider = provider
             config = SessionConfig(
@@ -397,7 +397,7 @@ class ChatSession:
                     raise
                 logger.warning("A chat's history could not be resumed: %s", error.message)
                 self._agent = await backend.start(replace(config, history=History(), cost=0.0))
-                self._say_forgotten(turn)
+                self._publish_forgotten(turn)
         return self._agent
 
     async def _cost_so_far(self) -> float | None:
@@ -420,14 +420,14 @@ class ChatSession:
         position = await self._services.transcripts.position(self.id, self._session, kept)
         if position is not None:
             return History(self._session, position)
-        if kept:
-            # They came to no answer, or were answered by a version that kept no positions.
-            self._say_forgotten(turn)
+        if await self._services.transcripts.answered(self.id, kept):
+            # By a version that kept no positions, or by a process that died in the middle.
+            self._publish_forgotten(turn)
         return History()
 
-    def _say_forgotten(self, turn: Turn) -> None:
+    def _publish_forgotten(self, turn: Turn) -> None:
         name = self._services.backend.name
-        turn.say(Noticed(f"{name} does not remember what was said before in this chat."))
+        turn.publish(Noticed(f"{name} does not remember what was said before in this chat."))
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
         left, self._session = self._session, checkpoint.session
@@ -444,7 +444,7 @@ class ChatSession:
         if left is not None and left != self._session:
             await self._services.backend.forget(left)
 
-    async def _hang_up(self) -> None:
+    async def _close_agent(self) -> None:
         if self._turn is not None:
             # The agent cannot say any more that they are cancelled.
             self._turn.cancel_calls()

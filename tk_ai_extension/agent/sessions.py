@@ -37,7 +37,7 @@ class Sessions:
         # Held by those who open or end a chat just now, and by nobody afterwards.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are ending: what happens in them last has to be written down first.
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._ending: dict[str, asyncio.Task[None]] = {}
         # Chats in which nothing goes on any more: they are released to other servers.
         self._releasing = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class Sessions:
     async def open(self, chat: Chat, notebook: str | None) -> ChatSession:
         """The session of a chat to which a message about a notebook is sent now, without waiting.
 
-        One that is idle may be let go later: `rested` where nothing is sent after all.
+        One that is idle may be let go later: `on_idle` where nothing is sent after all.
 
         Raises:
             ChatNotFound: it was deleted meanwhile.
@@ -63,7 +63,7 @@ class Sessions:
             LimitReached: too many chats are answered.
         """
         async with self._lock(chat.id):
-            await self._left(chat.id)
+            await self._until_ended(chat.id)
             chat = await self._transcripts.claim(chat)
             try:
                 await self._transcripts.used(chat.id, notebook)
@@ -80,10 +80,10 @@ class Sessions:
     async def follow(self, chat: Chat) -> ChatLog:
         """What happens in a chat; who follows takes no place among the sessions."""
         async with self._lock(chat.id):
-            await self._left(chat.id)
+            await self._until_ended(chat.id)
             log = await self._log(chat.id)
             if chat.id not in self._live:
-                await self._mend(chat, log)
+                await self._close_interrupted_turns(chat, log)
             return log
 
     async def saved(self, chat_id: str) -> None:
@@ -116,7 +116,7 @@ class Sessions:
             live = self._live.pop(chat.id, None)
             if live is not None:
                 await live.close("The chat was deleted.")
-            await self._left(chat.id)
+            await self._until_ended(chat.id)
             # The agent's session may have got its id since the chat was looked up.
             chat = await self._transcripts.get(chat.user, chat.id)
             await self._transcripts.delete(chat)
@@ -125,7 +125,7 @@ class Sessions:
                 await log.close()
             return chat
 
-    def rested(self, session: ChatSession) -> None:
+    def on_idle(self, session: ChatSession) -> None:
         """Releases the chat of a session in which nothing goes on any more to other servers."""
         self._releasing.spawn(self._release(session), "tk-ai chat rests")
 
@@ -138,7 +138,7 @@ class Sessions:
     async def _close(self) -> None:
         sessions, self._live = list(self._live.values()), {}
         await asyncio.gather(
-            *(session.close("The server stopped.") for session in sessions), *self._leaving.values()
+            *(session.close("The server stopped.") for session in sessions), *self._ending.values()
         )
         await self._releasing.join()
         await asyncio.gather(*(log.close() for log in list(self._logs.values())))
@@ -152,12 +152,12 @@ class Sessions:
             return live
         if live is not None:
             # Another server went on with the chat since: its history is another one now.
-            self._let_go(live)
-        await self._left(chat.id)
+            self._detach(live)
+        await self._until_ended(chat.id)
         # The agent's session may have got its id since the chat was looked up.
         chat = await self._transcripts.get(chat.user, chat.id)
         log = await self._log(chat.id)
-        await self._end_what_was_cut(chat.id, log)
+        await self._end_interrupted_turns(chat.id, log)
         plan = await self._transcripts.plan(chat.id)
         forgotten = await self._transcripts.forgotten(chat.id)
         if self._closing is not None:
@@ -169,8 +169,8 @@ class Sessions:
             log,
             plan=None if plan is None else plan.turn,
             forgotten=forgotten,
-            rested=self.rested,
-            let_go=self._let_go,
+            on_idle=self.on_idle,
+            on_expired=self._detach,
         )
 
     async def _release(self, session: ChatSession) -> None:
@@ -195,12 +195,12 @@ class Sessions:
         log.catch_up(last)
         return log
 
-    async def _left(self, chat_id: str) -> None:
+    async def _until_ended(self, chat_id: str) -> None:
         """Waits until a session of a chat that is ending has ended."""
-        if (leaving := self._leaving.get(chat_id)) is not None:
-            await asyncio.wait((leaving,))
+        if (ending := self._ending.get(chat_id)) is not None:
+            await asyncio.wait((ending,))
 
-    async def _mend(self, chat: Chat, log: ChatLog) -> None:
+    async def _close_interrupted_turns(self, chat: Chat, log: ChatLog) -> None:
         """Ends what was cut in a chat in which nobody answers."""
         if not await self._transcripts.unended(chat.id):
             return
@@ -209,11 +209,11 @@ class Sessions:
         except ChatElsewhere:
             # What has no end goes on there.
             return
-        await self._end_what_was_cut(chat.id, log)
+        await self._end_interrupted_turns(chat.id, log)
         await log.save()
         await self._transcripts.release(chat.id)
 
-    async def _end_what_was_cut(self, chat_id: str, log: ChatLog) -> None:
+    async def _end_interrupted_turns(self, chat_id: str, log: ChatLog) -> None:
         """A server that was killed left turns without an end: they get one."""
         await log.save()
         for turn in await self._transcripts.unended(chat_id):
@@ -230,16 +230,16 @@ class Sessions:
                 f"{len(self._live)} chats are answered just now.",
                 hint="Wait until one has ended, or stop one.",
             )
-        self._let_go(idle)
+        self._detach(idle)
 
-    def _let_go(self, session: ChatSession) -> None:
+    def _detach(self, session: ChatSession) -> None:
         if self._live.get(session.id) is session:
             del self._live[session.id]
         task = asyncio.create_task(session.close("The chat ended."), name="tk-ai chat ends")
-        self._leaving[session.id] = task
+        self._ending[session.id] = task
 
         def left(_: asyncio.Task[None]) -> None:
-            if self._leaving.get(session.id) is task:
-                del self._leaving[session.id]
+            if self._ending.get(session.id) is task:
+                del self._ending[session.id]
 
         task.add_done_callback(left)

@@ -98,9 +98,9 @@ SELECT {_COLUMNS} FROM (
 
 _ANSWERED = """
 SELECT turn, json_extract(data, '$.replaces'), turn IN (
-    SELECT turn FROM events WHERE chat = :chat AND kind IN ('text', 'thinking', 'tool_call')
+    SELECT turn FROM events WHERE chat = ?1 AND kind IN ('text', 'thinking', 'tool_call')
 )
-FROM events WHERE chat = :chat AND kind = 'message' ORDER BY id
+FROM events WHERE chat = ?1 AND kind = 'message' ORDER BY id
 """
 
 
@@ -142,32 +142,21 @@ class Transcripts:
         now = time.time()
         chat = Chat(chat_id, user, title, notebook, None, now, now)
 
-        def insert(db: sqlite3.Connection) -> None:
-            db.execute(
-                f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
-                (chat_id, user, title, notebook, None, now, now),
-            )
-
-        await self._database.run(insert, "The chat was not begun.")
+        await self._write(
+            f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
+            *(chat_id, user, title, notebook, None, now, now),
+            failed="The chat was not begun.",
+        )
         return chat
 
     async def over(self, user: str) -> list[Chat]:
         """A user's chats beyond the bounds, in number and bytes: those used least recently."""
-
-        def select(db: sqlite3.Connection) -> list[Chat]:
-            return [Chat(*row) for row in db.execute(_OVER, (user, MAX_CHATS, MAX_BYTES))]
-
-        return await self._database.read(select)
+        return [Chat(*row) for row in await self._rows(_OVER, user, MAX_CHATS, MAX_BYTES)]
 
     async def size(self, chat_id: str) -> int:
         """Bytes of all that happened in a chat; 0 where it is not there."""
-        return await self._database.read(
-            lambda db: int(
-                db.execute(
-                    "SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", (chat_id,)
-                ).fetchone()[0]
-            )
-        )
+        rows = await self._rows("SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", chat_id)
+        return int(rows[0][0])
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """A user's own chat.
@@ -175,32 +164,21 @@ class Transcripts:
         Raises:
             ChatNotFound: there is none, or it is somebody else's.
         """
-
-        def select(db: sqlite3.Connection) -> Chat | None:
-            row = db.execute(
-                f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
-                (chat_id, user),
-            ).fetchone()
-            return None if row is None else Chat(*row)
-
-        chat = await self._database.read(select)
-        if chat is None:
+        rows = await self._rows(
+            f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
+            *(chat_id, user),
+        )
+        if not rows:
             raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
-        return chat
+        return Chat(*rows[0])
 
     async def list(self, user: str) -> list[Chat]:
         """A user's chats, the one used last first."""
-
-        def select(db: sqlite3.Connection) -> list[Chat]:
-            return [
-                Chat(*row)
-                for row in db.execute(
-                    f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608
-                    (user,),
-                )
-            ]
-
-        return await self._database.read(select)
+        rows = await self._rows(
+            f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608 (names)
+            user,
+        )
+        return [Chat(*row) for row in rows]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Gives a chat another title."""
@@ -234,14 +212,11 @@ class Transcripts:
 
     async def position(self, chat_id: str, session: str, turns: Sequence[str]) -> str | None:
         """Return the session's last entry after the last of these turns that has one."""
-        found = await self._database.read(
-            lambda db: dict[str, str](
-                db.execute(
-                    "SELECT turn, position FROM positions WHERE chat = ? AND session = ?",
-                    (chat_id, session),
-                ).fetchall()
-            )
+        rows = await self._rows(
+            "SELECT turn, position FROM positions WHERE chat = ? AND session = ?",
+            *(chat_id, session),
         )
+        found = dict[str, str](rows)
         return next((found[turn] for turn in reversed(turns) if turn in found), None)
 
     async def claim(self, chat: Chat) -> Chat:
@@ -273,11 +248,8 @@ class Transcripts:
 
     async def release(self, chat_id: str) -> None:
         """Lets other servers answer in a chat; what is not this server's stays as it is."""
-        await self._database.run(
-            lambda db: db.execute(
-                "DELETE FROM answering WHERE chat = ? AND server = ?",
-                (chat_id, self._lease.id),
-            )
+        await self._write(
+            "DELETE FROM answering WHERE chat = ? AND server = ?", chat_id, self._lease.id
         )
 
     async def elsewhere(self) -> frozenset[str]:
@@ -292,9 +264,8 @@ class Transcripts:
 
     async def delete(self, chat: Chat) -> None:
         """Removes a chat with all that happened in it."""
-        await self._database.run(
-            lambda db: db.execute("DELETE FROM chats WHERE id = ?", (chat.id,)),
-            "The chat is still there.",
+        await self._write(
+            "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat is still there."
         )
 
     async def add(self, chat_id: str, events: Sequence[Event]) -> None:
@@ -345,87 +316,72 @@ class Transcripts:
 
     async def plan(self, chat_id: str) -> Event | None:
         """The plan that waits in a chat for an answer: nothing was sent since it was made."""
-
-        def select(db: sqlite3.Connection) -> Event | None:
-            row = db.execute(
-                "SELECT id, turn, time, kind, data FROM events"
-                " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
-                (chat_id,),
-            ).fetchone()
-            if row is None or row[3] != "plan":
-                return None
-            return Event(row[0], row[1], row[2], row[3], json.loads(row[4]))
-
-        return await self._database.read(select)
+        rows = await self._rows(
+            "SELECT id, turn, time, kind, data FROM events"
+            " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        for number, turn, at, kind, data in rows:
+            if kind == "plan":
+                return Event(number, turn, at, kind, json.loads(data))
+        return None
 
     async def usage(self, chat_id: str) -> dict[str, Any] | None:
         """Return the last usage event of a chat; None if there is none."""
-
-        def select(db: sqlite3.Connection) -> dict[str, Any] | None:
-            row = db.execute(
-                "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
-                (chat_id,),
-            ).fetchone()
-            return None if row is None else json.loads(row[0])
-
-        return await self._database.read(select)
+        rows = await self._rows(
+            "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        return json.loads(rows[0][0]) if rows else None
 
     async def turns(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that no later message has taken the place of, the oldest first."""
-
-        def select(db: sqlite3.Connection) -> list[str]:
-            found: list[str] = []
-            for turn, replaces in db.execute(
-                "SELECT turn, json_extract(data, '$.replaces') FROM events"
-                " WHERE chat = ? AND kind = 'message' ORDER BY id",
-                (chat_id,),
-            ):
-                if replaces in found:
-                    del found[found.index(replaces) :]
-                found.append(turn)
-            return found
-
-        return await self._database.read(select)
+        found: list[str] = []
+        for turn, replaces in await self._rows(
+            "SELECT turn, json_extract(data, '$.replaces') FROM events"
+            " WHERE chat = ? AND kind = 'message' ORDER BY id",
+            chat_id,
+        ):
+            if replaces in found:
+                del found[found.index(replaces) :]
+            found.append(turn)
+        return found
 
     async def forgotten(self, chat_id: str) -> Sequence[str]:
         """The turns whose place later messages have taken, where no answer has begun since."""
+        found: list[str] = []
+        forgotten: list[str] = []
+        for turn, replaces, answered in await self._rows(_ANSWERED, chat_id):
+            if replaces in found:
+                forgotten += found[found.index(replaces) :]
+                del found[found.index(replaces) :]
+            found.append(turn)
+            if answered:
+                forgotten.clear()
+        return forgotten
 
-        def select(db: sqlite3.Connection) -> list[str]:
-            found: list[str] = []
-            forgotten: list[str] = []
-            for turn, replaces, answered in db.execute(_ANSWERED, {"chat": chat_id}):
-                if replaces in found:
-                    forgotten += found[found.index(replaces) :]
-                    del found[found.index(replaces) :]
-                found.append(turn)
-                if answered:
-                    forgotten.clear()
-            return forgotten
-
-        return await self._database.read(select)
+    async def answered(self, chat_id: str, turns: Sequence[str]) -> bool:
+        """Return whether an answer to one of these turns has begun."""
+        rows = await self._rows(
+            "SELECT 1 FROM events WHERE chat = ? AND kind IN ('text', 'thinking', 'tool_call')"
+            " AND turn IN (SELECT value FROM json_each(?)) LIMIT 1",
+            *(chat_id, json.dumps(turns)),
+        )
+        return bool(rows)
 
     async def unended(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that have no end, the oldest first."""
-        return await self._database.read(
-            lambda db: [
-                row[0]
-                for row in db.execute(
-                    "SELECT turn FROM events WHERE chat = ? GROUP BY turn"
-                    " HAVING sum(kind = 'done') = 0 ORDER BY min(id)",
-                    (chat_id,),
-                )
-            ]
+        rows = await self._rows(
+            "SELECT turn FROM events WHERE chat = ? GROUP BY turn"
+            " HAVING sum(kind = 'done') = 0 ORDER BY min(id)",
+            chat_id,
         )
+        return [row[0] for row in rows]
 
     async def last(self, chat_id: str) -> int:
         """The number of the last event of a chat; 0 where there is none."""
-        return await self._database.read(
-            lambda db: int(
-                db.execute(
-                    "SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", (chat_id,)
-                ).fetchone()[0]
-            )
-        )
+        rows = await self._rows("SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", chat_id)
+        return int(rows[0][0])
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now; chats follow."""
@@ -444,12 +400,15 @@ class Transcripts:
         self._lease.end()
 
     async def _set(self, chat_id: str, columns: str, *values: str | float | None) -> None:
-        await self._database.run(
-            lambda db: db.execute(
-                f"UPDATE chats SET {columns} WHERE id = ?",  # noqa: S608 (names)
-                (*values, chat_id),
-            )
-        )
+        await self._write(f"UPDATE chats SET {columns} WHERE id = ?", *values, chat_id)  # noqa: S608 (names)
+
+    async def _rows(self, query: str, *values: str | float | None) -> list[tuple[Any, ...]]:
+        return await self._database.read(lambda db: db.execute(query, values).fetchall())
+
+    async def _write(
+        self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
+    ) -> None:
+        await self._database.run(lambda db: db.execute(statement, values), failed)
 
 
 def _json(value: object) -> str:

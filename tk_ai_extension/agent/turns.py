@@ -16,13 +16,13 @@ from tk_ai_extension.agent.events import (
     CellChanged,
     Discarded,
     Done,
+    EventPayload,
     PermissionAsked,
     PermissionSettled,
     TextDelta,
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
-    What,
 )
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.mcp.content import error_content, result_content
@@ -55,7 +55,7 @@ class Turn:
         caller: Who acts in it: the chat, in its mode, in this turn.
         workspace: What the tools work on.
         registry: The tools.
-        tell: Takes what happens.
+        emit: Takes the events.
         text: What the agent has written since its last call.
         stopping: Set when somebody stops it.
         stopped: When that was, on the monotonic clock.
@@ -70,7 +70,7 @@ class Turn:
     caller: Caller
     workspace: Workspace
     registry: Registry
-    tell: Callable[[What], object]
+    emit: Callable[[EventPayload], object]
     text: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: float = 0.0
@@ -83,7 +83,7 @@ class Turn:
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _answered: set[str] = field(default_factory=set[str])
     _journalled: int = 0
-    _cut: str | None = None
+    _cancelled_call: str | None = None
     _credential: TurnCredential | None = None
 
     def begin(self) -> TurnCredential:
@@ -99,7 +99,7 @@ class Turn:
             self.stopped = time.monotonic()
             self.stopping.set()
 
-    def receive(self, what: What) -> None:
+    def receive(self, what: EventPayload) -> None:
         """Takes what the agent reports; what is known of a call already is nothing new."""
         match what:
             case ToolCalled(call=call):
@@ -116,14 +116,14 @@ class Turn:
                 self.text = ""
             case _:
                 pass
-        self.say(what)
+        self.publish(what)
 
-    def say(self, what: What) -> None:
+    def publish(self, what: EventPayload) -> None:
         """Tells what happened, unless it comes too late: a cell may not heed an interrupt."""
         if self.over:
             return
         self.over = isinstance(what, Done)
-        self.tell(what)
+        self.emit(what)
         if isinstance(what, ToolCalled):
             self._known.setdefault(what.call, asyncio.Event()).set()
 
@@ -156,8 +156,8 @@ class Turn:
         self.cancel_calls()
         if self.calls:
             await asyncio.wait(self.calls, timeout=SETTLE)
-        if self._cut is not None:
-            await self._tell_changes(self._cut)
+        if self._cancelled_call is not None:
+            await self._publish_changes(self._cancelled_call)
 
     def _revoke(self) -> None:
         if self._credential is not None:
@@ -171,7 +171,7 @@ class Turn:
         self._answered.add(call)
 
         async def progress(message: str) -> None:
-            self.say(ToolProgressed(call, message))
+            self.publish(ToolProgressed(call, message))
 
         context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
         result: Result | None = None
@@ -181,15 +181,15 @@ class Turn:
         except ToolError as error:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
-            self._cut = call
+            self._cancelled_call = call
             stopped = CallStopped(self.why_stopped)
-            self._tell_answer(
+            self._publish_result(
                 call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
             )
             raise
         if result is None or self.registry.get(tool).effect != "READ":
-            await self._tell_changes(call)
-        self._tell_answer(call, tool, began, content, structured=structured, result=result)
+            await self._publish_changes(call)
+        self._publish_result(call, tool, began, content, structured=structured, result=result)
         return content
 
     async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -201,7 +201,7 @@ class Turn:
         except TimeoutError:
             self.receive(ToolCalled(call, tool, dict(arguments)))
 
-    async def _tell_changes(self, call: str) -> None:
+    async def _publish_changes(self, call: str) -> None:
         """Tells what the journal has of this turn and was not told yet."""
         try:
             entries = await self.workspace.journal.undoable(
@@ -213,9 +213,9 @@ class Turn:
         for entry in reversed(entries):
             self._journalled = max(self._journalled, entry.id)
             for change in entry.changes:
-                self.say(_changed(call, entry.path, change, entry.id))
+                self.publish(_changed(call, entry.path, change, entry.id))
 
-    def _tell_answer(
+    def _publish_result(
         self,
         call: str,
         tool: str,
@@ -227,7 +227,7 @@ class Turn:
     ) -> None:
         texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
         images = () if result is None else result.images
-        self.say(
+        self.publish(
             ToolAnswered(
                 call,
                 tool,
@@ -249,7 +249,7 @@ class ChatApprover:
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Shows the request and waits: whoever answers it ends the wait, and so does a stop."""
-        self._turn.say(
+        self._turn.publish(
             PermissionAsked(
                 self._call,
                 request.id,
@@ -264,7 +264,7 @@ class ChatApprover:
         try:
             await asyncio.Event().wait()
         finally:
-            self._turn.say(PermissionSettled(self._call, request.id))
+            self._turn.publish(PermissionSettled(self._call, request.id))
         return None
 
 

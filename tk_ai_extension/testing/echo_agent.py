@@ -38,12 +38,8 @@ MODEL = "echo"
 class EchoProvider:
     """A model that is always there."""
 
-    label: str = "An echo"
     model: str = MODEL
     models: tuple[str, ...] = (MODEL,)
-    ready: bool = True
-    hint: str = "Ready."
-    untrusted: str | None = None
 
 
 @dataclass

@@ -25,13 +25,17 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
 )
-from tk_ai_extension.agent.claude.costs import CostMeter
 from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
-from tk_ai_extension.agent.claude.translating import Translator
+from tk_ai_extension.agent.claude.translating import CostMeter, Translator
 from tk_ai_extension.agent.imports import uncollected
-from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
+from tk_ai_extension.model.agent_errors import (
+    AgentDied,
+    AgentUnavailable,
+    FolderNotTrusted,
+    NoModel,
+)
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -79,7 +83,16 @@ class ClaudeBackend:
 
     async def provider(self) -> Provider:
         """Return where the model is now."""
-        return await self._provider()
+        provider = await self._provider()
+        if provider.untrusted is not None:
+            raise FolderNotTrusted(
+                "This folder has a file with a key. Trust the folder to use it.",
+                hint=provider.hint,
+                folder=provider.untrusted,
+            )
+        if not provider.ready:
+            raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
+        return provider
 
     async def start(self, config: SessionConfig) -> ClaudeSession:
         """Start a process."""
