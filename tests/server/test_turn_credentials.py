@@ -160,6 +160,15 @@ async def test_after_its_turn_a_credential_is_refused(
     await rest(started)
     for token in (credential.token, "made-up", ""):
         assert await refusal(ask, ADA, token) == (401, "invalid_turn_credential")
+        response = await ask(
+            "POST",
+            "api/tk-ai/tools/insert_cell",
+            {"notebook": notebook, "source": "b = 1"},
+            Authorization=f"token {ADA}",
+            **{TURN: token},
+        )
+        error = json.loads(response.body)["error"]
+        assert (response.code, error["code"]) == (401, "invalid_turn_credential")
     assert "b = 1" not in sources(jp_root_dir, notebook)
     assert credential.token not in repr(credential)
 
