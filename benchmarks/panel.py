@@ -16,20 +16,20 @@ from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
 import tk_ai_extension
+from tk_ai_extension.agent.claude.messages_api import Exchange
 from tk_ai_extension.agent.events import (
     Began,
     Done,
     Event,
+    EventPayload,
     Sent,
     TextDelta,
     ToolAnswered,
     ToolCalled,
     Used,
-    What,
 )
-from tk_ai_extension.agent.messages_api import Exchange
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.server.users import owner
+from tk_ai_extension.model.callers import owner
 from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, Text
 from tk_ai_extension.workspace.state import state_folder
 
@@ -197,7 +197,7 @@ async def write_chat(state: Path, messages: int) -> None:
     await transcripts.close()
 
 
-def turn_of(chat: str, number: int) -> list[What]:
+def turn_of(chat: str, number: int) -> list[EventPayload]:
     """All that happens because of one message."""
     answer = (
         f"Month {number} has {number} rows, and $\\bar x = {number}$:\n\n"

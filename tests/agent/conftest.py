@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.desk import Desk, backend, desk, documents, jp_server_config
-from tk_ai_extension.agent.chats import Begun, Chats
-from tk_ai_extension.agent.claude import Surroundings
+from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.agent.requests import parse_request
-from tk_ai_extension.agent.session import ChatSettings, Office
+from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
@@ -26,9 +26,9 @@ USER = "alice"
 class Talk:
     """A person's side of the chats."""
 
-    def __init__(self, chats: Chats, office: Office, model: ScriptedModel) -> None:
+    def __init__(self, chats: Chats, services: ChatServices, model: ScriptedModel) -> None:
         self.chats = chats
-        self.office = office
+        self.services = services
         self.model = model
         self._closed = False
 
@@ -38,7 +38,7 @@ class Talk:
             self._closed = True
             await self.chats.close()
 
-    async def send(self, message: str, user: str = USER, **fields: Any) -> Begun:
+    async def send(self, message: str, user: str = USER, **fields: Any) -> StartedTurn:
         return await self.chats.send(user, parse_request({"message": message, **fields}))
 
     async def say(self, message: str, user: str = USER, **fields: Any) -> list[Event]:
@@ -65,15 +65,14 @@ async def open_chats(desk: Desk, model: ScriptedModel, tmp_path: Path) -> AsyncI
         return Provider("compatible", model.environment, MODEL, (MODEL,))
 
     def open_(cli: str = "", **settings: Any) -> Talk:
-        office = Office(
+        services = ChatServices(
             workspace=desk.workspace,
             registry=desk.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            surroundings=Surroundings(tmp_path / "claude", cli=cli),
-            provider=provider,
+            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", cli=cli), provider),
             settings=ChatSettings(**settings),
         )
-        opened.append(Talk(Chats(office), office, model))
+        opened.append(Talk(Chats(services), services, model))
         return opened[-1]
 
     yield open_

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
-from tk_ai_extension.agent.chats import Begun
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import PermissionNotFound
 from tk_ai_extension.testing.scripted_model import Answer, ToolUse
@@ -18,9 +18,9 @@ from tk_ai_extension.workspace.permissions import Answer as Leave
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
 
 
-async def answering(talk: Talk, begun: Begun, answer: Leave) -> list[Event]:
+async def answering(talk: Talk, begun: StartedTurn, answer: Leave) -> list[Event]:
     """All events of a turn in which each question gets this answer."""
-    policy = talk.office.workspace.policy
+    policy = talk.services.workspace.policy
 
     async def events() -> AsyncIterator[Event]:
         async for event in begun.events:
@@ -148,6 +148,6 @@ async def test_no_tool_but_the_registrys_exists_for_claude(talk: Talk) -> None:
     )
     events = await talk.say("Try.", mode="auto")
     assert [n for n in talk.model.requests[0].tools if not n.startswith("mcp__tk__")] == []
-    assert len(talk.model.requests[0].tools) == len(talk.office.registry)
+    assert len(talk.model.requests[0].tools) == len(talk.services.registry)
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False, False]
     assert all(result.is_error for result in talk.model.requests[1].tool_results)

@@ -136,7 +136,7 @@ async def test_a_chat_that_is_deleted_in_the_middle_of_a_turn_ends_and_is_gone(t
         await counting.held.wait()
     await talk.chats.delete(USER, begun.chat)
     assert (await rest(begun))[-1].data["end"] == "stopped"
-    assert await talk.office.transcripts.events(begun.chat) == []
+    assert await talk.services.transcripts.events(begun.chat) == []
     with pytest.raises(ChatNotFound):
         await talk.send("And now?", chat=begun.chat)
 

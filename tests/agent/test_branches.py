@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.agent.conftest import USER, Open, Talk
+from tests.agent.conftest import USER, Open, Talk, of_kind
 from tests.desk import Desk
-from tk_ai_extension.agent.branches import Origin, before
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
@@ -143,7 +143,7 @@ async def test_what_is_to_be_forgotten_is_forgotten_after_a_restart_where_nobody
     assert "Hello, Ada." in heard(again)
     assert "plum" not in heard(again)
     # Once it was asked without them there is nothing more to forget.
-    assert await again.office.transcripts.forgotten(chat) == []
+    assert await again.services.transcripts.forgotten(chat) == []
 
 
 async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:
@@ -158,17 +158,51 @@ async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:
         await talk.say("Once more.", replaces=first[0].turn)
 
 
-def test_a_message_that_never_reached_the_session_is_passed_over(tmp_path: Path) -> None:
-    entries = [
-        {"type": "user", "uuid": "q1", "parentUuid": None},
-        {"type": "assistant", "uuid": "a1", "parentUuid": "q1", "text": "q2"},
-        {"type": "user", "uuid": "q2", "parentUuid": "a1"},
-    ]
-    folder = tmp_path / "projects" / "work"
-    folder.mkdir(parents=True)
-    lines = [*(json.dumps(entry) for entry in entries), '{"type": "user", "uuid": "q3", "par']
-    (folder / "s.jsonl").write_text("\n".join(lines))
-    assert before(tmp_path, "s", ["lost", "q2", "q1"]) == Origin("s", "a1")
-    assert before(tmp_path, "s", ["q1", "q2"]) == Origin(None)
-    assert before(tmp_path, "s", ["lost", "q3"]) == Origin("s")
-    assert before(tmp_path, "gone", ["q1"]) == Origin("gone")
+async def test_a_chat_of_a_version_that_kept_no_positions_goes_on_and_a_fork_of_it_starts_afresh(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    talk = open_chats()
+    talk.model.add(Answer.of("Hello, Ada."), Answer.of("A plum."), Answer.of("Ada."))
+    chat = (await talk.say("I am Ada."))[0].data["chat"]
+    await talk.close()
+    with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
+        database.execute("DELETE FROM positions")
+
+    again = open_chats()
+    second = await again.say("Name a fruit.", chat=chat)
+    assert "Hello, Ada." in heard(again)
+    with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
+        database.execute("DELETE FROM positions")
+    forked = await again.say("Who am I?", chat=chat, replaces=second[0].turn)
+    assert "does not remember" in of_kind(forked, "notice")[0]["text"]
+    assert forked[-1].data == {"end": "done", "text": "Ada."}
+    assert "plum" not in heard(again)
+
+
+async def test_a_stopped_turn_before_the_replaced_one_is_remembered(talk: Talk) -> None:
+    held = Held(Answer.of("One, two, three, four."), after=2)
+    talk.model.add(held, Answer.of("A plum."), Answer.of("A pear."))
+    first = await talk.send("Count.")
+    await held.held.wait()
+    await talk.chats.stop(USER, first.chat)
+    assert [event async for event in first.events][-1].data["end"] == "stopped"
+    second = await talk.say("Name a fruit.", chat=first.chat)
+    await talk.say("Name a green fruit.", chat=first.chat, replaces=second[0].turn)
+    assert "Count." in heard(talk)
+    assert "plum" not in heard(talk)
+
+
+async def test_nothing_is_forgotten_where_nothing_was_answered_before_the_replaced_turn(
+    open_chats: Open, tmp_path: Path
+) -> None:
+    nobody = open_chats(cli=str(tmp_path / "gone"))
+    failed = await nobody.say("Are you there?")
+    assert failed[-1].data["end"] == "failed"
+    await nobody.close()
+    talk = open_chats()
+    talk.model.add(Answer.of("A plum."), Answer.of("A pear."))
+    chat = failed[0].data["chat"]
+    second = await talk.say("Name a fruit.", chat=chat)
+    forked = await talk.say("Name a green fruit.", chat=chat, replaces=second[0].turn)
+    assert of_kind(forked, "notice") == []
+    assert "plum" not in heard(talk)

@@ -123,7 +123,7 @@ async def test_a_turn_goes_on_where_the_disk_is_full(
     begun = await talk.send("Hello.")
     with monkeypatch.context() as disk:
         for write in ("add", "session", "release"):
-            disk.setattr(talk.office.transcripts, write, full)
+            disk.setattr(talk.services.transcripts, write, full)
         assert (await rest(begun))[-1].data == {"end": "done", "text": "Hello."}
     assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
 

@@ -11,7 +11,7 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_asking import INSERT, answering
 from tests.agent.test_stopping import WITHIN, rest
 from tests.desk import Desk
-from tk_ai_extension.agent.chats import Begun
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import APPROVED, parse_plan_answer
 from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel, PlanNotFound
@@ -26,7 +26,7 @@ async def planned(talk: Talk, **fields: Any) -> list[Event]:
     return await talk.say("Plan it.", mode="plan", **fields)
 
 
-async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> Begun:
+async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> StartedTurn:
     said = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
     chat = of_kind([plan], "message")[0]["chat"]
     return await talk.chats.answer_plan(user, chat, said)
@@ -98,8 +98,8 @@ async def test_a_plan_is_answered_once(talk: Talk) -> None:
     both = await asyncio.gather(
         answer(talk, plan[0]), answer(talk, plan[0]), return_exceptions=True
     )
-    (begun,) = [each for each in both if isinstance(each, Begun)]
-    assert [type(each) for each in both if not isinstance(each, Begun)] == [PlanNotFound]
+    (begun,) = [each for each in both if isinstance(each, StartedTurn)]
+    assert [type(each) for each in both if not isinstance(each, StartedTurn)] == [PlanNotFound]
     await rest(begun)
     with pytest.raises(PlanNotFound):
         await answer(talk, plan[0])
@@ -150,7 +150,7 @@ async def test_a_plan_waits_beyond_the_end_of_its_server(open_chats: Open) -> No
 async def test_where_only_plans_are_allowed_none_is_carried_out(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk.office.workspace, "policy", PermissionPolicy("plan"))
+    monkeypatch.setattr(talk.services.workspace, "policy", PermissionPolicy("plan"))
     # Whatever is asked for, it becomes a plan.
     talk.model.add(Answer.of("I would count."))
     plan = await talk.say("Count.", mode="auto")

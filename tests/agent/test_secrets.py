@@ -16,10 +16,10 @@ from tests.agent.conftest import Talk, of_kind
 from tests.agent.test_going_on import processes
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude import Surroundings
-from tk_ai_extension.agent.providers import ProviderSettings
-from tk_ai_extension.agent.provision import Provision
-from tk_ai_extension.agent.session import ChatSettings, Office
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.providers import ProviderSettings
+from tk_ai_extension.agent.claude.provision import Provision
+from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import (
     KEY,
@@ -48,15 +48,14 @@ async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIter
             base_url=model.url, provider="anthropic", model=MODEL, trust_folder=True
         )
         provision = Provision(settings, dict, desk.root)
-        office = Office(
+        services = ChatServices(
             workspace=desk.workspace,
             registry=desk.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            surroundings=Surroundings(tmp_path / "claude", retries=0),
-            provider=provision.provider,
+            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), provision.provider),
             settings=ChatSettings(),
         )
-        talk = Talk(Chats(office), office, model)
+        talk = Talk(Chats(services), services, model)
         try:
             yield talk
         finally:

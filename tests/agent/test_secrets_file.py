@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.agent.secrets_file import MAX_BYTES, SecretsFileError, parse, read
+from tk_ai_extension.agent.claude.secrets_file import MAX_BYTES, SecretsFileError, parse, read
 
 
 @pytest.mark.parametrize(

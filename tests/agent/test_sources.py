@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tk_ai_extension.agent.sources import (
+from tk_ai_extension.agent.claude.sources import (
     CREDENTIALS,
     Given,
     ProviderName,

@@ -9,20 +9,20 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
-from tk_ai_extension.agent.chats import Begun
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.testing.scripted_model import Answer, Held, ToolUse
 
 WITHIN = 20.0
 
 
-async def until(begun: Begun, kind: str) -> Event:
+async def until(begun: StartedTurn, kind: str) -> Event:
     """Waits for an event of this kind; those before it are let go."""
     async with asyncio.timeout(WITHIN):
         return await anext(event async for event in begun.events if event.kind == kind)
 
 
-async def rest(begun: Begun) -> list[Event]:
+async def rest(begun: StartedTurn) -> list[Event]:
     async with asyncio.timeout(WITHIN):
         return [event async for event in begun.events]
 

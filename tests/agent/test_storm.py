@@ -14,7 +14,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_going_on import processes
 from tests.desk import Desk
-from tk_ai_extension.agent.chats import Begun
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import PermissionNotFound, ToolError
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
@@ -41,7 +41,7 @@ class Storm:
         self.servers = servers
         self.random = random
         self.chats: list[str] = []
-        self.turns: list[tuple[Begun, list[Event]]] = []
+        self.turns: list[tuple[StartedTurn, list[Event]]] = []
         self.refused: Counter[str] = Counter()
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -77,9 +77,9 @@ class Storm:
         self.turns.append((begun, seen))
         self.tasks.append(asyncio.create_task(self.hear(begun, seen)))
 
-    async def hear(self, begun: Begun, seen: list[Event]) -> None:
+    async def hear(self, begun: StartedTurn, seen: list[Event]) -> None:
         """Hears a turn to its end, and answers what it asks."""
-        policy = self.servers[0].office.workspace.policy
+        policy = self.servers[0].services.workspace.policy
         async for event in begun.events:
             seen.append(event)
             if event.kind == "permission":

@@ -15,16 +15,16 @@ from tornado.tcpserver import TCPServer
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
-from tk_ai_extension.agent import tour_texts as texts
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude import Surroundings
+from tk_ai_extension.agent.claude import tour_texts as texts
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.messages import Answer, MessagesRequest, Text, ToolUse
+from tk_ai_extension.agent.claude.providers import ProviderSettings
+from tk_ai_extension.agent.claude.provision import Provision
+from tk_ai_extension.agent.claude.tour import STEPS, Tour
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.messages import Answer, MessagesRequest, Text, ToolUse
-from tk_ai_extension.agent.providers import ProviderSettings
-from tk_ai_extension.agent.provision import Provision
 from tk_ai_extension.agent.requests import parse_plan_answer
-from tk_ai_extension.agent.session import ChatSettings, Office
-from tk_ai_extension.agent.tour import STEPS, Tour
+from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
@@ -174,15 +174,14 @@ async def provision(tmp_path: Path) -> AsyncIterator[Provision]:
 @pytest.fixture
 async def tour(desk: Desk, provision: Provision, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person in a server with no model connected."""
-    office = Office(
+    services = ChatServices(
         workspace=desk.workspace,
         registry=desk.registry,
         transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-        surroundings=Surroundings(tmp_path / "claude", retries=0),
-        provider=provision.provider,
+        backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), provision.provider),
         settings=ChatSettings(),
     )
-    talk = Talk(Chats(office), office, ScriptedModel())
+    talk = Talk(Chats(services), services, ScriptedModel())
     yield talk
     await talk.chats.close()
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import WITHIN, goes_on, rest
-from tk_ai_extension.agent.chats import Begun
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Began, Sent
 from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.transcripts import Transcripts
@@ -17,7 +17,7 @@ from tk_ai_extension.model.agent_errors import ChatElsewhere
 from tk_ai_extension.testing.scripted_model import Answer, Held
 
 
-async def counting(talk: Talk) -> tuple[Begun, Held]:
+async def counting(talk: Talk) -> tuple[StartedTurn, Held]:
     """A turn that goes on until it is let go."""
     held = Held(Answer.of("One, two, three, four."), after=4)
     talk.model.add(held)
@@ -75,7 +75,7 @@ async def test_each_goes_on_where_the_other_ended(open_chats: Open) -> None:
 async def released(chat: str, watcher: Talk) -> None:
     """Waits until a turn is no other server's any more: its end is told a moment before."""
     async with asyncio.timeout(WITHIN):
-        while chat in await watcher.office.transcripts.elsewhere():
+        while chat in await watcher.services.transcripts.elsewhere():
             continue
 
 

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from tests.browser.chromium import FLAGS, chromium
 from tests.browser.lab import DEADLINE, Lab, configure, waits
 from tests.servers import StartServer, start_server
-from tk_ai_extension.agent.sources import TAKEN
+from tk_ai_extension.agent.claude.sources import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
 __all__ = ["start_server"]

@@ -10,7 +10,7 @@ from playwright.async_api import expect
 from tests.browser.lab import Lab
 from tk_ai_extension.agent.events import Began, Done, Event, Sent, TextDelta
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.server.users import owner
+from tk_ai_extension.model.callers import owner
 from tk_ai_extension.testing.scripted_model import MODEL, Answer, Held, ScriptedModel, Text
 from tk_ai_extension.workspace.state import state_folder
 

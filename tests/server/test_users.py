@@ -13,7 +13,8 @@ from jupyter_server.auth import IdentityProvider, User
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
-from tk_ai_extension.server.users import is_shared, owner
+from tk_ai_extension.model.callers import owner
+from tk_ai_extension.server.users import is_shared
 
 ACCEPT = "application/json, text/event-stream"
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}

@@ -1,7 +1,7 @@
-"""What goes to Claude with a message: what a colleague at the same screen would see, within bounds.
+"""What goes to the agent with a message: what a colleague at the same screen would see, within bounds.
 
 Everything here is data: it comes from notebooks and files, stands between marks that it cannot
-forge, and Claude is told that no instruction in it counts. What is shown whole counts as read.
+forge, and the agent is told that no instruction in it counts. What is shown whole counts as read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tk_ai_extension.agent.backend import ContentBlock, TextBlock
 from tk_ai_extension.agent.requests import (
     CellAttachment,
+    ChatRequest,
     FileAttachment,
     ImageAttachment,
     Message,
@@ -19,7 +21,6 @@ from tk_ai_extension.agent.requests import (
 )
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import FileMissing, KernelNotFound, NotReadable, ToolError
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.presenting import present
@@ -45,7 +46,7 @@ _MARK = re.compile(r"<(?=[\s/]*seen)", re.IGNORECASE)
 """What would begin or end what is seen, however it is written."""
 
 _PERSONA = """\
-You are Claude, and work with a person in their Jupyter notebooks: they see each cell that you \
+You are {agent}, and work with a person in their Jupyter notebooks: they see each cell that you \
 change and each output as it happens, and they work in the same notebook at the same time.
 
 With each message comes, between <seen> and </seen>, what they look at now. The notebook named \
@@ -73,12 +74,12 @@ _ASKING = (
     "runs nothing else until then. Insert and edit cells as ever; what you run there is queued, and "
     "runs by itself right after your answer. Do not wait for it, and say that it runs then."
 )
-"""What Claude has to know where a cell waits for the answer."""
+"""What the agent has to know where a cell waits for the answer."""
 
 
-async def instructions(workspace: Workspace) -> str:
-    """The system prompt: who Claude is here, how the tools work, what the project wants."""
-    parts = [_PERSONA, INSTRUCTIONS]
+async def instructions(workspace: Workspace, agent: str) -> str:
+    """The system prompt: who the agent is here, how the tools work, what the project wants."""
+    parts = [_PERSONA.format(agent=agent), INSTRUCTIONS]
     for name in PROJECT_FILES:
         try:
             text = await workspace.files.read_text(name)
@@ -93,18 +94,18 @@ async def instructions(workspace: Workspace) -> str:
 
 async def content(
     workspace: Workspace, registry: Registry, caller: Caller, message: Message
-) -> list[Json]:
+) -> list[ContentBlock]:
     """The blocks of a user's message as the model gets them: what is seen, pictures, the text."""
     view = _View(registry, ToolContext(workspace, caller))
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
-        parts += await view.notebook(message)
+        parts += await view.notebook(message.request)
     if message.asking is not None:
         parts.append(_ASKING)
         if message.asking.error:
             parts.append(f"The error in question:\n{_cut(message.asking.error, CELL)}")
     pictures: list[Image] = []
-    for attachment in message.attachments:
+    for attachment in message.request.attachments:
         match attachment:
             case CellAttachment(cell=cell):
                 text, images = await view.cell("Attached cell", cell)
@@ -118,9 +119,9 @@ async def content(
         pictures += images
     seen = _unforged("\n\n".join(part for part in parts if part))
     return [
-        {"type": "text", "text": f"<seen>\n{seen}\n</seen>"},
-        *(_block(image) for image in pictures[:PICTURES]),
-        {"type": "text", "text": _unforged(message.text)},
+        TextBlock(f"<seen>\n{seen}\n</seen>"),
+        *pictures[:PICTURES],
+        TextBlock(_unforged(message.request.message)),
     ]
 
 
@@ -134,27 +135,22 @@ def _numbers(before: int, count: int) -> str:
     return f"\n[picture {first}]" if first == last else f"\n[pictures {first} to {last}]"
 
 
-def _block(image: Image) -> Json:
-    source = {"type": "base64", "media_type": image.mime, "data": image.data}
-    return {"type": "image", "source": source}
-
-
 class _View:
-    """Looks at things as Claude's own tools would."""
+    """Looks at things as the agent's own tools would."""
 
     def __init__(self, registry: Registry, context: ToolContext) -> None:
         self._registry = registry
         self._context = context
 
-    async def notebook(self, message: Message) -> list[str]:
+    async def notebook(self, request: ChatRequest) -> list[str]:
         """The notebook that a message is about."""
         outline = await self._text("list_cells", OUTLINE, limit=200)
         parts = [f"Notebook {outline}", await self._kernel()]
-        if message.active_cell is not None:
+        if request.active_cell is not None:
             # Its pictures would be paid for with every message; read_cell shows them.
-            parts.append((await self.cell("Active cell", message.active_cell))[0])
-        if message.selected_cells:
-            parts.append(f"Selected cells: {', '.join(message.selected_cells)}")
+            parts.append((await self.cell("Active cell", request.active_cell))[0])
+        if request.selected_cells:
+            parts.append(f"Selected cells: {', '.join(request.selected_cells)}")
         return parts
 
     async def cell(self, what: str, cell: str) -> tuple[str, tuple[Image, ...]]:

@@ -322,7 +322,7 @@ class Done:
     text: str = ""
 
 
-What = (
+EventPayload = (
     Sent
     | Began
     | TextDelta
@@ -353,7 +353,7 @@ class Event:
         id: Rises by one within the chat.
         turn: The turn that it belongs to.
         time: Seconds since the epoch.
-        kind: Which of the kinds (`What`).
+        kind: Which of the kinds (`EventPayload`).
         data: Its attributes as JSON.
     """
 
@@ -364,7 +364,7 @@ class Event:
     data: Json
 
     @classmethod
-    def of(cls, number: int, turn: str, time: float, what: What) -> Event:
+    def of(cls, number: int, turn: str, time: float, what: EventPayload) -> Event:
         """The event of something that happened."""
         return cls(number, turn, time, what.kind, asdict(what))
 

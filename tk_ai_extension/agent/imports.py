@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib import import_module
 
 
 @contextmanager
@@ -23,9 +22,3 @@ def uncollected() -> Generator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
-
-
-def import_sdk() -> None:
-    """Imports the Claude Agent SDK."""
-    with uncollected():
-        import_module("claude_agent_sdk")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
-from tk_ai_extension.agent.events import Event, What
+from tk_ai_extension.agent.events import Event, EventPayload
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.errors import ToolError
 
@@ -50,7 +50,7 @@ class ChatLog:
         self._changed = asyncio.Event()
         self._over = False
 
-    def add(self, turn: str, what: What) -> Event:
+    def add(self, turn: str, what: EventPayload) -> Event:
         """Notes what happened, and wakes those who follow."""
         self.last += 1
         event = Event.of(self.last, turn, time.time(), what)

@@ -175,18 +175,21 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that is ready to be sent: checked, and bound to its notebook."""
+    """A message that is ready to be sent.
 
-    text: str
+    Attributes:
+        request: What the person sent.
+        notebook: The path below the root that it is about, or None.
+        model: The model that answers.
+        asking: The running cell that sends it, or None.
+        replaces: The turns that it takes the place of, the first first.
+    """
+
+    request: ChatRequest
     notebook: str | None
     model: str
-    mode: Mode
-    active_cell: str | None = None
-    selected_cells: tuple[str, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
     asking: Asking | None = None
     replaces: tuple[str, ...] = ()
-    """The turns that it takes the place of, the first first."""
 
 
 def parse_request(body: dict[str, Any]) -> ChatRequest:

@@ -1,4 +1,4 @@
-"""A chat that is under way: its turns in order, and the process of Claude that answers them."""
+"""A chat that is under way: its turns in order, and the agent that answers them."""
 
 from __future__ import annotations
 
@@ -6,38 +6,50 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import mcp_types as types
 
-from tk_ai_extension.agent.branches import Origin, before, prompt_id
-from tk_ai_extension.agent.claude import LEAVE, Claude, Surroundings, forget
+from tk_ai_extension.agent.backend import (
+    STOP_TIMEOUT,
+    AgentBackend,
+    AgentEvent,
+    AgentSession,
+    Checkpoint,
+    History,
+    ModelProvider,
+    SessionConfig,
+    TurnEnded,
+    Working,
+)
 from tk_ai_extension.agent.context import content, instructions
-from tk_ai_extension.agent.costs import CostMeter
 from tk_ai_extension.agent.events import (
     Began,
     Done,
     End,
+    EventPayload,
     Failed,
     Noticed,
     Planned,
     PlanSettled,
+    Retried,
     Sent,
-    What,
 )
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.providers import Provider
 from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
-from tk_ai_extension.agent.translating import failure
 from tk_ai_extension.agent.turns import Turn
 from tk_ai_extension.mcp.descriptions import error_content
-from tk_ai_extension.model.agent_errors import AgentDied, ModelSilent, PlanNotFound
+from tk_ai_extension.model.agent_errors import (
+    AgentDied,
+    InvalidTurnCredential,
+    ModelSilent,
+    PlanNotFound,
+)
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -57,72 +69,66 @@ class ChatSettings:
 
 
 @dataclass(frozen=True)
-class Office:
+class ChatServices:
     """What all chats of a server share.
 
     Attributes:
         workspace: What the tools work on.
         registry: The tools.
         transcripts: Where chats are kept.
-        surroundings: What Claude's processes are started with.
-        provider: Where the model is, as it is configured now.
+        backend: The agent that answers.
         settings: How chats behave.
     """
 
     workspace: Workspace
     registry: Registry
     transcripts: Transcripts
-    surroundings: Surroundings
-    provider: Callable[[], Awaitable[Provider]]
+    backend: AgentBackend
     settings: ChatSettings
 
 
 class ChatSession:
     """One chat, while it is used.
 
-    Turns are answered one after the other by one process of Claude, which is started with the first
+    Turns are answered one after the other by one session of the agent, which is started with the first
     one and let go when the chat has been idle for a while; its history stays, and the next turn
     goes on with it.
 
     Args:
-        office: What all chats share.
+        services: What all chats share.
         chat: The chat as it is kept.
         log: What happens in it.
         plan: The turn whose plan waits for an answer, or None.
-        forgotten: The turns that Claude is to forget before it is asked the next time.
-        rested: Called when no turn goes on or waits any more.
-        let_go: Called when it has been idle for long.
+        forgotten: The turns that the agent is to forget before it is asked the next time.
+        on_idle: Called when no turn goes on or waits any more.
+        on_expired: Called when it has been idle for long.
     """
 
     def __init__(
         self,
-        office: Office,
+        services: ChatServices,
         chat: Chat,
         log: ChatLog,
         *,
         plan: str | None,
         forgotten: Sequence[str],
-        rested: Callable[[ChatSession], None],
-        let_go: Callable[[ChatSession], None],
+        on_idle: Callable[[ChatSession], None],
+        on_expired: Callable[[ChatSession], None],
     ) -> None:
         self.id = chat.id
         self.user = chat.user
         self.log = log
-        self._office = office
+        self._services = services
         self._session = chat.session
         self._plan = plan
-        # The turns that Claude is to forget; some as long as it was not asked without them.
+        # The turns that the agent is to forget; some as long as it was not asked without them.
         self._replaced = tuple(forgotten)
-        # Their session, where nothing of it counts any more.
-        self._left: str | None = None
-        self._rested = rested
-        self._let_go = let_go
+        self._on_idle = on_idle
+        self._on_expired = on_expired
         self._waiting: asyncio.Queue[Turn] = asyncio.Queue()
         self._turn: Turn | None = None
-        self._claude: Claude | None = None
-        self._provider: Provider | None = None
-        self._meter = CostMeter()
-        self._server = build_tool_server(office.registry, self._call)
+        self._agent: AgentSession | None = None
+        self._provider: ModelProvider | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
     @property
@@ -133,7 +139,9 @@ class ChatSession:
     @property
     def caller(self) -> Caller:
         """The chat as a caller, in no turn."""
-        return Caller(user=self.user, key=self.id, face="chat", mode="auto", name="Claude")
+        return Caller(
+            user=self.user, key=self.id, face="chat", mode="auto", name=self._services.backend.name
+        )
 
     def send(self, message: Message, answer: PlanSettled | None = None) -> str:
         """Queues a turn; its id.
@@ -151,32 +159,34 @@ class ChatSession:
         if self._waiting.qsize() >= MAX_TURNS:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
-        caller = replace(self.caller, mode=message.mode, turn=turn_id)
-        asking, waiting = message.asking, self._office.workspace.asking
+        caller = replace(self.caller, mode=message.request.mode, turn=turn_id)
+        asking, waiting = message.asking, self._services.workspace.asking
 
-        def tell(what: What) -> None:
+        def emit(what: EventPayload) -> None:
             self.log.add(turn_id, what)
             if asking is not None and what.kind == Done.kind:
                 waiting.end(asking.kernel_id, caller)
 
-        turn = Turn(turn_id, message, caller, tell)
+        turn = Turn(
+            turn_id, message, caller, self._services.workspace, self._services.registry, emit
+        )
         if asking is not None:
             waiting.begin(asking.kernel_id, caller)
-        turn.say(
+        turn.publish(
             Sent(
                 self.id,
-                message.text,
+                message.request.message,
                 message.notebook,
-                self._office.workspace.policy.mode(caller),
+                self._services.workspace.policy.mode(caller),
                 message.model,
-                [attachment.label for attachment in message.attachments],
+                [attachment.label for attachment in message.request.attachments],
                 self._waiting.qsize() + (self._turn is not None),
-                message.active_cell,
+                message.request.active_cell,
                 message.replaces[0] if message.replaces else None,
             )
         )
         if self._plan is not None:
-            turn.say(answer or PlanSettled(self._plan, "passed"))
+            turn.publish(answer or PlanSettled(self._plan, "passed"))
             self._plan = None
         self._waiting.put_nowait(turn)
         return turn_id
@@ -193,30 +203,30 @@ class ChatSession:
         for turn in waiting:
             if only in (None, turn.id):
                 stopped = True
-                turn.say(Done("stopped"))
+                turn.publish(Done("stopped"))
             else:
                 self._waiting.put_nowait(turn)
         turn = self._turn
         if turn is not None and only in (None, turn.id):
             stopped = True
             turn.stop(why)
-            if self._claude is not None:
+            if self._agent is not None:
                 try:
-                    await self._claude.interrupt()
+                    await self._agent.interrupt()
                 except AgentDied as error:
                     logger.info("%s", error.message)
             turn.cancel_calls()
         if not self.busy:
             # All that there was waited: no turn's end will say so.
-            self._rested(self)
+            self._on_idle(self)
         return stopped
 
     async def close(self, why: str) -> None:
-        """Ends the turn that goes on and Claude's process; all that happened is written down."""
+        """Ends the turn that goes on and the agent; all that happened is written down."""
         await self.stop(why=why)
         self._working.cancel()
         await asyncio.wait((self._working,))
-        await self._hang_up()
+        await self._close_agent()
         await self.log.save()
 
     # -- the turns
@@ -224,11 +234,11 @@ class ChatSession:
     async def _work(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._office.settings.idle):
+                async with asyncio.timeout(self._services.settings.idle):
                     turn = await self._waiting.get()
             except TimeoutError:
                 if self._waiting.empty():
-                    self._let_go(self)
+                    self._on_expired(self)
                     return
                 continue
             self._turn = turn
@@ -239,55 +249,57 @@ class ChatSession:
                 end = "stopped"
                 raise
             except ToolError as error:
-                turn.say(Failed(error.as_dict()))
+                turn.publish(Failed(error.as_dict()))
             except Exception as error:
                 logger.exception("A turn of a chat failed")
                 failed = InternalError(f"The chat failed: {type(error).__name__}: {error}")
-                turn.say(Failed(failed.as_dict()))
-                await self._hang_up()
+                turn.publish(Failed(failed.as_dict()))
+                await self._close_agent()
             finally:
-                await turn.settle(self._office.workspace)
+                await turn.settle()
                 self._turn = None
                 self._offer_plan(turn, end)
-                turn.say(Done(end, turn.translator.text))
+                turn.publish(Done(end, turn.text))
             if not self.busy:
-                self._rested(self)
+                self._on_idle(self)
 
     def _offer_plan(self, turn: Turn, end: End) -> None:
         """What a turn in the mode `plan` ends with is a plan, unless a message waits already."""
-        plans = self._office.workspace.policy.mode(turn.caller) == "plan"
-        text = turn.translator.text.strip()
+        plans = self._services.workspace.policy.mode(turn.caller) == "plan"
+        text = turn.text.strip()
         if plans and end == "done" and text and not self.busy:
             self._plan = turn.id
-            turn.say(Planned(text, turn.message.notebook, turn.message.model))
+            turn.publish(Planned(text, turn.message.notebook, turn.message.model))
 
     async def _answer(self, turn: Turn) -> End:
-        turn.say(Began())
-        office, message = self._office, turn.message
+        turn.publish(Began())
+        services, message = self._services, turn.message
         # Where the message before took the place of some and was never asked, those go first.
         self._replaced += message.replaces
         if message.notebook is not None:
             await self._bind(turn.caller, message.notebook)
-        claude = await self._ready(turn)
-        blocks = await content(office.workspace, office.registry, turn.caller, message)
+        agent = await self._ready(turn)
+        blocks = await content(services.workspace, services.registry, turn.caller, message)
         if turn.stopping.is_set():
             return "stopped"
         try:
-            await claude.ask(blocks, message.model, prompt_id(self.id, turn.id))
+            await agent.send(
+                blocks,
+                model=message.model,
+                credential=turn.begin(),
+            )
             self._replaced = ()
-            await self._listen(claude, turn)
+            ended = await self._listen(agent, turn)
         except ToolError as error:
             # What it says from now on would be taken for the next turn's.
-            await self._hang_up()
+            await self._close_agent()
             if isinstance(error, AgentDied) and turn.stopping.is_set():
                 return "stopped"
             raise
-        result = turn.translator.result
-        if turn.stopping.is_set() or result is None:
+        if turn.stopping.is_set():
             return "stopped"
-        error = failure(result, claude.redact)
-        if error is not None:
-            raise error
+        if ended.error is not None:
+            raise ended.error
         return "done"
 
     async def _bind(self, caller: Caller, path: str) -> None:
@@ -296,147 +308,162 @@ class ChatSession:
         Raises:
             NotebookNotFound, InvalidNotebook.
         """
-        workspace = self._office.workspace
+        workspace = self._services.workspace
         document = await workspace.store.open(path)
         await workspace.read(document)
         kernel_id = await workspace.kernel_of(document.path)
         workspace.notebooks.add(caller, None, document.path, kernel_id)
 
-    async def _listen(self, claude: Claude, turn: Turn) -> None:
-        """Tells what Claude says until the turn's result is there.
+    async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
+        """Tells what the agent reports until the turn has ended.
 
         Raises:
             AgentDied.
             ModelSilent: nothing came for so long, and no call of ours is under way.
         """
-        translator, patience = turn.translator, self._office.settings.silence
+        patience = self._services.settings.silence
         stopping = asyncio.create_task(turn.stopping.wait())
         try:
-            while translator.result is None:
-                message = await self._hear(claude, turn, stopping, patience + translator.retry_in)
-                if message is None:
-                    continue
-                for what in translator.translate(message):
-                    turn.say(what)
-                await self._remember(translator.session)
+            while True:
+                event = await self._receive(agent, turn, stopping, patience)
+                match event:
+                    case None:
+                        continue
+                    case TurnEnded():
+                        return event
+                    case Checkpoint():
+                        await self._remember(turn, event)
+                    case Working():
+                        pass
+                    case _:
+                        turn.receive(event)
+                patience = self._services.settings.silence
+                if isinstance(event, Retried):
+                    patience += event.seconds
         finally:
             await _ended(stopping)
 
-    async def _hear(
-        self, claude: Claude, turn: Turn, stopping: asyncio.Task[Any], patience: float
-    ) -> Any:
-        """What Claude says next; None where that has to be asked again."""
+    async def _receive(
+        self, agent: AgentSession, turn: Turn, stopping: asyncio.Task[Any], patience: float
+    ) -> AgentEvent | None:
+        """What the agent reports next; None where that has to be asked again."""
         stops = turn.stopping.is_set()
         seconds = None if turn.calls else patience
         if stops:
             # It may have been stopped before it heard of the turn, and go on as if nothing was.
-            seconds = max(turn.stopped + LEAVE - time.monotonic(), 0)
-        hearing = asyncio.create_task(claude.hear(seconds))
+            seconds = max(turn.stopped + STOP_TIMEOUT - time.monotonic(), 0)
+        receiving = asyncio.create_task(agent.receive())
         try:
-            awaited = (hearing,) if stops else (hearing, stopping)
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            return hearing.result() if hearing.done() else None
-        except TimeoutError:
-            if stops:
-                raise AgentDied("Claude's process did not stop in time.") from None
-            if turn.calls:
+            awaited = (receiving,) if stops else (receiving, stopping)
+            await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done():
+                return receiving.result()
+            if stopping.done() and not stops:
                 return None
-            await self._hang_up()
-            raise ModelSilent(f"The model said nothing for {patience:.0f} s.") from None
         finally:
-            await _ended(hearing)
+            await _ended(receiving)
+        name = self._services.backend.name
+        if stops:
+            raise AgentDied(f"{name} did not stop in time.")
+        if turn.calls:
+            return None
+        await self._close_agent()
+        raise ModelSilent(f"The model said nothing for {patience:.0f} s.")
 
-    # -- Claude's process
+    # -- the agent
 
-    async def _ready(self, turn: Turn) -> Claude:
-        """Claude's process; started where there is none, or where another provider answers now."""
-        office = self._office
-        provider = await asyncio.create_task(_chosen(office), context=turn.context)
-        goes_on = self._claude is not None and self._claude.alive and not self._replaced
+    async def _ready(self, turn: Turn) -> AgentSession:
+        """The agent; started where there is none, or where another provider answers now."""
+        backend = self._services.backend
+        provider = await asyncio.create_task(_provider(backend), context=turn.context)
+        goes_on = self._agent is not None and self._agent.alive and not self._replaced
         if not (goes_on and self._provider == provider):
-            await self._hang_up()
-        if self._claude is None:
+            await self._close_agent()
+        if self._agent is None:
             self._provider = provider
-            self._meter = CostMeter(await self._cost_so_far())
-            prompt = await instructions(office.workspace)
-            names = [tool.name for tool in office.registry]
-
-            async def start(origin: Origin) -> Claude:
-                return await Claude.start(
-                    provider,
-                    turn.message.model,
-                    office.surroundings,
-                    server=self._server,
-                    tools=names,
-                    instructions=prompt,
-                    origin=origin,
-                )
-
+            config = SessionConfig(
+                provider=provider,
+                model=turn.message.model,
+                instructions=await instructions(self._services.workspace, backend.name),
+                registry=self._services.registry,
+                call=self._call,
+                history=await self._history(turn),
+                cost=await self._cost_so_far(),
+            )
             try:
-                self._claude = await start(await self._origin())
+                self._agent = await backend.start(config)
             except AgentDied as error:
-                if self._session is None:
+                if config.history.session is None:
                     raise
                 logger.warning("A chat's history could not be resumed: %s", error.message)
-                self._claude = await start(Origin(None))
-                self._meter = CostMeter()
-                turn.say(Noticed("Claude does not remember what was said before in this chat."))
-        turn.translator.meter = self._meter
-        return self._claude
+                self._agent = await backend.start(replace(config, history=History(), cost=0.0))
+                self._publish_forgotten(turn)
+        return self._agent
 
     async def _cost_so_far(self) -> float | None:
-        """What Claude's session has cost, in dollars, by the last result of it; 0 for a new one."""
+        """What the agent's session has cost, in dollars, by the last result of it; 0 for a new one."""
         if self._session is None:
             return 0.0
         await self.log.save()
-        usage = await self._office.transcripts.usage(self.id)
+        usage = await self._services.transcripts.usage(self.id)
         # Before the total had a field of its own it stood for the turn's.
         return None if usage is None else usage.get("session_cost_usd", usage["cost_usd"])
 
-    async def _origin(self) -> Origin:
-        """The history that Claude goes on with."""
+    async def _history(self, turn: Turn) -> History:
+        """The history that the agent goes on with: up to the last turn before those that are replaced."""
         if self._session is None or not self._replaced:
-            return Origin(self._session)
-        prompts = [prompt_id(self.id, turn) for turn in self._replaced]
-        folder = self._office.surroundings.folder
-        origin = await asyncio.to_thread(before, folder, self._session, prompts)
-        if origin.session is None:
-            self._left = self._session
-        return origin
+            return History(self._session)
+        await self.log.save()
+        turns = await self._services.transcripts.turns(self.id)
+        kept = turns[: turns.index(turn.id)] if turn.id in turns else turns
+        kept = [each for each in kept if each not in self._replaced]
+        position = await self._services.transcripts.position(self.id, self._session, kept)
+        if position is not None:
+            return History(self._session, position)
+        if await self._services.transcripts.answered(self.id, kept):
+            # By a version that kept no positions, or by a process that died in the middle.
+            self._publish_forgotten(turn)
+        return History()
 
-    async def _remember(self, session: str | None) -> None:
-        if session is None or session == self._session:
+    def _publish_forgotten(self, turn: Turn) -> None:
+        name = self._services.backend.name
+        turn.publish(Noticed(f"{name} does not remember what was said before in this chat."))
+
+    async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
+        left, self._session = self._session, checkpoint.session
+        if left == self._session and checkpoint.position is None:
             return
-        self._session = session
         try:
-            await self._office.transcripts.session(self.id, session)
+            await self._services.transcripts.session(
+                self.id, checkpoint.session, turn.id, checkpoint.position
+            )
         except ToolError as error:
             # The turn goes on; only after a restart its history would be missed, and that is said then.
             logger.warning("Where a chat's history is was not kept: %s", error.message)
             return
-        left, self._left = self._left, None
-        if left is not None:
-            await asyncio.to_thread(forget, self._office.surroundings, left)
+        if left is not None and left != self._session:
+            await self._services.backend.forget(left)
 
-    async def _hang_up(self) -> None:
+    async def _close_agent(self) -> None:
         if self._turn is not None:
-            # The process cannot say any more that they are cancelled.
+            # The agent cannot say any more that they are cancelled.
             self._turn.cancel_calls()
-        claude, self._claude = self._claude, None
-        if claude is not None:
-            await claude.close()
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            await agent.close()
 
     async def _call(
-        self, call: str, tool: str, arguments: Mapping[str, Any]
+        self, token: str, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
-        turn = self._turn
-        if turn is None or turn.stopping.is_set():
-            return error_content(PermissionDenied("The turn is over.", hint="Wait for the user."))
-        return await turn.call(self._office.workspace, self._office.registry, call, tool, arguments)
+        try:
+            turn = self._services.workspace.turns.turn_of(token, self.user)
+        except InvalidTurnCredential as error:
+            return error_content(error)
+        return await turn.call(call, tool, arguments)
 
 
-async def _chosen(office: Office) -> Provider:
-    return await office.provider()
+async def _provider(backend: AgentBackend) -> ModelProvider:
+    return await backend.provider()
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:

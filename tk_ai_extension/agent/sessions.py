@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.events import Done, Failed
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.session import ChatSession, Office
+from tk_ai_extension.agent.session import ChatServices, ChatSession
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, ChatElsewhere
 from tk_ai_extension.model.background import BackgroundTasks
@@ -22,22 +22,22 @@ logger = logging.getLogger(__name__)
 
 
 class Sessions:
-    """The sessions of a server's chats, each with a process of Claude at most; bounded in number.
+    """The sessions of a server's chats, each with an agent at most; bounded in number.
 
     Args:
-        office: What all chats share.
+        services: What all chats share.
     """
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._transcripts = office.transcripts
+    def __init__(self, services: ChatServices) -> None:
+        self._services = services
+        self._transcripts = services.transcripts
         self._live: dict[str, ChatSession] = {}
         # What happens in a chat, as long as somebody answers in it or follows it.
         self._logs: WeakValueDictionary[str, ChatLog] = WeakValueDictionary()
         # Held by those who open or end a chat just now, and by nobody afterwards.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Sessions that are ending: what happens in them last has to be written down first.
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._ending: dict[str, asyncio.Task[None]] = {}
         # Chats in which nothing goes on any more: they are released to other servers.
         self._releasing = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class Sessions:
     async def open(self, chat: Chat, notebook: str | None) -> ChatSession:
         """The session of a chat to which a message about a notebook is sent now, without waiting.
 
-        One that is idle may be let go later: `rested` where nothing is sent after all.
+        One that is idle may be let go later: `on_idle` where nothing is sent after all.
 
         Raises:
             ChatNotFound: it was deleted meanwhile.
@@ -63,7 +63,7 @@ class Sessions:
             LimitReached: too many chats are answered.
         """
         async with self._lock(chat.id):
-            await self._left(chat.id)
+            await self._until_ended(chat.id)
             chat = await self._transcripts.claim(chat)
             try:
                 await self._transcripts.used(chat.id, notebook)
@@ -80,10 +80,10 @@ class Sessions:
     async def follow(self, chat: Chat) -> ChatLog:
         """What happens in a chat; who follows takes no place among the sessions."""
         async with self._lock(chat.id):
-            await self._left(chat.id)
+            await self._until_ended(chat.id)
             log = await self._log(chat.id)
             if chat.id not in self._live:
-                await self._mend(chat, log)
+                await self._close_interrupted_turns(chat, log)
             return log
 
     async def saved(self, chat_id: str) -> None:
@@ -116,8 +116,8 @@ class Sessions:
             live = self._live.pop(chat.id, None)
             if live is not None:
                 await live.close("The chat was deleted.")
-            await self._left(chat.id)
-            # Claude's session may have got its name since the chat was looked up.
+            await self._until_ended(chat.id)
+            # The agent's session may have got its id since the chat was looked up.
             chat = await self._transcripts.get(chat.user, chat.id)
             await self._transcripts.delete(chat)
             log = self._logs.pop(chat.id, None)
@@ -125,7 +125,7 @@ class Sessions:
                 await log.close()
             return chat
 
-    def rested(self, session: ChatSession) -> None:
+    def on_idle(self, session: ChatSession) -> None:
         """Releases the chat of a session in which nothing goes on any more to other servers."""
         self._releasing.spawn(self._release(session), "tk-ai chat rests")
 
@@ -138,7 +138,7 @@ class Sessions:
     async def _close(self) -> None:
         sessions, self._live = list(self._live.values()), {}
         await asyncio.gather(
-            *(session.close("The server stopped.") for session in sessions), *self._leaving.values()
+            *(session.close("The server stopped.") for session in sessions), *self._ending.values()
         )
         await self._releasing.join()
         await asyncio.gather(*(log.close() for log in list(self._logs.values())))
@@ -152,25 +152,25 @@ class Sessions:
             return live
         if live is not None:
             # Another server went on with the chat since: its history is another one now.
-            self._let_go(live)
-        await self._left(chat.id)
-        # Claude's session may have got its name since the chat was looked up.
+            self._detach(live)
+        await self._until_ended(chat.id)
+        # The agent's session may have got its id since the chat was looked up.
         chat = await self._transcripts.get(chat.user, chat.id)
         log = await self._log(chat.id)
-        await self._end_what_was_cut(chat.id, log)
+        await self._end_interrupted_turns(chat.id, log)
         plan = await self._transcripts.plan(chat.id)
         forgotten = await self._transcripts.forgotten(chat.id)
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
         self._make_room()
         return ChatSession(
-            self._office,
+            self._services,
             chat,
             log,
             plan=None if plan is None else plan.turn,
             forgotten=forgotten,
-            rested=self.rested,
-            let_go=self._let_go,
+            on_idle=self.on_idle,
+            on_expired=self._detach,
         )
 
     async def _release(self, session: ChatSession) -> None:
@@ -195,12 +195,12 @@ class Sessions:
         log.catch_up(last)
         return log
 
-    async def _left(self, chat_id: str) -> None:
+    async def _until_ended(self, chat_id: str) -> None:
         """Waits until a session of a chat that is ending has ended."""
-        if (leaving := self._leaving.get(chat_id)) is not None:
-            await asyncio.wait((leaving,))
+        if (ending := self._ending.get(chat_id)) is not None:
+            await asyncio.wait((ending,))
 
-    async def _mend(self, chat: Chat, log: ChatLog) -> None:
+    async def _close_interrupted_turns(self, chat: Chat, log: ChatLog) -> None:
         """Ends what was cut in a chat in which nobody answers."""
         if not await self._transcripts.unended(chat.id):
             return
@@ -209,11 +209,11 @@ class Sessions:
         except ChatElsewhere:
             # What has no end goes on there.
             return
-        await self._end_what_was_cut(chat.id, log)
+        await self._end_interrupted_turns(chat.id, log)
         await log.save()
         await self._transcripts.release(chat.id)
 
-    async def _end_what_was_cut(self, chat_id: str, log: ChatLog) -> None:
+    async def _end_interrupted_turns(self, chat_id: str, log: ChatLog) -> None:
         """A server that was killed left turns without an end: they get one."""
         await log.save()
         for turn in await self._transcripts.unended(chat_id):
@@ -222,7 +222,7 @@ class Sessions:
             log.add(turn, Done("failed"))
 
     def _make_room(self) -> None:
-        if len(self._live) < self._office.settings.max_live:
+        if len(self._live) < self._services.settings.max_live:
             return
         idle = next((session for session in self._live.values() if not session.busy), None)
         if idle is None:
@@ -230,16 +230,16 @@ class Sessions:
                 f"{len(self._live)} chats are answered just now.",
                 hint="Wait until one has ended, or stop one.",
             )
-        self._let_go(idle)
+        self._detach(idle)
 
-    def _let_go(self, session: ChatSession) -> None:
+    def _detach(self, session: ChatSession) -> None:
         if self._live.get(session.id) is session:
             del self._live[session.id]
         task = asyncio.create_task(session.close("The chat ended."), name="tk-ai chat ends")
-        self._leaving[session.id] = task
+        self._ending[session.id] = task
 
         def left(_: asyncio.Task[None]) -> None:
-            if self._leaving.get(session.id) is task:
-                del self._leaving[session.id]
+            if self._ending.get(session.id) is task:
+                del self._ending[session.id]
 
         task.add_done_callback(left)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.presence import Presence
+from tk_ai_extension.agent.leases import ServerLease
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.workspace.database import Database
@@ -74,7 +74,17 @@ CREATE TRIGGER sized AFTER INSERT ON events BEGIN
 END;
 """
 
-MIGRATIONS = (_TABLES, _SIZES)
+_POSITIONS = """
+CREATE TABLE positions (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+    turn TEXT NOT NULL,
+    session TEXT NOT NULL,
+    position TEXT NOT NULL,
+    PRIMARY KEY (chat, turn)
+) STRICT;
+"""
+
+MIGRATIONS = (_TABLES, _SIZES, _POSITIONS)
 """See `Database`. The first one also takes in files of before there were versions."""
 
 _COLUMNS = "id, user, title, notebook, session, created, updated"
@@ -88,9 +98,9 @@ SELECT {_COLUMNS} FROM (
 
 _ANSWERED = """
 SELECT turn, json_extract(data, '$.replaces'), turn IN (
-    SELECT turn FROM events WHERE chat = :chat AND kind IN ('text', 'thinking', 'tool_call')
+    SELECT turn FROM events WHERE chat = ?1 AND kind IN ('text', 'thinking', 'tool_call')
 )
-FROM events WHERE chat = :chat AND kind = 'message' ORDER BY id
+FROM events WHERE chat = ?1 AND kind = 'message' ORDER BY id
 """
 
 
@@ -103,7 +113,7 @@ class Chat:
         user: Whose it is.
         title: As the person named it, else how the first message begins.
         notebook: The path that its last message was about, or None.
-        session: The session of Claude's own that holds its history; None before the first answer.
+        session: The id of the agent's session that holds its history; None before the first answer.
         created, updated: Seconds since the epoch.
     """
 
@@ -125,39 +135,28 @@ class Transcripts:
 
     def __init__(self, database: Path) -> None:
         self._database = Database(database, MIGRATIONS)
-        self._presence = Presence(database.with_name("servers"))
+        self._lease = ServerLease(database.with_name("servers"))
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
         """Begins a chat."""
         now = time.time()
         chat = Chat(chat_id, user, title, notebook, None, now, now)
 
-        def insert(db: sqlite3.Connection) -> None:
-            db.execute(
-                f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
-                (chat_id, user, title, notebook, None, now, now),
-            )
-
-        await self._database.run(insert, "The chat was not begun.")
+        await self._write(
+            f"INSERT INTO chats ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names)
+            *(chat_id, user, title, notebook, None, now, now),
+            failed="The chat was not begun.",
+        )
         return chat
 
     async def over(self, user: str) -> list[Chat]:
         """A user's chats beyond the bounds, in number and bytes: those used least recently."""
-
-        def select(db: sqlite3.Connection) -> list[Chat]:
-            return [Chat(*row) for row in db.execute(_OVER, (user, MAX_CHATS, MAX_BYTES))]
-
-        return await self._database.read(select)
+        return [Chat(*row) for row in await self._rows(_OVER, user, MAX_CHATS, MAX_BYTES)]
 
     async def size(self, chat_id: str) -> int:
         """Bytes of all that happened in a chat; 0 where it is not there."""
-        return await self._database.read(
-            lambda db: int(
-                db.execute(
-                    "SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", (chat_id,)
-                ).fetchone()[0]
-            )
-        )
+        rows = await self._rows("SELECT coalesce(sum(size), 0) FROM chats WHERE id = ?", chat_id)
+        return int(rows[0][0])
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """A user's own chat.
@@ -165,32 +164,21 @@ class Transcripts:
         Raises:
             ChatNotFound: there is none, or it is somebody else's.
         """
-
-        def select(db: sqlite3.Connection) -> Chat | None:
-            row = db.execute(
-                f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
-                (chat_id, user),
-            ).fetchone()
-            return None if row is None else Chat(*row)
-
-        chat = await self._database.read(select)
-        if chat is None:
+        rows = await self._rows(
+            f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
+            *(chat_id, user),
+        )
+        if not rows:
             raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
-        return chat
+        return Chat(*rows[0])
 
     async def list(self, user: str) -> list[Chat]:
         """A user's chats, the one used last first."""
-
-        def select(db: sqlite3.Connection) -> list[Chat]:
-            return [
-                Chat(*row)
-                for row in db.execute(
-                    f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608
-                    (user,),
-                )
-            ]
-
-        return await self._database.read(select)
+        rows = await self._rows(
+            f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC",  # noqa: S608 (names)
+            user,
+        )
+        return [Chat(*row) for row in rows]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Gives a chat another title."""
@@ -200,9 +188,36 @@ class Transcripts:
         """A message was sent, about this notebook."""
         await self._set(chat_id, "notebook = ?, updated = ?", notebook, time.time())
 
-    async def session(self, chat_id: str, session: str | None) -> None:
-        """Claude's own session that holds the chat's history now; None where it is lost."""
-        await self._set(chat_id, "session = ?", session)
+    async def session(
+        self, chat_id: str, session: str, turn: str, position: str | None = None
+    ) -> None:
+        """Keeps the id of the agent's session that holds the chat's history now.
+
+        Args:
+            chat_id: The chat.
+            session: The session.
+            turn: The turn under way.
+            position: The session's last entry after that turn; None before its end.
+        """
+
+        def update(db: sqlite3.Connection) -> None:
+            db.execute("UPDATE chats SET session = ? WHERE id = ?", (session, chat_id))
+            if position is not None:
+                db.execute(
+                    "INSERT OR REPLACE INTO positions SELECT id, ?, ?, ? FROM chats WHERE id = ?",
+                    (turn, session, position, chat_id),
+                )
+
+        await self._database.run(update)
+
+    async def position(self, chat_id: str, session: str, turns: Sequence[str]) -> str | None:
+        """Return the session's last entry after the last of these turns that has one."""
+        rows = await self._rows(
+            "SELECT turn, position FROM positions WHERE chat = ? AND session = ?",
+            *(chat_id, session),
+        )
+        found = dict[str, str](rows)
+        return next((found[turn] for turn in reversed(turns) if turn in found), None)
 
     async def claim(self, chat: Chat) -> Chat:
         """Makes a chat this server's until it is released; the chat as it is now.
@@ -211,14 +226,14 @@ class Transcripts:
             ChatElsewhere: it is another living server's.
             ChatNotFound: it was deleted meanwhile.
         """
-        server, presence = self._presence.id, self._presence
+        server, lease = self._lease.id, self._lease
 
         def take(db: sqlite3.Connection) -> bool:
-            presence.begin()
+            lease.begin()
             # Nobody else may look before this one has written.
             db.execute("BEGIN IMMEDIATE")
             row = db.execute("SELECT server FROM answering WHERE chat = ?", (chat.id,)).fetchone()
-            if row is not None and not presence.lives(row[0]):
+            if row is not None and not lease.lives(row[0]):
                 row = None
             if row is None:
                 db.execute(
@@ -233,28 +248,24 @@ class Transcripts:
 
     async def release(self, chat_id: str) -> None:
         """Lets other servers answer in a chat; what is not this server's stays as it is."""
-        await self._database.run(
-            lambda db: db.execute(
-                "DELETE FROM answering WHERE chat = ? AND server = ?",
-                (chat_id, self._presence.id),
-            )
+        await self._write(
+            "DELETE FROM answering WHERE chat = ? AND server = ?", chat_id, self._lease.id
         )
 
     async def elsewhere(self) -> frozenset[str]:
         """The chats in which another living server answers just now."""
-        server, presence = self._presence.id, self._presence
+        server, lease = self._lease.id, self._lease
 
         def select(db: sqlite3.Connection) -> frozenset[str]:
             rows = db.execute("SELECT chat, server FROM answering WHERE server != ?", (server,))
-            return frozenset(chat for chat, other in rows if presence.lives(other))
+            return frozenset(chat for chat, other in rows if lease.lives(other))
 
         return await self._database.read(select)
 
     async def delete(self, chat: Chat) -> None:
         """Removes a chat with all that happened in it."""
-        await self._database.run(
-            lambda db: db.execute("DELETE FROM chats WHERE id = ?", (chat.id,)),
-            "The chat is still there.",
+        await self._write(
+            "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat is still there."
         )
 
     async def add(self, chat_id: str, events: Sequence[Event]) -> None:
@@ -305,87 +316,72 @@ class Transcripts:
 
     async def plan(self, chat_id: str) -> Event | None:
         """The plan that waits in a chat for an answer: nothing was sent since it was made."""
-
-        def select(db: sqlite3.Connection) -> Event | None:
-            row = db.execute(
-                "SELECT id, turn, time, kind, data FROM events"
-                " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
-                (chat_id,),
-            ).fetchone()
-            if row is None or row[3] != "plan":
-                return None
-            return Event(row[0], row[1], row[2], row[3], json.loads(row[4]))
-
-        return await self._database.read(select)
+        rows = await self._rows(
+            "SELECT id, turn, time, kind, data FROM events"
+            " WHERE chat = ? AND kind IN ('plan', 'message') ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        for number, turn, at, kind, data in rows:
+            if kind == "plan":
+                return Event(number, turn, at, kind, json.loads(data))
+        return None
 
     async def usage(self, chat_id: str) -> dict[str, Any] | None:
         """Return the last usage event of a chat; None if there is none."""
-
-        def select(db: sqlite3.Connection) -> dict[str, Any] | None:
-            row = db.execute(
-                "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
-                (chat_id,),
-            ).fetchone()
-            return None if row is None else json.loads(row[0])
-
-        return await self._database.read(select)
+        rows = await self._rows(
+            "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        return json.loads(rows[0][0]) if rows else None
 
     async def turns(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that no later message has taken the place of, the oldest first."""
-
-        def select(db: sqlite3.Connection) -> list[str]:
-            found: list[str] = []
-            for turn, replaces in db.execute(
-                "SELECT turn, json_extract(data, '$.replaces') FROM events"
-                " WHERE chat = ? AND kind = 'message' ORDER BY id",
-                (chat_id,),
-            ):
-                if replaces in found:
-                    del found[found.index(replaces) :]
-                found.append(turn)
-            return found
-
-        return await self._database.read(select)
+        found: list[str] = []
+        for turn, replaces in await self._rows(
+            "SELECT turn, json_extract(data, '$.replaces') FROM events"
+            " WHERE chat = ? AND kind = 'message' ORDER BY id",
+            chat_id,
+        ):
+            if replaces in found:
+                del found[found.index(replaces) :]
+            found.append(turn)
+        return found
 
     async def forgotten(self, chat_id: str) -> Sequence[str]:
         """The turns whose place later messages have taken, where no answer has begun since."""
+        found: list[str] = []
+        forgotten: list[str] = []
+        for turn, replaces, answered in await self._rows(_ANSWERED, chat_id):
+            if replaces in found:
+                forgotten += found[found.index(replaces) :]
+                del found[found.index(replaces) :]
+            found.append(turn)
+            if answered:
+                forgotten.clear()
+        return forgotten
 
-        def select(db: sqlite3.Connection) -> list[str]:
-            found: list[str] = []
-            forgotten: list[str] = []
-            for turn, replaces, answered in db.execute(_ANSWERED, {"chat": chat_id}):
-                if replaces in found:
-                    forgotten += found[found.index(replaces) :]
-                    del found[found.index(replaces) :]
-                found.append(turn)
-                if answered:
-                    forgotten.clear()
-            return forgotten
-
-        return await self._database.read(select)
+    async def answered(self, chat_id: str, turns: Sequence[str]) -> bool:
+        """Return whether an answer to one of these turns has begun."""
+        rows = await self._rows(
+            "SELECT 1 FROM events WHERE chat = ? AND kind IN ('text', 'thinking', 'tool_call')"
+            " AND turn IN (SELECT value FROM json_each(?)) LIMIT 1",
+            *(chat_id, json.dumps(turns)),
+        )
+        return bool(rows)
 
     async def unended(self, chat_id: str) -> Sequence[str]:
         """The turns of a chat that have no end, the oldest first."""
-        return await self._database.read(
-            lambda db: [
-                row[0]
-                for row in db.execute(
-                    "SELECT turn FROM events WHERE chat = ? GROUP BY turn"
-                    " HAVING sum(kind = 'done') = 0 ORDER BY min(id)",
-                    (chat_id,),
-                )
-            ]
+        rows = await self._rows(
+            "SELECT turn FROM events WHERE chat = ? GROUP BY turn"
+            " HAVING sum(kind = 'done') = 0 ORDER BY min(id)",
+            chat_id,
         )
+        return [row[0] for row in rows]
 
     async def last(self, chat_id: str) -> int:
         """The number of the last event of a chat; 0 where there is none."""
-        return await self._database.read(
-            lambda db: int(
-                db.execute(
-                    "SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", (chat_id,)
-                ).fetchone()[0]
-            )
-        )
+        rows = await self._rows("SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", chat_id)
+        return int(rows[0][0])
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now; chats follow."""
@@ -401,15 +397,18 @@ class Transcripts:
     async def close(self) -> None:
         """Ends what is under way and closes the file."""
         await self._database.close()
-        self._presence.end()
+        self._lease.end()
 
     async def _set(self, chat_id: str, columns: str, *values: str | float | None) -> None:
-        await self._database.run(
-            lambda db: db.execute(
-                f"UPDATE chats SET {columns} WHERE id = ?",  # noqa: S608 (names)
-                (*values, chat_id),
-            )
-        )
+        await self._write(f"UPDATE chats SET {columns} WHERE id = ?", *values, chat_id)  # noqa: S608 (names)
+
+    async def _rows(self, query: str, *values: str | float | None) -> list[tuple[Any, ...]]:
+        return await self._database.read(lambda db: db.execute(query, values).fetchall())
+
+    async def _write(
+        self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
+    ) -> None:
+        await self._database.run(lambda db: db.execute(statement, values), failed)
 
 
 def _json(value: object) -> str:

@@ -1,8 +1,9 @@
-"""One turn of a chat: a person's message, and the calls that Claude makes because of it."""
+"""One turn of a chat: a person's message, and the calls that the agent makes because of it."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
@@ -13,15 +14,17 @@ import mcp_types as types
 
 from tk_ai_extension.agent.events import (
     CellChanged,
+    Discarded,
     Done,
+    EventPayload,
     PermissionAsked,
     PermissionSettled,
+    TextDelta,
     ToolAnswered,
+    ToolCalled,
     ToolProgressed,
-    What,
 )
 from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.agent.translating import Translator
 from tk_ai_extension.mcp.descriptions import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.callers import Caller
@@ -33,10 +36,11 @@ from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.editing import line_diff
 from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
 
 KNOWN = 5.0
-"""Seconds for which a call waits until the process has said that Claude makes it."""
+"""Seconds for which a call waits until the agent has reported it."""
 
 SETTLE = 2.0
 """Seconds for which the end of a turn waits for its calls: a cell may not heed an interrupt."""
@@ -50,8 +54,10 @@ class Turn:
         id: Random; the journal and the events name it.
         message: What was asked.
         caller: Who acts in it: the chat, in its mode, in this turn.
-        tell: Takes what happens.
-        translator: What Claude's process says in it.
+        workspace: What the tools work on.
+        registry: The tools.
+        emit: Takes the events.
+        text: What the agent has written since its last call.
         stopping: Set when somebody stops it.
         stopped: When that was, on the monotonic clock.
         calls: The calls under way.
@@ -63,8 +69,10 @@ class Turn:
     id: str
     message: Message
     caller: Caller
-    tell: Callable[[What], object]
-    translator: Translator = field(default_factory=Translator)
+    workspace: Workspace
+    registry: Registry
+    emit: Callable[[EventPayload], object]
+    text: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: float = 0.0
     calls: set[asyncio.Task[types.CallToolResult]] = field(
@@ -74,36 +82,60 @@ class Turn:
     over: bool = False
     why_stopped: str = "The turn ended before this call did."
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    _answered: set[str] = field(default_factory=set[str])
     _journalled: int = 0
-    _cut: str | None = None
+    _cancelled_call: str | None = None
+    _credential: TurnCredential | None = None
+
+    def begin(self) -> TurnCredential:
+        """Issues the credential of its calls, which counts until it is stopped or settled."""
+        self._credential = self.workspace.turns.issue(self)
+        return self._credential
 
     def stop(self, why: str) -> None:
         """Marks it as stopped; the calls under way answer with the reason, a sentence."""
+        self._revoke()
         if not self.stopping.is_set():
             self.why_stopped = why
             self.stopped = time.monotonic()
             self.stopping.set()
 
-    def say(self, what: What) -> None:
+    def receive(self, what: EventPayload) -> None:
+        """Takes what the agent reports; what is known of a call already is nothing new."""
+        match what:
+            case ToolCalled(call=call):
+                if call in self._known and self._known[call].is_set():
+                    return
+                self.text = ""
+            case ToolAnswered(call=call):
+                if call in self._answered:
+                    return
+                self._answered.add(call)
+            case TextDelta(text=text):
+                self.text += text
+            case Discarded():
+                self.text = ""
+            case _:
+                pass
+        self.publish(what)
+
+    def publish(self, what: EventPayload) -> None:
         """Tells what happened, unless it comes too late: a cell may not heed an interrupt."""
         if self.over:
             return
-        self.over = what.kind == Done.kind
-        self.tell(what)
-        call = getattr(what, "call", None)
-        if what.kind == "tool_call" and isinstance(call, str):
-            self._known.setdefault(call, asyncio.Event()).set()
+        self.over = isinstance(what, Done)
+        self.emit(what)
+        if isinstance(what, ToolCalled):
+            self._known.setdefault(what.call, asyncio.Event()).set()
 
     async def call(
-        self,
-        workspace: Workspace,
-        registry: Registry,
-        call: str,
-        tool: str,
-        arguments: Mapping[str, Any],
+        self, call: str | None, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
-        """Carries out a call of Claude's, and tells of it; its failure is an answer, too."""
-        task = asyncio.create_task(self._call(workspace, registry, call, tool, arguments))
+        """Carries out a call of the agent's, and tells of it; its failure is an answer, too."""
+        if call is None:
+            call = f"call-{secrets.token_hex(8)}"
+            self.receive(ToolCalled(call, tool, dict(arguments)))
+        task = asyncio.create_task(self._call(call, tool, arguments))
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
         try:
@@ -119,62 +151,61 @@ class Turn:
         for task in list(self.calls):
             task.cancel()
 
-    async def settle(self, workspace: Workspace) -> None:
+    async def settle(self) -> None:
         """End the calls under way, wait briefly for each, and report what they changed before."""
+        self._revoke()
         self.cancel_calls()
         if self.calls:
             await asyncio.wait(self.calls, timeout=SETTLE)
-        if self._cut is not None:
-            await self._tell_changes(workspace, self._cut)
+        if self._cancelled_call is not None:
+            await self._publish_changes(self._cancelled_call)
+
+    def _revoke(self) -> None:
+        if self._credential is not None:
+            self.workspace.turns.revoke(self._credential)
 
     async def _call(
-        self,
-        workspace: Workspace,
-        registry: Registry,
-        call: str,
-        tool: str,
-        arguments: Mapping[str, Any],
+        self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         began = time.monotonic()
         await self._until_known(call, tool, arguments)
-        self.translator.answered(call)
+        self._answered.add(call)
 
         async def progress(message: str) -> None:
-            self.say(ToolProgressed(call, message))
+            self.publish(ToolProgressed(call, message))
 
-        context = ToolContext(workspace, self.caller, progress, ChatApprover(self, call))
+        context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
         result: Result | None = None
         try:
-            result = await registry.call(tool, arguments, context)
+            result = await self.registry.call(tool, arguments, context)
             content, structured = result_content(result), result.structured()
         except ToolError as error:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
-            self._cut = call
+            self._cancelled_call = call
             stopped = CallStopped(self.why_stopped)
-            self._tell_answer(
+            self._publish_result(
                 call, tool, began, error_content(stopped), structured={"error": stopped.as_dict()}
             )
             raise
-        if result is None or registry.get(tool).effect != "READ":
-            await self._tell_changes(workspace, call)
-        self._tell_answer(call, tool, began, content, structured=structured, result=result)
+        if result is None or self.registry.get(tool).effect != "READ":
+            await self._publish_changes(call)
+        self._publish_result(call, tool, began, content, structured=structured, result=result)
         return content
 
     async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Waits until the process has said that Claude makes this call: the text before it comes first."""
+        """Waits until the agent has reported this call: the text before it comes first."""
         known = self._known.setdefault(call, asyncio.Event())
         try:
             async with asyncio.timeout(KNOWN):
                 await known.wait()
         except TimeoutError:
-            for what in self.translator.call(call, tool, arguments):
-                self.say(what)
+            self.receive(ToolCalled(call, tool, dict(arguments)))
 
-    async def _tell_changes(self, workspace: Workspace, call: str) -> None:
+    async def _publish_changes(self, call: str) -> None:
         """Tells what the journal has of this turn and was not told yet."""
         try:
-            entries = await workspace.journal.undoable(
+            entries = await self.workspace.journal.undoable(
                 self.caller, None, turn=self.id, since=self._journalled
             )
         except ToolError:
@@ -183,9 +214,9 @@ class Turn:
         for entry in reversed(entries):
             self._journalled = max(self._journalled, entry.id)
             for change in entry.changes:
-                self.say(_changed(call, entry.path, change, entry.id))
+                self.publish(_changed(call, entry.path, change, entry.id))
 
-    def _tell_answer(
+    def _publish_result(
         self,
         call: str,
         tool: str,
@@ -197,7 +228,7 @@ class Turn:
     ) -> None:
         texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
         images = () if result is None else result.images
-        self.say(
+        self.publish(
             ToolAnswered(
                 call,
                 tool,
@@ -219,7 +250,7 @@ class ChatApprover:
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Shows the request and waits: whoever answers it ends the wait, and so does a stop."""
-        self._turn.say(
+        self._turn.publish(
             PermissionAsked(
                 self._call,
                 request.id,
@@ -234,7 +265,7 @@ class ChatApprover:
         try:
             await asyncio.Event().wait()
         finally:
-            self._turn.say(PermissionSettled(self._call, request.id))
+            self._turn.publish(PermissionSettled(self._call, request.id))
         return None
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Begun, Chats
-    from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.agent.chats import Chats, StartedTurn
+    from tk_ai_extension.agent.claude.provision import Provision
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]
@@ -113,6 +113,6 @@ class ChatClient:
         await self._provision.trust()
 
 
-async def _events(begun: Begun) -> AsyncIterator[Json]:
+async def _events(begun: StartedTurn) -> AsyncIterator[Json]:
     async for event in begun.events:
         yield event.as_dict()

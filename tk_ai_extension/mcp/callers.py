@@ -8,29 +8,48 @@ from dataclasses import replace
 
 from mcp.server.context import CallNext, HandlerResult
 
-from tk_ai_extension.mcp import GONE
+from tk_ai_extension.mcp import GONE, TURN
 from tk_ai_extension.mcp.sdk import Context, connection_of
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.workspace.permissions import MODES, capped
+from tk_ai_extension.workspace.turn_credentials import ActiveTurn, TurnCredentials
 from tk_ai_extension.workspace.workspace import Workspace
 
 CallerOf = Callable[[Context], Caller]
 """Says who makes a request; a composition root chooses how."""
 
 
-def http_caller(context: Context) -> Caller:
-    """The caller of a request over HTTP.
-
-    The user is the one that Jupyter Server authenticated. The key is the session's id where the
-    protocol has sessions, else ``?caller=`` or the header ``X-TK-Caller``, else None.
+def turn_of(credentials: TurnCredentials, context: Context) -> ActiveTurn | None:
+    """The turn whose credential a request carries; None where it carries none.
 
     Raises:
+        InvalidTurnCredential.
+    """
+    request = context.request
+    token = None if request is None else request.headers.get(TURN)
+    if request is None or token is None:
+        return None
+    return credentials.turn_of(token, request.user.username)
+
+
+def http_caller(credentials: TurnCredentials, context: Context) -> Caller:
+    """The caller of a request over HTTP.
+
+    The user is the one that Jupyter Server authenticated. A request with the credential of a turn acts
+    in that turn. Otherwise the key is the session's id where the protocol has sessions, else
+    ``?caller=`` or the header ``X-TK-Caller``, else None.
+
+    Raises:
+        InvalidTurnCredential.
         InvalidArguments: a key that is too long or not printable.
     """
     request = context.request
     if request is None:
         raise TypeError("A request over HTTP was expected.")
+    turn = turn_of(credentials, context)
+    if turn is not None:
+        return turn.caller
     key = (
         connection_of(context).session_id
         or checked_key(request.query_params.get("caller"))
@@ -84,5 +103,7 @@ class Sessions:
         connection = connection_of(ctx)
         if connection.session_id is not None and _STATE not in connection.state:
             caller = connection.state[_STATE] = self._caller_of(ctx)
-            connection.exit_stack.callback(self._workspace.forget, caller)
+            # A chat outlives the connections of its agent.
+            if caller.turn is None:
+                connection.exit_stack.callback(self._workspace.forget, caller)
         return await call_next(ctx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import sse_starlette.sse
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -55,7 +56,7 @@ class McpHttp:
             workspace,
             registry_of=registry_of,
             default_registry=self.default_registry,
-            caller_of=http_caller,
+            caller_of=partial(http_caller, workspace.turns),
         )
         self._manager = StreamableHTTPSessionManager(
             self._built.server,

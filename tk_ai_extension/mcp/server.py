@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from tk_ai_extension import __version__
 from tk_ai_extension.mcp import MODE
 from tk_ai_extension.mcp.approvals import ElicitingApprover
-from tk_ai_extension.mcp.callers import CallerOf, Sessions, gone_of, in_mode
+from tk_ai_extension.mcp.callers import CallerOf, Sessions, gone_of, in_mode, turn_of
 from tk_ai_extension.mcp.calls import Calls, Outcome
 from tk_ai_extension.mcp.completion import Completion
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS, describe, error_content, result_content
@@ -85,6 +85,9 @@ class Tools:
             else None
         )
         try:
+            turn = turn_of(self._workspace.turns, context)
+            if turn is not None:
+                return await turn.call(None, params.name, params.arguments or {})
             caller = in_mode(self._caller_of(context), (params.meta or {}).get(MODE))
             tool_context = ToolContext(
                 self._workspace, caller, progress, approver, gone_of(context)

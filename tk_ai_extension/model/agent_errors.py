@@ -38,6 +38,14 @@ class CallStopped(ToolError):
     default_hint = "Wait for what the user says next."
 
 
+class InvalidTurnCredential(ToolError):
+    """The credential of a turn is unknown, expired, or another user's."""
+
+    code = "invalid_turn_credential"
+    status = 401
+    default_hint = "Wait for the next message of the user: its turn comes with a credential."
+
+
 class NoModel(ToolError):
     """No model is connected, or none of that name."""
 

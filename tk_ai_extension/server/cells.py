@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tk_ai_extension.agent.chats import Begun, Chats
+from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import Asking, ChatRequest, parse_request
 from tk_ai_extension.model.callers import Caller
@@ -74,7 +74,7 @@ class CellQuestion:
         finally:
             self._workspace.asking.end(self._kernel_id, caller)
 
-    async def _follow(self, begun: Begun) -> None:
+    async def _follow(self, begun: StartedTurn) -> None:
         """Tells the cell what happens, and hears what it says, until the turn is over."""
         telling = asyncio.create_task(self._tell(begun))
         hearing = asyncio.create_task(self._hear())
@@ -113,7 +113,7 @@ class CellQuestion:
         latest = question.get("new") is not True
         return parse_request({**fields, "notebook": self._path, "latest": latest})
 
-    async def _tell(self, begun: Begun) -> None:
+    async def _tell(self, begun: StartedTurn) -> None:
         async for event in begun.events:
             shown = _light(event)
             if event.kind == "permission":
@@ -143,7 +143,7 @@ class CellQuestion:
             except PermissionNotFound:
                 await self._wire.send({"kind": "notice", "text": "That was answered elsewhere."})
 
-    async def _stop(self, begun: Begun) -> None:
+    async def _stop(self, begun: StartedTurn) -> None:
         await self._chats.stop(self._user, begun.chat, begun.turn)
         # They have not begun: the kernel still waits.
         for run in self._queued(begun.turn):

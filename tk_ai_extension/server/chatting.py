@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude import Surroundings
-from tk_ai_extension.agent.session import ChatSettings, Office
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.wiring import root_of, state_of
 from tk_ai_extension.tools.registry import Registry
 
-
-class Traits(Protocol):
-    """What of the app's traits the chats go by; the app says what each is for."""
-
-    data_dir: Any
-    chat_cli: Any
-    chat_retries: Any
-    chat_request_timeout: Any
-    chat_silence: Any
-    chat_idle: Any
-    max_chats: Any
+if TYPE_CHECKING:
+    from tk_ai_extension.server.app import TkAIExtensionApp
 
 
-def wire_chats(app: Traits, managers: Managers, wired: Wired, registry: Registry) -> Chats:
+def wire_chats(
+    app: TkAIExtensionApp, managers: Managers, wired: Wired, registry: Registry
+) -> Chats:
     """Puts the chats together, as the app's traits say."""
     state = state_of(app.data_dir, root_of(managers.contents))
-    office = Office(
+    services = ChatServices(
         workspace=wired.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
-        surroundings=Surroundings(
-            state / "claude",
-            cli=app.chat_cli,
-            retries=app.chat_retries,
-            request_timeout=app.chat_request_timeout,
+        backend=ClaudeBackend(
+            ClaudeConfig(
+                state / "claude",
+                cli=app.chat_cli,
+                retries=app.chat_retries,
+                request_timeout=app.chat_request_timeout,
+            ),
+            wired.provision.provider,
         ),
-        provider=wired.provision.provider,
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
     )
-    return Chats(office)
+    return Chats(services)

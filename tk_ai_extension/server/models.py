@@ -208,7 +208,7 @@ def _event_model(payload: type[Any]) -> Any:
     )
 
 
-CHAT_EVENTS = tuple(_event_model(payload) for payload in get_args(events.What))
+CHAT_EVENTS = tuple(_event_model(payload) for payload in get_args(events.EventPayload))
 """A model of each kind of event in a chat, made of the class of its payload."""
 if TYPE_CHECKING:
     ChatEvent = Json

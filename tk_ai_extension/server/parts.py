@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.agent.claude.provision import Provision
     from tk_ai_extension.cli.ownership import Ownership
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.workspace.workspace import Workspace

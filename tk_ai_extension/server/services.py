@@ -26,7 +26,7 @@ from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.provision import Provision
+    from tk_ai_extension.agent.claude.provision import Provision
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.commands import CommandServer

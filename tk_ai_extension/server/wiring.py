@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from tk_ai_extension.agent.providers import ProviderSettings
-from tk_ai_extension.agent.provision import Provision
+from tk_ai_extension.agent.claude.providers import ProviderSettings
+from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.cli.context import MEMORY, CommandContext
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.project_services import ProjectServices

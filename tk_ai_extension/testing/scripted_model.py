@@ -33,7 +33,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tk_ai_extension.agent.messages import (
+from tk_ai_extension.agent.claude.messages import (
     Answer,
     Failure,
     MessagesRequest,
@@ -43,8 +43,8 @@ from tk_ai_extension.agent.messages import (
     ToolUse,
     Usage,
 )
-from tk_ai_extension.agent.messages_api import Exchange, MessagesServer, Reply
-from tk_ai_extension.agent.providers import beside_proxies
+from tk_ai_extension.agent.claude.messages_api import Exchange, MessagesServer, Reply
+from tk_ai_extension.agent.claude.providers import beside_proxies
 
 __all__ = [
     "BROKEN",

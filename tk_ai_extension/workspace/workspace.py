@@ -28,6 +28,7 @@ from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.revisions import Revisions
 from tk_ai_extension.workspace.runs import RunRecords
 from tk_ai_extension.workspace.seen import Seen
+from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     asking: AskingKernels = field(default_factory=AskingKernels)
+    turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
     python: PythonSessions = field(init=False)

@@ -12,6 +12,7 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
+from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.encoding import dumps, loads
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -128,7 +129,11 @@ class TkAIHandler(APIHandler):
 
         Raises:
             InvalidArguments: a key that is no key.
+            InvalidTurnCredential.
         """
+        token = self.request.headers.get(TURN)
+        if token is not None:
+            return self.services.workspace.turns.turn_of(token, username(self)).caller
         key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
         return Caller(user=username(self), key=checked_key(key), face="rest")
 

@@ -18,7 +18,7 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Begun
+    from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.transcripts import Chat
     from tk_ai_extension.server.models import (
@@ -56,7 +56,7 @@ class TurnHandler(StreamingHandler):
     _gone: asyncio.Event | None = None
 
     async def answer(
-        self, begin: Callable[[], Awaitable[Begun]], *, stop: bool
+        self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool
     ) -> TurnAnswer | None:
         """Return what came of a turn, or stream the turn's events as they come.
 
@@ -93,7 +93,7 @@ class TurnHandler(StreamingHandler):
         if self._gone is not None:
             self._gone.set()
 
-    async def _answer_whole(self, begun: Begun) -> TurnAnswer | None:
+    async def _answer_whole(self, begun: StartedTurn) -> TurnAnswer | None:
         assert self._gone is not None
         collecting = asyncio.create_task(_collected(begun.events))
         leaving = asyncio.create_task(self._gone.wait())
@@ -337,7 +337,7 @@ async def _collected(events: AsyncIterator[Event]) -> list[Event]:
     return [event async for event in events]
 
 
-def _summary(begun: Begun, events: list[Event]) -> TurnAnswer:
+def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
     """What came of a turn; its last event is `Done`."""
     return {
         "chat": begun.chat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tk_ai_extension.mcp import GONE
+from tk_ai_extension.mcp import GONE, TURN
 from tk_ai_extension.server.bridge import AsgiExchange
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
@@ -54,6 +54,9 @@ class McpHandler(TkAIHandler):
         mcp = await services.mcp()
         # An unknown toolset is refused at once, not at the first call.
         services.registries.get(self.get_query_argument("toolsets", None))
+        token = self.request.headers.get(TURN)
+        if token is not None:
+            services.workspace.turns.turn_of(token, username(self))
         self.update_api_activity()
         if "Content-Type" in self.request.headers:
             # It has been found to be JSON; the SDK compares it letter by letter.

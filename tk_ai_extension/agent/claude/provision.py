@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.agent import secrets_file
-from tk_ai_extension.agent.providers import Provider, ProviderSettings, choose
-from tk_ai_extension.agent.secrets_file import OTHERS_READ, SecretsFileError
-from tk_ai_extension.agent.sources import Given
-from tk_ai_extension.agent.tour import TourServer
-from tk_ai_extension.agent.trusted_folders import (
+from tk_ai_extension.agent.claude import secrets_file
+from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
+from tk_ai_extension.agent.claude.secrets_file import OTHERS_READ, SecretsFileError
+from tk_ai_extension.agent.claude.sources import Given
+from tk_ai_extension.agent.claude.tour import TourServer
+from tk_ai_extension.agent.claude.trusted_folders import (
     SECRETS,
     TrustedFolders,
     trusted_folders,

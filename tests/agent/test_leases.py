@@ -6,23 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tk_ai_extension.agent.presence import Presence
+from tk_ai_extension.agent.leases import ServerLease
 
 HOLD = """
 import sys
 from pathlib import Path
-from tk_ai_extension.agent.presence import Presence
+from tk_ai_extension.agent.leases import ServerLease
 
-presence = Presence(Path(sys.argv[1]))
-presence.begin()
-print(presence.id, flush=True)
+lease = ServerLease(Path(sys.argv[1]))
+lease.begin()
+print(lease.id, flush=True)
 sys.stdin.read()
 """
 
 
 def test_a_server_lives_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "servers"
-    one, other = Presence(folder), Presence(folder)
+    one, other = ServerLease(folder), ServerLease(folder)
     one.begin()
     one.begin()
     assert other.lives(one.id)
@@ -34,7 +34,7 @@ def test_a_server_lives_from_its_beginning_to_its_end(tmp_path: Path) -> None:
 
 
 def test_one_that_was_killed_does_not_live_and_leaves_nothing(tmp_path: Path) -> None:
-    watcher = Presence(tmp_path)
+    watcher = ServerLease(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -52,7 +52,7 @@ def test_one_that_was_killed_does_not_live_and_leaves_nothing(tmp_path: Path) ->
 
 def test_what_names_no_server_names_no_file_either(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
-    watcher = Presence(tmp_path / "servers")
+    watcher = ServerLease(tmp_path / "servers")
     for name in ("", "../precious", "nobody", "0" * 24):
         assert not watcher.lives(name)
     assert (tmp_path / "precious").read_text() == "mine"

@@ -1,7 +1,7 @@
 """Which model answers, and what the environment of Claude's process has to hold for it.
 
 The choice is made from what an administrator set, the server's environment, the user's own file of
-keys, and the project's (`tk_ai_extension.agent.sources` says what goes with what). It is made again
+keys, and the project's (`tk_ai_extension.agent.claude.sources` says what goes with what). It is made again
 for each process, so that a key is used as soon as it is there. Values go to that process alone: a
 provider's `repr`, its health and its errors name variables and never show one.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from tk_ai_extension.agent.sources import (
+from tk_ai_extension.agent.claude.sources import (
     ADDRESS,
     CREDENTIALS,
     KEYS,

@@ -1,12 +1,12 @@
-"""What Claude's process says, as events of a turn. Pure but for the clock."""
+"""The messages of the Claude Agent SDK as the events of `agent.backend`. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.claude import SERVER
-from tk_ai_extension.agent.costs import CostMeter
+from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TurnEnded, Working
+from tk_ai_extension.agent.claude.tool_server import SERVER
 from tk_ai_extension.agent.events import (
     Discarded,
     Retried,
@@ -15,54 +15,89 @@ from tk_ai_extension.agent.events import (
     ToolAnswered,
     ToolCalled,
     Used,
-    What,
 )
 from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import Message, ResultMessage
+    from claude_agent_sdk import Message, ResultMessage, ToolResultBlock
 
 PREFIX = f"mcp__{SERVER}__"
 
 
-class Translator:
-    """Turns the messages of one turn into events.
+class CostMeter:
+    """Difference between the totals of two results of one process.
 
-    Attributes:
-        session: Claude's own session, once it is known.
-        result: The last message of the turn, once it is there.
-        called: The ids of the calls that Claude has made, in order, with their tools' names.
-        retry_in: Seconds until the model is asked again; 0 where it is being asked.
-        meter: What the turns of the process cost; the session shares one between them.
+    ``total_cost_usd`` and ``model_usage`` of a result cover the session, ``usage`` covers the turn. A
+    process that resumes a session continues its total where it was the last process to save it, and
+    starts at 0 otherwise (measured with the CLI of claude-agent-sdk 0.2).
+
+    Args:
+        resumed: The session's total in dollars before this process, where it resumes one; None where
+            that is not known. A process that begins a session has 0.
     """
 
-    def __init__(self) -> None:
-        self.session: str | None = None
-        self.result: ResultMessage | None = None
-        self.called: dict[str, str] = {}
-        self.retry_in = 0.0
-        self.meter = CostMeter()
-        self._answered: set[str] = set()
+    def __init__(self, resumed: float | None = 0.0) -> None:
+        self._total = resumed
+        self._is_first = resumed != 0.0
+
+    def turn(self, result: ResultMessage) -> float | None:
+        """Return what the turn that ends with this result cost, in dollars; None if unknown."""
+        total = result.total_cost_usd
+        if total is None:
+            return None
+        before, self._total = self._total, total
+        if self._is_first:
+            self._is_first = False
+            if _session_tokens(result.model_usage or {}) <= _turn_tokens(result.usage or {}):
+                before = 0.0
+        if before is None:
+            return None
+        return round(total - before if before <= total else total, 9)
+
+
+def _turn_tokens(usage: dict[str, Any]) -> int:
+    names = (
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+    )
+    return sum(int(usage.get(name) or 0) for name in names)
+
+
+def _session_tokens(usage: dict[str, Any]) -> int:
+    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    return sum(int(each.get(name) or 0) for each in usage.values() for name in names)
+
+
+class Translator:
+    """Translates the messages of one turn.
+
+    Args:
+        meter: What the turns of the process cost.
+        redact: Removes secrets from a text: a server may repeat the key that it refuses.
+    """
+
+    def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
+        self._meter = meter
+        self._redact = redact
+        # The tools of the calls so far, by the ids of the calls.
+        self._called: dict[str, str] = {}
+        # The last entry of the session, by which the CLI forks it (`resume_session_at`).
+        self._position: str | None = None
         self._blocks = 0
         # Of the model's message that is being streamed: where its blocks begin among the turn's,
         # their numbers, and how many characters each has so far.
         self._first: int | None = None
         self._numbers: dict[int, int] = {}
         self._lengths: dict[int, int] = {}
-        self._text = ""
 
-    @property
-    def text(self) -> str:
-        """What Claude has written since its last call."""
-        return self._text
+    def translate(self, message: Message) -> list[AgentEvent]:
+        """Return the events that a message stands for, at least one."""
+        return list(self._events(message)) or [Working()]
 
-    def answered(self, call: str) -> None:
-        """A call was answered by us; what the process says of it is nothing new."""
-        self._answered.add(call)
-
-    def translate(self, message: Message) -> Iterator[What]:  # noqa: C901 (a kind each)
-        """The events that a message stands for."""
+    def _events(self, message: Message) -> Iterator[AgentEvent]:  # noqa: C901 (a kind each)
         import claude_agent_sdk as sdk
 
         match message:
@@ -70,37 +105,31 @@ class Translator:
                 if message.parent_tool_use_id is None:
                     yield from self._streamed(message.event)
             case sdk.AssistantMessage():
+                self._position = message.uuid or self._position
                 for block in message.content:
                     if isinstance(block, sdk.ToolUseBlock):
-                        yield from self.call(block.id, block.name, block.input)
+                        tool = self._called[block.id] = block.name.removeprefix(PREFIX)
+                        yield ToolCalled(block.id, tool, dict(block.input))
             case sdk.UserMessage(content=list(blocks)):
+                self._position = message.uuid or self._position
                 for block in blocks:
                     if isinstance(block, sdk.ToolResultBlock):
-                        yield from self._refused(block)
+                        yield self._answered(block)
             case sdk.ResultMessage():
-                self.result = message
-                self.session = message.session_id
-                yield _used(message, self.meter.turn(message))
+                yield _used(message, self._meter.turn(message))
+                yield Checkpoint(message.session_id, self._position)
+                yield TurnEnded(failure(message, self._redact))
             case sdk.SystemMessage():
-                yield from self._system(message.subtype, message.data)
+                yield from _system(message.subtype, message.data)
             case _:
                 pass
 
-    def call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[What]:
-        """The event of a call, once."""
-        if call not in self.called:
-            tool = name.removeprefix(PREFIX)
-            self.called[call] = tool
-            self._text = ""
-            yield ToolCalled(call, tool, dict(arguments))
-
-    def _streamed(self, event: Mapping[str, Any]) -> Iterator[What]:
-        self.retry_in = 0.0
+    def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         match event.get("type"):
             case "message_start":
                 if self._first is not None:
                     # The stream before was cut: what it brought comes again.
-                    self._blocks, self._text = self._first, ""
+                    self._blocks = self._first
                     yield Discarded(self._first)
                 self._first = self._blocks
                 self._numbers, self._lengths = {}, {}
@@ -115,7 +144,7 @@ class Translator:
             case _:
                 return
 
-    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[What]:
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[AgentEvent]:
         kind = delta.get("type")
         block = self._numbers.get(index)
         if block is None or kind not in ("text_delta", "thinking_delta"):
@@ -125,41 +154,34 @@ class Translator:
         self._lengths[index] = start + len(piece)
         if not piece:
             return
-        if kind == "text_delta":
-            self._text += piece
-            yield TextDelta(block, start, piece)
-        else:
-            yield ThinkingDelta(block, start, piece)
+        kind_of = TextDelta if kind == "text_delta" else ThinkingDelta
+        yield kind_of(block, start, piece)
 
-    def _refused(self, block: Any) -> Iterator[What]:
-        """A call that never reached us: the process itself answered it."""
-        call = str(block.tool_use_id)
-        if call in self._answered:
-            return
-        self._answered.add(call)
-        text = _plain(block.content)
+    def _answered(self, block: ToolResultBlock) -> ToolAnswered:
+        """The answer to a call; it is news only where the call never reached us."""
+        call, text = str(block.tool_use_id), _plain(block.content)
         error = {"code": "unknown_tool", "message": text, "hint": "", "retryable": False}
-        yield ToolAnswered(
+        return ToolAnswered(
             call,
-            self.called.get(call, ""),
+            self._called.get(call, ""),
             ok=not block.is_error,
             text=text,
             structured={"error": error} if block.is_error else {},
         )
 
-    def _system(self, subtype: str, data: Mapping[str, Any]) -> Iterator[What]:
-        if subtype == "init":
-            self.session = str(data.get("session_id") or "") or None
-        elif subtype == "api_retry":
-            self.retry_in = float(data.get("retry_delay_ms") or 0) / 1000
-            status = data.get("error_status")
-            yield Retried(
-                attempt=int(data.get("attempt") or 1),
-                attempts=int(data.get("max_retries") or 0),
-                seconds=round(self.retry_in, 3),
-                status=status if isinstance(status, int) else None,
-                reason=str(data.get("error") or "no answer"),
-            )
+
+def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
+    if subtype == "init" and data.get("session_id"):
+        yield Checkpoint(str(data["session_id"]))
+    elif subtype == "api_retry":
+        status = data.get("error_status")
+        yield Retried(
+            attempt=int(data.get("attempt") or 1),
+            attempts=int(data.get("max_retries") or 0),
+            seconds=round(float(data.get("retry_delay_ms") or 0) / 1000, 3),
+            status=status if isinstance(status, int) else None,
+            reason=str(data.get("error") or "no answer"),
+        )
 
 
 def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | None:

@@ -16,7 +16,7 @@ from tk_ai_extension.model import file_locks
 _ID = re.compile(r"[0-9a-f]{24}")
 
 
-class Presence:
+class ServerLease:
     """One server among those that use a folder; blocking, for the moment that a file takes.
 
     Args:

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent import launch
-from tk_ai_extension.agent.sources import OAUTH, matches
+from tk_ai_extension.agent.claude import launch
+from tk_ai_extension.agent.claude.sources import OAUTH, matches
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, Transport

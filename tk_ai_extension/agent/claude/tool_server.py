@@ -6,7 +6,7 @@ reading is left out: the CLI would show it to the model in the place of the text
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -14,11 +14,12 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension import __version__
+from tk_ai_extension.agent.backend import ToolCall
 from tk_ai_extension.mcp.descriptions import describe
 from tk_ai_extension.tools.registry import Registry
 
-Call = Callable[[str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
-"""Calls a tool: the call's id, the tool's name, its arguments."""
+SERVER = "tk"
+"""What the CLI calls our MCP server: tools are ``mcp__tk__name`` to the model."""
 
 CALL_ID = "claudecode/toolUseId"
 """Under this the CLI says in ``_meta`` which of the model's calls it carries out."""
@@ -27,12 +28,13 @@ INLINE = {"anthropic/maxResultSizeChars": 500_000}
 which Claude cannot read. Our answers are within budgets of their own."""
 
 
-def build_tool_server(registry: Registry, call: Call) -> Server[Any]:
+def build_tool_server(registry: Registry, call: ToolCall, token: Callable[[], str]) -> Server[Any]:
     """An MCP server for one chat.
 
     Args:
         registry: The tools.
         call: Calls one; never raises what is not a cancellation.
+        token: Gives the token of the turn under way.
     """
     tools = [_described(describe(tool)) for tool in registry]
 
@@ -46,7 +48,7 @@ def build_tool_server(registry: Registry, call: Call) -> Server[Any]:
     ) -> types.CallToolResult:
         meta: Mapping[str, Any] = dict(context.meta or {})
         call_id = str(meta.get(CALL_ID) or f"call-{context.request_id}")
-        result = await call(call_id, params.name, params.arguments or {})
+        result = await call(token(), call_id, params.name, params.arguments or {})
         return result.model_copy(update={"structured_content": None})
 
     return Server[Any](

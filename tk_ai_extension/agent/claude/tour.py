@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tk_ai_extension.agent import tour_texts as texts
-from tk_ai_extension.agent.messages import (
+from tk_ai_extension.agent.claude import tour_texts as texts
+from tk_ai_extension.agent.claude.messages import (
     Answer,
     MessagesRequest,
     Text,
@@ -23,8 +23,8 @@ from tk_ai_extension.agent.messages import (
     Usage,
     text_of,
 )
-from tk_ai_extension.agent.messages_api import MessagesServer, Reply
-from tk_ai_extension.agent.providers import TOUR_MODEL
+from tk_ai_extension.agent.claude.messages_api import MessagesServer, Reply
+from tk_ai_extension.agent.claude.providers import TOUR_MODEL
 
 NOTEBOOK: Final = "tour.ipynb"
 """The notebook that it makes where the person has none open."""
@@ -47,7 +47,7 @@ _REFUSALS = frozenset({"permission_denied", "permission_required"})
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a person wrote, and what the chat says of their surroundings.
+    """What a person wrote, and what the chat says of their config.
 
     Attributes:
         text: The person's own words.

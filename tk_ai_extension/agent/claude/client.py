@@ -1,0 +1,338 @@
+"""The Claude Agent SDK as an `AgentBackend`: a process of its CLI for each chat, with our tools alone.
+
+The process reads nothing of the user's disk (no settings, no memory files, no commands in a
+message's text) and talks to the model's server alone. Its environment holds the model's key; nothing
+else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tk_ai_extension.agent.backend import (
+    STOP_TIMEOUT,
+    AgentEvent,
+    ContentBlock,
+    SessionConfig,
+    TextBlock,
+)
+from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
+from tk_ai_extension.agent.claude.providers import Provider
+from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
+from tk_ai_extension.agent.claude.translating import CostMeter, Translator
+from tk_ai_extension.agent.imports import uncollected
+from tk_ai_extension.model.agent_errors import (
+    AgentDied,
+    AgentUnavailable,
+    FolderNotTrusted,
+    NoModel,
+)
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+    from mcp.server import Server
+
+logger = logging.getLogger(__name__)
+
+START = 60.0
+"""Seconds in which the process has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeConfig:
+    """What a process is started with, the same for each chat of a server.
+
+    Attributes:
+        folder: Where the CLI keeps its sessions; made with mode 0700.
+        cli: The CLI's path; empty for the one that the SDK brings, else the first one in PATH.
+        retries: How often the CLI asks again where the model's server fails; None: as the
+            environment's ``CLAUDE_CODE_MAX_RETRIES`` says, 4 times without it.
+        request_timeout: Seconds that one request to the model's server may take.
+    """
+
+    folder: Path
+    cli: str = ""
+    retries: int | None = None
+    request_timeout: float = 600.0
+
+
+class ClaudeBackend:
+    """Claude, as chats know it: an `AgentBackend`.
+
+    Args:
+        config: What every process is started with.
+        provider: Says where the model is now.
+    """
+
+    name = "Claude"
+
+    def __init__(self, config: ClaudeConfig, provider: Callable[[], Awaitable[Provider]]) -> None:
+        self._config = config
+        self._provider = provider
+
+    async def provider(self) -> Provider:
+        """Return where the model is now."""
+        provider = await self._provider()
+        if provider.untrusted is not None:
+            raise FolderNotTrusted(
+                "This folder has a file with a key. Trust the folder to use it.",
+                hint=provider.hint,
+                folder=provider.untrusted,
+            )
+        if not provider.ready:
+            raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
+        return provider
+
+    async def start(self, config: SessionConfig) -> ClaudeSession:
+        """Start a process."""
+        await asyncio.to_thread(_import_sdk)
+        import claude_agent_sdk as sdk
+
+        provider = config.provider
+        if not isinstance(provider, Provider):
+            raise TypeError("A provider of Claude's was expected.")
+        turn = _TurnToken()
+        server = build_tool_server(config.registry, config.call, lambda: turn.token)
+        options = _options(provider, self._config, config, server)
+        transport = await asyncio.to_thread(
+            started_by_launcher,
+            options,
+            self._config.folder,
+            {**inherited(os.environ), **_environment(provider, self._config)},
+        )
+        client = sdk.ClaudeSDKClient(options, transport=transport)
+        try:
+            async with asyncio.timeout(START):
+                await client.connect()
+        except TimeoutError:
+            raise AgentUnavailable(f"Claude's process said nothing for {START:.0f} s.") from None
+        except sdk.CLINotFoundError as error:
+            raise AgentUnavailable(f"Claude's program is not there: {error}.") from error
+        except sdk.ClaudeSDKError as error:
+            said = provider.redact(str(error))
+            raise AgentDied(f"Claude's process ended while it started: {said}.") from error
+        return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
+
+    async def forget(self, session: str) -> None:
+        """Remove what the CLI keeps of a session."""
+        await asyncio.to_thread(_forget, self._config.folder, session)
+
+
+@dataclass
+class _TurnToken:
+    """The token of the turn under way in one process."""
+
+    token: str = ""
+
+
+class ClaudeSession:
+    """A running process: an `AgentSession`.
+
+    Its messages are read from the start to the end, also between turns, so that its end is known at once.
+
+    Args:
+        client: The SDK's client, connected.
+        model: The model that it asks.
+        turn: Where its tool server finds the token of the turn under way.
+        meter: What its turns cost.
+        redact: Removes the model's secrets from a text: what the process says may hold some.
+    """
+
+    def __init__(
+        self,
+        client: ClaudeSDKClient,
+        model: str,
+        turn: _TurnToken,
+        meter: CostMeter,
+        redact: Callable[[str], str],
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._turn = turn
+        self._meter = meter
+        self._redact = redact
+        self._translator = Translator(meter, redact)
+        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
+        self._why = ""
+        self._unresponsive = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs, as far as is known."""
+        return not self._reading.done()
+
+    async def send(
+        self,
+        content: Sequence[ContentBlock],
+        *,
+        model: str,
+        credential: TurnCredential,
+    ) -> None:
+        """Begin a turn."""
+        import claude_agent_sdk as sdk
+
+        async def message() -> AsyncIterator[dict[str, Any]]:
+            yield {
+                "type": "user",
+                "message": {"role": "user", "content": [_block(each) for each in content]},
+                "parent_tool_use_id": None,
+            }
+
+        self._turn.token = credential.token
+        self._translator = Translator(self._meter, self._redact)
+        try:
+            if model != self._model:
+                await self._client.set_model(model)
+                self._model = model
+            await self._client.query(message())
+        except sdk.ClaudeSDKError as error:
+            said = self._redact(str(error))
+            raise AgentDied(f"Claude's process has ended: {said}.") from error
+
+    async def receive(self) -> AgentEvent:
+        """Return the next event."""
+        event = await self._events.get()
+        if event is None:
+            self._events.put_nowait(None)
+            raise AgentDied(f"Claude's process has ended{self._why}.")
+        return event
+
+    async def interrupt(self) -> None:
+        """End the turn under way; its result follows."""
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self._client.interrupt()
+        except Exception as error:
+            self._unresponsive = True
+            # The SDK has no class of its own for a request that the process refuses.
+            said = self._redact(str(error))
+            raise AgentDied(f"Claude did not respond to the interrupt: {said}.") from error
+
+    async def close(self) -> None:
+        """End the process."""
+        # It would be given seconds to end by itself while it is in the middle of something.
+        if self.alive and not self._unresponsive:
+            try:
+                await self.interrupt()
+            except AgentDied as error:
+                logger.debug("%s", error)
+        await self._client.disconnect()
+        self._reading.cancel()
+        await asyncio.wait((self._reading,))
+
+    async def _read(self) -> None:
+        import claude_agent_sdk as sdk
+
+        try:
+            async for message in self._client.receive_messages():
+                for event in self._translator.translate(message):
+                    self._events.put_nowait(event)
+        except sdk.ClaudeSDKError as error:
+            self._why = f": {self._redact(str(error))}"
+            logger.warning("Claude's process has ended%s", self._why)
+        except Exception:
+            self._why = ": a message of it could not be read"
+            logger.exception("A message of Claude's process could not be read")
+        finally:
+            self._events.put_nowait(None)
+
+
+def _import_sdk() -> None:
+    with uncollected():
+        import_module("claude_agent_sdk")
+
+
+def _block(block: ContentBlock) -> Json:
+    """A block in the form of the Messages API."""
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    source = {"type": "base64", "media_type": block.mime, "data": block.data}
+    return {"type": "image", "source": source}
+
+
+def _forget(folder: Path, session: str) -> None:
+    # The SDK's `delete_session` looks in the folder that the server's own environment names.
+    for path in (folder / "projects").glob(f"*/{glob.escape(session)}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _options(
+    provider: Provider, config: ClaudeConfig, session: SessionConfig, server: Server[Any]
+) -> ClaudeAgentOptions:
+    import claude_agent_sdk as sdk
+
+    work = config.folder / "work"
+    work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    config.folder.chmod(0o700)
+    environment = inherited(os.environ) | _environment(provider, config)
+    return sdk.ClaudeAgentOptions(
+        # Only our tools exist for it, and of those it is asked nothing: who may call what is
+        # settled where the tool runs.
+        tools=[],
+        mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
+        strict_mcp_config=True,
+        allowed_tools=[f"mcp__{SERVER}__{tool.name}" for tool in session.registry],
+        permission_mode="dontAsk",
+        setting_sources=[],
+        system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},
+        verbatim_prompts=True,
+        include_partial_messages=True,
+        model=session.model,
+        thinking=None if provider.thinking else {"type": "disabled"},
+        resume=session.history.session,
+        resume_session_at=session.history.position,
+        cwd=work,
+        # Named, or the SDK leaves a thread behind that keeps the server from ending.
+        cli_path=config.cli or _cli(Path(sdk.__file__).parent),
+        env=without(os.environ, environment),
+        stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
+        max_buffer_size=64 << 20,
+    )
+
+
+def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
+    """What the process has besides what it inherits; what is set holds over the environment."""
+    retries = config.retries
+    return {
+        "CLAUDE_CODE_MAX_RETRIES": "4",
+        **provider.environment,
+        **({} if retries is None else {"CLAUDE_CODE_MAX_RETRIES": str(retries)}),
+        "CLAUDE_CONFIG_DIR": str(config.folder),
+        # Its logs, which are for everybody to read in the user's own folder.
+        "XDG_CACHE_HOME": str(config.folder / "cache"),
+        # Without it the CLI dials out besides, whatever the model's address is.
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        # Every tool is offered at once, and nothing is offered that stands for those to be found.
+        "ENABLE_TOOL_SEARCH": "false",
+        "API_TIMEOUT_MS": str(int(config.request_timeout * 1000)),
+    }
+
+
+def _cli(package: Path) -> str:
+    """The CLI that the SDK brings for this platform, else the first one in PATH.
+
+    Raises:
+        AgentUnavailable: there is none.
+    """
+    bundled = package / "_bundled" / "claude"
+    found = str(bundled) if bundled.is_file() else shutil.which("claude")
+    if found is None:
+        raise AgentUnavailable(
+            "The installed claude-agent-sdk brings no `claude` for this platform."
+        )
+    return found

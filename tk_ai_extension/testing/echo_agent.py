@@ -1,0 +1,148 @@
+"""The smallest agent: it repeats what it is told, and makes the calls that it is told to make.
+
+It keeps its sessions in memory. A message is one of
+
+- ``call TOOL {"argument": …}``: it calls the tool, and says what that answered;
+- ``wait``: it writes a word, and goes on until it is interrupted;
+- ``recall``: it says all messages that it remembers;
+- anything else: it says that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import mcp_types as types
+
+from tk_ai_extension.agent.backend import (
+    AgentEvent,
+    Checkpoint,
+    ContentBlock,
+    SessionConfig,
+    TextBlock,
+    ToolCall,
+    TurnEnded,
+)
+from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.model.agent_errors import AgentDied
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
+
+MODEL = "echo"
+
+
+@dataclass(frozen=True, slots=True)
+class EchoProvider:
+    """A model that is always there."""
+
+    model: str = MODEL
+    models: tuple[str, ...] = (MODEL,)
+
+
+@dataclass
+class EchoBackend:
+    """An `AgentBackend` without a model.
+
+    Attributes:
+        call: Carries out the calls, as an agent in another process does; None: in this process.
+        kept: What each session remembers: its messages.
+        credentials: The credentials of its turns.
+    """
+
+    name: str = "Echo"
+    call: ToolCall | None = None
+    kept: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    credentials: list[TurnCredential] = field(default_factory=list[TurnCredential])
+
+    async def provider(self) -> EchoProvider:
+        """Return where the model is."""
+        return EchoProvider()
+
+    async def start(self, config: SessionConfig) -> EchoSession:
+        """Start an echo."""
+        history = config.history
+        if history.session is not None and history.session not in self.kept:
+            raise AgentDied("The echo has no such session.")
+        session = history.session or secrets.token_hex(8)
+        kept = self.kept.setdefault(session, [])
+        if history.position is not None:
+            del kept[int(history.position) :]
+        return EchoSession(self, self.call or config.call, session, kept)
+
+    async def forget(self, session: str) -> None:
+        """Remove a session."""
+        self.kept.pop(session, None)
+
+
+class EchoSession:
+    """An `AgentSession` that answers on a task of its own."""
+
+    def __init__(self, echo: EchoBackend, call: ToolCall, session: str, kept: list[str]) -> None:
+        self._echo = echo
+        self._call_tool = call
+        self._session = session
+        self._kept = kept
+        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self._answering: asyncio.Task[None] | None = None
+        self.alive = True
+
+    async def send(
+        self,
+        content: Sequence[ContentBlock],
+        *,
+        model: str,
+        credential: TurnCredential,
+    ) -> None:
+        """Begin a turn."""
+        if model != MODEL:
+            raise AgentDied(f"The echo has no model {model}.")
+        text = next(each.text for each in reversed(content) if isinstance(each, TextBlock))
+        self._kept.append(text)
+        self._echo.credentials.append(credential)
+        self._answering = asyncio.create_task(self._answer(text, credential))
+
+    async def receive(self) -> AgentEvent:
+        """Return the next event."""
+        return await self._events.get()
+
+    async def interrupt(self) -> None:
+        """End the turn under way."""
+        if self._answering is not None:
+            self._answering.cancel()
+
+    async def close(self) -> None:
+        """End the echo."""
+        self.alive = False
+        await self.interrupt()
+        if self._answering is not None:
+            await asyncio.wait((self._answering,))
+
+    async def _answer(self, text: str, credential: TurnCredential) -> None:
+        self._events.put_nowait(Checkpoint(self._session))
+        try:
+            match text.split(maxsplit=2):
+                case ["call", tool, arguments]:
+                    await self._call(credential, tool, arguments)
+                case ["wait"]:
+                    self._events.put_nowait(TextDelta(0, 0, "Waiting."))
+                    await asyncio.Event().wait()
+                case ["recall"]:
+                    said = "\n".join(self._kept[:-1])
+                    self._events.put_nowait(TextDelta(0, 0, said))
+                case _:
+                    self._events.put_nowait(TextDelta(0, 0, text))
+        finally:
+            self._events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
+            self._events.put_nowait(TurnEnded())
+
+    async def _call(self, credential: TurnCredential, tool: str, arguments: str) -> None:
+        call, given = secrets.token_hex(6), json.loads(arguments)
+        if self._echo.call is None:
+            self._events.put_nowait(ToolCalled(call, tool, given))
+        result = await self._call_tool(credential.token, call, tool, given)
+        texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
+        self._events.put_nowait(TextDelta(0, 0, "\n".join(texts)))
