@@ -42,6 +42,9 @@ class Recorded:
     async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002
         raise AssertionError
 
+    def browse(self, url: str) -> None:  # noqa: ARG002
+        raise AssertionError
+
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:  # noqa: ARG002
         raise AssertionError
 

@@ -115,6 +115,13 @@ def _greeting(argv: list[str], project: str) -> dict[str, object]:
     }
 
 
+def browse(url: str) -> None:
+    """Opens a page in the person's browser, where there is one."""
+    import webbrowser
+
+    webbrowser.open(url)
+
+
 def _heard(lines: TextIO) -> dict[str, Any] | None:
     """What the host says next; None where it ends, or says what is no part of the conversation."""
     try:
@@ -138,6 +145,8 @@ def _print(frame: Mapping[str, Any]) -> None:
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if name in frame:
             write(stream, frame[name])
+    if "browse" in frame:
+        browse(frame["browse"])
 
 
 def write(stream: TextIO, text: str) -> None:

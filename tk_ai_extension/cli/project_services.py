@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_runtime_dir
@@ -52,13 +53,18 @@ class ProjectServices:
         ownership: Says which calls belong to them.
         stopping: Whether the project's server is to end.
         cleans: Whether it removes what it has made when it ends.
+        open_lab: Has the project's server show JupyterLab, and gives its address; None without one.
 
     Args:
         project: The project.
         state: The private folder of its journal and chats.
+        open_lab: See the attribute.
     """
 
-    def __init__(self, project: Project, state: Path) -> None:
+    def __init__(
+        self, project: Project, state: Path, open_lab: Callable[[], str] | None = None
+    ) -> None:
+        self.open_lab = open_lab
         self.project = project
         self._root = Path(project.root)
         self._folder = Path(project.folder)

@@ -168,6 +168,8 @@ class Servers:
     ) -> None:
         self._runtime = runtime or Path(jupyter_runtime_dir())
         self._clock = clock
+        # A project's own server, once people can find it, is none of the others.
+        self._process = os.getpid() if runtime is None else 0
         self._known: dict[Path, tuple[int, Server | None]] = {}
         # Whether a server has the extension, and when it said so.
         self._extended: dict[Server, tuple[bool, float]] = {}
@@ -344,7 +346,7 @@ class Servers:
             # Being written, or left by a server that did not end well.
             return None
         pid = int(file.stem.rpartition("-")[2]) if file.stem[-1:].isdigit() else 0
-        return known[1] if psutil.pid_exists(pid) else None
+        return known[1] if pid != self._process and psutil.pid_exists(pid) else None
 
 
 def _place(url: str) -> tuple[str, str, int | None, str]:

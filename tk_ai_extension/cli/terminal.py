@@ -77,6 +77,10 @@ class Terminal(Protocol):
         """The text after a person has edited it as a file of this name; None where they gave up."""
         ...
 
+    def browse(self, url: str) -> None:
+        """Opens a page in the person's browser."""
+        ...
+
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
         """Has the command run in another server instead; it has done nothing here.
 
@@ -135,6 +139,10 @@ class LocalTerminal:
             return client.read_file(path)
         except OSError as error:
             raise UnreadableFile(error.strerror) from None
+
+    def browse(self, url: str) -> None:
+        """Opens a page in the person's browser."""
+        client.browse(url)
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
         """Has the command run in a server instead."""

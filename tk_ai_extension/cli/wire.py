@@ -4,12 +4,13 @@ The command says once what it was called with::
 
     {"argv": [...], "cwd": "/...", "columns": 100, "tty": true, "env": {"TERM": ...}, "version": "..."}
 
-and ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` bytes. The host answers
-with any number of ``{"out": text}`` and ``{"err": text}``, asks with ``{"ask": "stdin"}``, ``{"ask":
-"edit", "text": ..., "name": ...}`` or ``{"ask": "line", "prompt": ...}`` (answered with ``{"answer":
-...}``, or ``{"too_long": true}``), and ends with ``{"exit": status}``. Where ``"ending": true`` is with
-it the server ends, too, and the command waits for the end of the connection. ``{"redirect": url, "token":
-...}`` comes in place of all that where the command belongs to another server.
+and ``{"interrupt": true}`` for each Ctrl-C, in lines of at most `LONGEST_LINE` bytes. The server answers
+with any number of ``{"out": text}``, ``{"err": text}`` and ``{"browse": url}``, asks with ``{"ask":
+"stdin"}``, ``{"ask": "file", "path": ...}``, ``{"ask": "edit", "text": ..., "name": ...}`` or ``{"ask":
+"line", "prompt": ...}`` (answered with ``{"answer": ...}``, ``{"problem": ...}`` or ``{"too_long":
+true}``), and ends with ``{"exit": status}``. Where ``"ending": true`` is with it the server ends, too,
+and the command waits for the end of the connection. ``{"redirect": url, "token": ..., "notebook": ...}``
+comes in place of all that where the command belongs to another server.
 """
 
 from __future__ import annotations

@@ -172,6 +172,14 @@ class OpenElsewhere(ToolError):
     default_hint = "Work on it through that server, or close it there first."
 
 
+class LabMissing(ToolError):
+    """JupyterLab is to be opened, and is not there."""
+
+    code = "lab_missing"
+    status = 501
+    default_hint = "Install it in the environment that `nb` is in: `pip install jupyterlab`."
+
+
 class UnsupportedFormat(ToolError):
     """The notebook's format can be read but not written (nbformat 1 to 3)."""
 

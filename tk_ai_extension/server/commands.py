@@ -73,6 +73,10 @@ class RemoteTerminal:
         """A line that a person types; None where they end it, or nobody is there."""
         return await self._ask(ask="line", prompt=prompt)
 
+    def browse(self, url: str) -> None:
+        """Opens a page in the person's browser."""
+        self.send(browse=url)
+
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
         """Has the command run in another server instead."""
         self.redirected = True

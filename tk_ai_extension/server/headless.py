@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.serverapp import ServerApp
+from tornado.netutil import bind_sockets
 from traitlets import Unicode
 from traitlets.config import Config
 
@@ -27,6 +28,7 @@ from tk_ai_extension.cli.project_services import ProjectServices, private_folder
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.model import file_locks
+from tk_ai_extension.model.errors import LabMissing
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY
@@ -61,6 +63,7 @@ class ProjectServerApp(ServerApp):
 
     name = "jupyter-server"
     project: Project
+    _lab_url = ""
 
     def find_server_extensions(self) -> None:
         """Load this extension only: what a person's JupyterLab needs besides takes time and memory."""
@@ -72,7 +75,7 @@ class ProjectServerApp(ServerApp):
         extension: TkAIExtensionApp = points["tk_ai_extension"].app
         state = private_folder(Path(self.project.root), Path(extension.data_dir))
         self.config.SessionManager.database_filepath = str(state / "sessions.sqlite")
-        extension.project = ProjectServices(self.project, state)
+        extension.project = ProjectServices(self.project, state, open_lab=self.open_lab)
         super().init_configurables()
 
     def _bind_http_server(self) -> None:
@@ -104,6 +107,34 @@ class ProjectServerApp(ServerApp):
         for name in (SERVER, "nb.sock"):
             Path(self.project.folder, name).unlink(missing_ok=True)
         super().remove_server_info_file()
+
+    def open_lab(self) -> str:
+        """Load JupyterLab, and all else that is enabled for Jupyter Server, and listen on a port.
+
+        Returns:
+            The address to open in a browser, with the token.
+
+        Raises:
+            LabMissing: JupyterLab is not installed in this environment, or not enabled.
+        """
+        if self._lab_url:
+            return self._lab_url
+        super().find_server_extensions()
+        if not self.jpserver_extensions.get("jupyterlab"):
+            raise LabMissing("JupyterLab is not installed where nb is.")
+        manager: Any = self.extension_manager
+        for name, is_enabled in sorted(self.jpserver_extensions.items()):
+            if name not in manager.extensions and manager.add_extension(name, is_enabled):
+                manager.link_extension(name)
+                manager.load_extension(name)
+        listeners = bind_sockets(0, "127.0.0.1")
+        self.http_server.add_sockets(listeners)
+        self.port = listeners[0].getsockname()[1]
+        # From now on people's programs can find it.
+        super().write_server_info_file()
+        token = cast("Any", self.identity_provider).token
+        self._lab_url = f"http://127.0.0.1:{self.port}/lab?token={token}"
+        return self._lab_url
 
     def write_browser_open_files(self) -> None:
         """No browser can open a socket."""

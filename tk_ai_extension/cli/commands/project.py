@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import Field
 
@@ -18,7 +19,7 @@ from tk_ai_extension.cli.project import FOLDER
 from tk_ai_extension.cli.project_services import ProjectServices
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import LabMissing, ToolError
 from tk_ai_extension.tools.results import Result
 
 
@@ -105,6 +106,38 @@ def _own(context: CommandContext) -> ProjectServices:
     if context.project is None:
         raise WrongCall("nb: only the project's own server does that.\n")
     return context.project
+
+
+def _configure_lab(parser: argparse.ArgumentParser) -> None:
+    add_notebook(parser, help="which to open (default: the open one, if there is one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+
+
+class Lab(Result):
+    """JupyterLab on the project's server."""
+
+    url: str
+    """Its address, with the token that lets in."""
+
+    def as_text(self) -> str:
+        """The address."""
+        return f"JupyterLab: {self.url}"
+
+
+async def _lab(session: Session, args: argparse.Namespace) -> int:
+    context = session.context
+    open_lab = _own(context).open_lab
+    if open_lab is None:
+        raise LabMissing("No server runs in this project.")
+    url = open_lab()
+    notebook = session.located({"notebook": args.notebook})["notebook"]
+    current = context.workspace.notebooks.current(session.caller)
+    if notebook is not None or current is not None:
+        path = context.workspace.path(session.caller, notebook, tool="nb lab")
+        url = url.replace("/lab?", f"/lab/tree/{quote(path)}?", 1)
+    if not args.no_browser and session.terminal.info.tty:
+        session.terminal.browse(url)
+    return session.finish(Lab(url=url))
 
 
 def _configure_mcp(parser: argparse.ArgumentParser) -> None:
@@ -216,6 +249,13 @@ COMMANDS = (
         _configure_serve,
         _serve,
         ("nb serve", "nb serve --off"),
+    ),
+    Command(
+        "lab",
+        "Opens JupyterLab on this project's server, with the kernels and variables that it holds.",
+        _configure_lab,
+        _lab,
+        ("nb lab", "nb lab analysis.ipynb --no-browser"),
     ),
     Command(
         "mcp",
