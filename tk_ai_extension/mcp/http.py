@@ -15,7 +15,7 @@ from tk_ai_extension.mcp.admission import Admission, user_of
 from tk_ai_extension.mcp.answers import LoneAnswer
 from tk_ai_extension.mcp.callers import http_caller
 from tk_ai_extension.mcp.sdk import Context
-from tk_ai_extension.mcp.server import build_server
+from tk_ai_extension.mcp.server import BuiltServer, build_server
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -66,6 +66,8 @@ class McpHttp:
             max_request_body_size=max_body,
         )
         self._admission = Admission(self._manager.asgi_app, max_sessions)
+        self.others: set[BuiltServer] = set()
+        """The servers of clients that do not come over HTTP; they end with this one."""
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -82,7 +84,8 @@ class McpHttp:
 
     async def close(self) -> None:
         """Ends all sessions and calls."""
-        await self._built.close()
+        for built in (self._built, *self.others):
+            await built.close()
         self._stop.set()
         if self._task is not None:
             await self._task

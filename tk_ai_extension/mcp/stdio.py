@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Protocol, cast
 
@@ -10,7 +11,7 @@ from mcp.server.stdio import stdio_server
 from tk_ai_extension.mcp.callers import client_name
 from tk_ai_extension.mcp.http import McpHttp
 from tk_ai_extension.mcp.sdk import Context
-from tk_ai_extension.mcp.server import build_server
+from tk_ai_extension.mcp.server import BuiltServer, build_server
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.registry import Registry
 
@@ -57,12 +58,22 @@ async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: L
         default_registry=mcp.default_registry,
         caller_of=caller_of,
     )
-    files = cast("Any", _Files(lines))
+    mcp.others.add(built)
+    # The SDK's transport cancels the task that it ends in: it gets one of its own.
+    serving = asyncio.create_task(_serve(built, lines), name="MCP over a connection of lines")
     try:
-        async with stdio_server(files, files) as (incoming, outgoing):
-            await built.server.run(incoming, outgoing, built.server.create_initialization_options())
+        await asyncio.wait((serving,))
     finally:
-        await built.close()
+        mcp.others.discard(built)
+        serving.cancel()
+    if not serving.cancelled():
+        serving.result()
+
+
+async def _serve(built: BuiltServer, lines: Lines) -> None:
+    files = cast("Any", _Files(lines))
+    async with stdio_server(files, files) as (incoming, outgoing):
+        await built.server.run(incoming, outgoing, built.server.create_initialization_options())
 
 
 class _Files:

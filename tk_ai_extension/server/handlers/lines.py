@@ -57,6 +57,8 @@ class LineStream:
             except StreamClosedError:
                 end = len(self._received) - 1
                 break
+        if end > LONGEST_LINE:
+            raise LineTooLong
         line = bytes(self._received[: end + 1])
         del self._received[: end + 1]
         self._searched = 0
