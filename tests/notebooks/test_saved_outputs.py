@@ -15,8 +15,8 @@ from tests.notebooks.conftest import file_bench
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks.autosave import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
 from tk_ai_extension.notebooks.running import RunningOutputs
-from tk_ai_extension.notebooks.saved import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 
 

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from jupyter_server.utils import ensure_async
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import CellContent, Json, Snapshot, cell_keys
 from tk_ai_extension.model.errors import (
     FileMissing,
@@ -27,17 +29,16 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft, Step
-from tk_ai_extension.notebooks.managers import manager_errors
-from tk_ai_extension.notebooks.reading import id_faults, read_cell
-from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import (
+from tk_ai_extension.notebooks.autosave import (
     OutputSaver,
     SavingOutputWriter,
     cell_of,
     runnable,
-    unbroken,
 )
+from tk_ai_extension.notebooks.managers import manager_errors
+from tk_ai_extension.notebooks.reading import id_faults, read_cell
+from tk_ai_extension.notebooks.running import RunningOutputs, follow
+from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 _TRIES = 5
 _RENAMING = 2.0
@@ -114,26 +115,26 @@ class ContentsDocument:
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
         """See `NotebookDocument.apply`."""
-        return await unbroken(self._apply(operations))
+        return await run_to_completion(self._apply(operations))
 
     async def _apply(self, operations: Sequence[Operation]) -> Applied:
         async with self._kept.lock:
             for _ in range(_TRIES):
                 before = await self._load()
-                draft = Draft(self._shown(before), lambda index: self._content(before, index))  # noqa: B023
-                draft.apply(operations)
+                edit = EditTransaction(self._shown(before), partial(self._content, before))
+                edit.apply(operations)
                 cells = list(self._stored())
-                for step in draft.steps:
+                for step in edit.steps:
                     _carry_out(cells, step)
-                if not draft.steps or await self._save(cells):
+                if not edit.steps or await self._save(cells):
                     running = self._running(before)
                     # As it was saved: in what is read later others may have changed it already.
                     after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
-                    follow(draft, running, after.cells)
+                    follow(edit, running, after.cells)
                     shown = self._shown(after)
-                    if draft.steps:
+                    if edit.steps:
                         self._changed()
-                    return Applied(shown, draft.changes())
+                    return Applied(shown, edit.changes())
         raise SaveFailed(f"{self.path} is written all the time by others.")
 
     @asynccontextmanager

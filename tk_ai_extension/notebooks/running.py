@@ -9,8 +9,8 @@ from threading import Lock
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.outputs import ClearOutputs, OutputBuffer, OutputChange, summarise
-from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.files.splicing import Frame
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _NUMBERED = re.compile(r"cell-\d+\Z")
 
@@ -120,23 +120,23 @@ class RunningOutputs:
 
 
 def follow(
-    draft: Draft, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
+    edit: EditTransaction, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
 ) -> None:
-    """Tells what runs where its cell is after a draft, and that its outputs were cleared.
+    """Tells what runs where its cell is after an edit, and that its outputs were cleared.
 
     Args:
-        draft: The draft, carried out.
-        running: What runs, with its cell before the draft.
+        edit: The edit, carried out.
+        running: What runs, with its cell before the edit.
         after: The cells afterwards.
     """
     cleared = {
         step.slot
-        for step in draft.steps
+        for step in edit.steps
         if step.kind == "set" and step.after and step.before
         if step.before.outputs and not step.after.outputs
     }
     for outputs, cell in running:
         if cell.index in cleared:
             outputs.hide()
-        if cell.index in draft.order:
-            outputs.follow(after[draft.order.index(cell.index)], len(after))
+        if cell.index in edit.order:
+            outputs.follow(after[edit.order.index(cell.index)], len(after))

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft
+from tk_ai_extension.notebooks.autosave import (
+    SavingOutputWriter,
+    cell_of,
+    runnable,
+)
 from tk_ai_extension.notebooks.files.splicing import (
     END,
     Body,
@@ -25,7 +30,7 @@ from tk_ai_extension.notebooks.files.splicing import (
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
 from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, runnable, unbroken
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
@@ -104,28 +109,28 @@ class FileDocument:
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
         """See `NotebookDocument.apply`."""
-        return await unbroken(self._apply(operations))
+        return await run_to_completion(self._apply(operations))
 
     async def _apply(self, operations: Sequence[Operation]) -> Applied:
-        made: list[tuple[Draft, list[tuple[RunningOutputs, Cell]]]] = []
+        made: list[tuple[EditTransaction, list[tuple[RunningOutputs, Cell]]]] = []
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = self._file.snapshot(index, self.path)
-            draft = Draft(snapshot, self._file.loader(index, self.path, read))
-            draft.apply(operations)
-            made[:] = [(draft, self._file.running_cells(snapshot))]
-            bodies = bodies_of(index, draft, read)
-            unmoved = draft.order == list(range(len(index.cells)))
-            return None if unmoved and not bodies else assemble(index, draft.order, bodies, read)
+            edit = EditTransaction(snapshot, self._file.loader(index, self.path, read))
+            edit.apply(operations)
+            made[:] = [(edit, self._file.running_cells(snapshot))]
+            bodies = bodies_of(index, edit, read)
+            unmoved = edit.order == list(range(len(index.cells)))
+            return None if unmoved and not bodies else assemble(index, edit.order, bodies, read)
 
         async with self._file.lock:
             index = await self._file.rewritten(self.path, make)
-            draft, running = made[0]
-            follow(draft, running, index.cells)
+            edit, running = made[0]
+            follow(edit, running, index.cells)
         snapshot = await prepared(self._file.snapshot(index, self.path))
-        if draft.steps:
+        if edit.steps:
             self._changed()
-        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), draft.changes))
+        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
 
     @asynccontextmanager
     async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:

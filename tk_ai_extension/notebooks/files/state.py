@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ from tk_ai_extension.model.errors import (
     NotReadable,
     SaveFailed,
 )
-from tk_ai_extension.notebooks.files.anchors import Anchor
+from tk_ai_extension.notebooks.autosave import OutputSaver, Save
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexer import Indexer
 from tk_ai_extension.notebooks.files.indexing import (
     FileVersion,
@@ -33,10 +35,8 @@ from tk_ai_extension.notebooks.files.indexing import (
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
 from tk_ai_extension.notebooks.files.splicing import Read, Splice, load_cell
-from tk_ai_extension.notebooks.files.temporary import FileChanged
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 from tk_ai_extension.notebooks.running import RunningOutputs
-from tk_ai_extension.notebooks.saved import OutputSaver, Save
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.files.hooks import SaveHooks
@@ -47,6 +47,9 @@ INLINE = 2 << 20
 _TRIES = 5
 _WRITTEN_NOW = (0.05, 0.1, 0.2, 0.4)
 """Seconds to wait, one after the other, for a writer in the middle of a file to come to its end."""
+
+_MAX_PATH = 1024
+"""Bytes that macOS's F_GETPATH fills at most."""
 
 T = TypeVar("T")
 
@@ -86,7 +89,7 @@ class NotebookFile:
         self._hooks = hooks
         self._moved = moved
         self._warn = warn
-        self._anchor = Anchor()
+        self._anchor = _Anchor()
         self.saver: OutputSaver | None = None
         self._reading = asyncio.Lock()
         self._known: IndexedFile | None = None
@@ -398,3 +401,49 @@ def _read_errors(path: str) -> Generator[None]:
         raise NotANotebook(f"{path} is a folder.") from error
     except OSError as error:
         raise NotReadable(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+class _Anchor:
+    """A descriptor of a file that is about to be written again and again.
+
+    Where the system does not tell a descriptor's path, it knows nothing, and says so.
+    """
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+
+    def hold(self, file: Path) -> None:
+        """Holds this file from now on, in place of another one; of one that is gone, none."""
+        self.release()
+        try:
+            self._fd = os.open(file, os.O_RDONLY)
+        except OSError:
+            self._fd = None
+
+    def release(self) -> None:
+        """Lets go."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def place(self) -> Path | None:
+        """Where the file is now; None where it was deleted, or where that cannot be known."""
+        if self._fd is None or (text := _path_of(self._fd)) is None:
+            return None
+        place = Path(text)
+        try:
+            found = FileVersion.of(place.stat())
+        except OSError:
+            return None
+        return place if found == FileVersion.of(os.fstat(self._fd)) else None
+
+
+def _path_of(fd: int) -> str | None:
+    try:
+        if sys.platform == "darwin":
+            import fcntl  # Windows has none.
+
+            return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_MAX_PATH)).rstrip(b"\0"))
+        return str(Path(f"/proc/self/fd/{fd}").readlink())
+    except OSError:
+        return None

@@ -14,20 +14,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
-    OutOfBandChanges,
-)
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
 from tk_ai_extension.model.probing import missing_in
-from tk_ai_extension.notebooks.files.temporary import FileChanged
-from tk_ai_extension.notebooks.live import LiveNotebook
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
-from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment
-from tk_ai_extension.notebooks.rooms.json_errors import readable, representable
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
-from tk_ai_extension.notebooks.rooms.versions import RoomFile
+from tk_ai_extension.notebooks.rooms.live import (
+    LiveNotebook,
+    collect_at_one_moment,
+    readable,
+    representable,
+)
+from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile
 
 _log = logging.getLogger(__name__)
 

@@ -9,19 +9,19 @@ from typing import Any, cast
 
 from pycrdt import UndoManager
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import CellContent, Json, Snapshot
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft, Step
-from tk_ai_extension.notebooks.files.temporary import FileChanged
-from tk_ai_extension.notebooks.live import whole
+from tk_ai_extension.notebooks.autosave import cell_of, code_cell_of
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
-from tk_ai_extension.notebooks.rooms.json_errors import representable
+from tk_ai_extension.notebooks.rooms.live import representable, whole
 from tk_ai_extension.notebooks.rooms.outputs import RoomOutputWriter, distrust, shared_output
-from tk_ai_extension.notebooks.saved import cell_of, code_cell_of, unbroken
 from tk_ai_extension.notebooks.textdiff import text_edits
+from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 ORIGIN = "tk_ai_extension"
 """The origin of our transactions, for whoever observes the document."""
@@ -73,18 +73,18 @@ class RoomDocument:
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
         """See `NotebookDocument.apply`."""
-        return await unbroken(self._apply(operations))
+        return await run_to_completion(self._apply(operations))
 
     async def _apply(self, operations: Sequence[Operation]) -> Applied:
         self._check()
         async with self._rooms.entered(self.path) as room:
             for _ in range(_TRIES):
                 await room.take_in_file()
-                draft = Draft(self._snapshot(room), room.notebook.content)
-                draft.apply(operations)
+                edit = EditTransaction(self._snapshot(room), room.notebook.content)
+                edit.apply(operations)
                 snapshot = self._snapshot(room)
-                if draft.steps:
-                    undo = self._carry_out(room, draft)
+                if edit.steps:
+                    undo = self._carry_out(room, edit)
                     # Before anything is awaited: what comes later is others' work.
                     snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
                     try:
@@ -100,7 +100,7 @@ class RoomDocument:
                         # Here and now: one that a traceback keeps and the garbage collector finds in
                         # the middle of somebody's transaction breaks the document.
                         del undo
-                return Applied(snapshot, draft.changes())
+                return Applied(snapshot, edit.changes())
         raise SaveFailed(f"{self.path} is written all the time by other programs.")
 
     @asynccontextmanager
@@ -125,8 +125,8 @@ class RoomDocument:
         room.write_pending()
         return room.notebook.snapshot(self.path)
 
-    def _carry_out(self, room: LiveRoom, draft: Draft) -> UndoManager:
-        """Does the draft's steps in one transaction; the undo manager takes back just them."""
+    def _carry_out(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
+        """Does the edit's steps in one transaction; the undo manager takes back just them."""
         document = room.notebook.document
         # An origin of its own: outputs and other edits meanwhile are not taken back with it.
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
@@ -134,7 +134,7 @@ class RoomDocument:
         undo.include_origin(origin)
         running = {cell for cell, _ in room.writing}
         with document.ydoc.transaction(origin=origin):
-            for step in draft.steps:
+            for step in edit.steps:
                 _carry_out(document, step, running)
         return undo
 

@@ -10,17 +10,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.notebooks.autosave import cell_of, runnable
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.drafts import Draft
-from tk_ai_extension.notebooks.saved import cell_of, runnable, unbroken
-from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
 from tk_ai_extension.notebooks.tabs.outputs import TabOutputWriter
-from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
 from tk_ai_extension.notebooks.tabs.steps import TabPlan
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class TabDocument:
     def __init__(
         self,
         kept: NotebookDocument,
-        tabs: TabHolders,
+        tabs: TabRegistry,
         check: Callable[[str], None],
         changed: Callable[[str], None],
     ) -> None:
@@ -154,7 +155,7 @@ class TabDocument:
             OpenTwice, TabOffline: nothing was changed.
             OutcomeUnknown: the tab was lost in the middle.
         """
-        return await unbroken(self._apply(operations))
+        return await run_to_completion(self._apply(operations))
 
     async def _apply(self, operations: Sequence[Operation]) -> Applied:
         for attempt in range(_TRIES):
@@ -178,11 +179,11 @@ class TabDocument:
         try:
             async with self._tabs.locked(tab) as replica:
                 before = replica.snapshot(self.path)
-                draft = Draft(before, replica.content)
-                draft.apply(operations)
-                if not draft.steps:
+                edit = EditTransaction(before, replica.content)
+                edit.apply(operations)
+                if not edit.steps:
                     return Applied(before, ())
-                plan = TabPlan.of(draft, replica.ids, before)
+                plan = TabPlan.of(edit, replica.ids, before)
                 op, done_at = uuid.uuid4().hex, replica.version
                 message = {"op": op, "exact": exact, "since": done_at, **plan.message()}
                 answer = await self._told(tab, plan, message)
@@ -204,13 +205,13 @@ class TabDocument:
         self._tell(self.path)
         if not await self._saved(tab, plan, op, done_at):
             return None
-        return Applied(after, draft.changes())
+        return Applied(after, edit.changes())
 
     def _follow(self, plan: TabPlan, placed: Mapping[int, Cell], count: int) -> None:
         """Notes for what runs where its cell is now."""
         outputs_set = {
             step.slot
-            for step in plan.draft.steps
+            for step in plan.edit.steps
             if step.before and step.after and step.before.outputs != step.after.outputs
         }
         for run in self._tabs.runs(self.path):
@@ -259,7 +260,7 @@ class TabDocument:
         try:
             async with self._tabs.locked(tab):
                 message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
-                await tab.ask("apply", **message, **plan.way_back())
+                await tab.ask("apply", **message, **plan.inverse())
         except (TabGone, TabRefused) as error:
             raise SaveFailed(
                 f"{self.path} cannot be saved, and the change is still in its tab.",
@@ -306,7 +307,7 @@ class TabDocument:
         if done is None:
             done = plan.was_done(await self._kept.read())
         if done is not None and error.settle is not None:
-            await error.settle(plan.draft.changes() if done else None)
+            await error.settle(plan.edit.changes() if done else None)
 
     # --- outputs
 

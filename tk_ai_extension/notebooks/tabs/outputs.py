@@ -21,12 +21,12 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     stream_text,
 )
+from tk_ai_extension.notebooks.autosave import SavingOutputWriter
 from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
 from tk_ai_extension.notebooks.running import RunningOutputs
-from tk_ai_extension.notebooks.saved import SavingOutputWriter
 from tk_ai_extension.notebooks.streaming import merged
-from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
-from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.steps import utf16
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class TabOutputWriter:
         count: How many cells the notebook has.
     """
 
-    def __init__(self, kept: NotebookDocument, tabs: TabHolders, cell: Cell, count: int) -> None:
+    def __init__(self, kept: NotebookDocument, tabs: TabRegistry, cell: Cell, count: int) -> None:
         self.finished = False
         self.cell = cell
         self._kept = kept

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import LimitReached, ReadOnly, SaveFailed, ToolError
-from tk_ai_extension.notebooks.files.saving import save_error
-from tk_ai_extension.notebooks.tabs.reaching import Tab, TabChannel, TabGone, TabRefused
+from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabChannel, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class RunsInTab(Protocol):
         ...
 
 
-class TabHolders:
+class TabRegistry:
     """The notebooks in the tabs of one server.
 
     Args:

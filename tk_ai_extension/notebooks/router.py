@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tk_ai_extension.notebooks.rooms.collaboration import Rooms
     from tk_ai_extension.notebooks.rooms.leases import RoomLeases
     from tk_ai_extension.notebooks.rooms.presence import Presence
-    from tk_ai_extension.notebooks.tabs.holders import TabHolders
-    from tk_ai_extension.notebooks.tabs.reaching import TabChannel
+    from tk_ai_extension.notebooks.tabs.protocol import TabChannel
+    from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
 _log = logging.getLogger(__name__)
 
 
-class ContentsNotebookStore:
+class NotebookRouter:
     """The notebooks of a Jupyter Server.
 
     Args:
@@ -66,11 +66,11 @@ class ContentsNotebookStore:
         if isinstance(self._kept, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
         self._channel = tabs
-        self._tabs: TabHolders | None = None
+        self._tabs: TabRegistry | None = None
         if tabs is not None:
-            from tk_ai_extension.notebooks.tabs.holders import TabHolders
+            from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
-            self._tabs = TabHolders(tabs, self._subscriptions.notify)
+            self._tabs = TabRegistry(tabs, self._subscriptions.notify)
 
     @property
     def backend(self) -> str:
@@ -136,7 +136,7 @@ class ContentsNotebookStore:
 
         check_unknown_rooms(path, self._settings, missing)
 
-    def _in_tab(self, document: NotebookDocument, tabs: TabHolders) -> NotebookDocument:
+    def _in_tab(self, document: NotebookDocument, tabs: TabRegistry) -> NotebookDocument:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
         from tk_ai_extension.notebooks.tabs.document import TabDocument
 

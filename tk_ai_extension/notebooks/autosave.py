@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from tk_ai_extension.model.background import log_failure
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
 from tk_ai_extension.model.outputs import OutputChange
@@ -97,7 +97,7 @@ class OutputSaver:
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
         """
-        await unbroken(self._save_all(keep=False))
+        await run_to_completion(self._save_all(keep=False))
 
     def _start(self) -> None:
         self._saving = asyncio.create_task(self._save_in_time(), name=f"save {self._path}")
@@ -220,15 +220,3 @@ def code_cell_of(snapshot: Snapshot, key: str) -> Cell:
     if cell.type != "code":
         raise CellNotFound(f"`{key}` of {snapshot.path} is a {cell.type} cell: it cannot run.")
     return cell
-
-
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits work that goes to its end also when the caller is cancelled meanwhile."""
-    task = asyncio.create_task(work, name="Work whose caller was cancelled")
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait([task])
-        log_failure(task, _log)
-        raise
