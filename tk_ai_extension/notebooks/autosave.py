@@ -1,20 +1,18 @@
-"""What documents that are saved as a whole have in common: outputs in memory between the saves."""
+"""When what is in memory is pushed or saved: soon, together, and not too often."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from tk_ai_extension.model.background import run_to_completion
-from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
+from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks.base import SAVE_INTERVAL
-from tk_ai_extension.notebooks.running import RunningOutputs
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
 _log = logging.getLogger(__name__)
 
@@ -31,16 +29,79 @@ with nothing else.
 MAX_DELAY = 60.0
 """Seconds to which a slow or a failing save puts the next one off, at most."""
 
-T = TypeVar("T")
-
 Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
 """Saves the outputs and counts of cells that run or have just ended."""
 
 
-class OutputSaver:
-    """Brings what the cells of one notebook print into its file: soon, together, and at the end.
+class Schedule:
+    """Calls an action soon after it is requested; requests that come meanwhile share one call.
 
-    It lives from the first writer until everything is saved.
+    A request neither puts a call off nor lets two of them overlap.
+
+    Args:
+        action: Called in a task of its own.
+        name: The task's.
+        tasks: Whose tasks they are.
+        delay: Seconds from a request to the call.
+
+    Attributes:
+        delay: See above; it may change.
+    """
+
+    def __init__(
+        self,
+        action: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        tasks: BackgroundTasks,
+        *,
+        delay: float = 0.0,
+    ) -> None:
+        self.delay = delay
+        self._action = action
+        self._name = name
+        self._tasks = tasks
+        self._due: asyncio.TimerHandle | None = None
+        self._earliest = 0.0
+        self._is_running = False
+        self._again = False
+
+    def request(self) -> None:
+        """Calls the action after the delay, or later where it was put off."""
+        if self._is_running:
+            self._again = True
+        elif self._due is None:
+            wait = max(self.delay, self._earliest - time.monotonic())
+            self._due = asyncio.get_running_loop().call_later(wait, self._start)
+
+    def put_off(self, seconds: float) -> None:
+        """Does not begin the next call before so many seconds from now."""
+        self._earliest = time.monotonic() + seconds
+
+    def cancel(self) -> None:
+        """Drops a call that has not begun."""
+        self._again = False
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _start(self) -> None:
+        self._due, self._is_running = None, True
+        self._tasks.spawn(self._run(), self._name)
+
+    async def _run(self) -> None:
+        try:
+            await self._action()
+        finally:
+            self._is_running = False
+            if self._again:
+                self._again = False
+                self.request()
+
+
+class OutputSaver:
+    """Saves what the cells of one kept notebook print: soon, together, and at the end.
+
+    It lives from the first cell until everything is saved.
 
     Args:
         path: The notebook's path, for messages.
@@ -66,30 +127,30 @@ class OutputSaver:
         self._save = save
         self._changed = changed
         self._rested = rested
-        self._writers = 0
-        self._due: asyncio.TimerHandle | None = None
-        self._saving: asyncio.Task[None] | None = None
+        self._places = 0
         self._one = asyncio.Lock()
-        self.delay = SAVE_DELAY
+        self._schedule = Schedule(
+            self._save_in_time, f"save {path}", BackgroundTasks(_log), delay=SAVE_DELAY
+        )
 
-    @asynccontextmanager
-    async def writing(self, cell: Cell, count: int) -> AsyncGenerator[SavingOutputWriter]:
-        """A writer for a cell, of a notebook with so many."""
-        self._writers += 1
-        writer = SavingOutputWriter(self, cell, count)
-        try:
-            yield writer
-        finally:
-            try:
-                await writer.finish(None)
-            finally:
-                self._writers -= 1
-                self._rest()
+    @property
+    def delay(self) -> float:
+        """See the class."""
+        return self._schedule.delay
+
+    def place(self) -> KeptPlace:
+        """The place of a cell that is about to run, or runs."""
+        self._places += 1
+        return KeptPlace(self)
+
+    def release(self) -> None:
+        """A cell has left its place."""
+        self._places -= 1
+        self._rest()
 
     def save_soon(self) -> None:
         """Has saved what there is, a second from now or, where saves are slow, later."""
-        if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(self.delay, self._start)
+        self._schedule.request()
 
     async def save(self) -> None:
         """Saves what there is; what has ended is let go of in any case.
@@ -99,22 +160,17 @@ class OutputSaver:
         """
         await run_to_completion(self._save_all(keep=False))
 
-    def _start(self) -> None:
-        self._saving = asyncio.create_task(self._save_in_time(), name=f"save {self._path}")
-
     async def _save_in_time(self) -> None:
         try:
             await self._save_all(keep=True)
         except ToolError as error:
             _log.warning("Outputs of a running cell of %s: %s", self._path, error.message)
-            self.delay = min(self.delay * 2, MAX_DELAY)
+            self._schedule.delay = min(self.delay * 2, MAX_DELAY)
             self.save_soon()
 
     async def _save_all(self, *, keep: bool) -> None:
         async with self._one:
-            if self._due is not None:
-                self._due.cancel()
-                self._due = None
+            self._schedule.cancel()
             runs = tuple(self.runs)
             # One that ends while this saves has its last outputs still to be saved.
             ended = [run for run in runs if run.ended]
@@ -125,98 +181,61 @@ class OutputSaver:
                     await self._save(runs)
                 gone = ended
                 cost = time.monotonic() - started
-                self.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
+                self._schedule.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
             finally:
                 self.runs[:] = [run for run in self.runs if run not in gone]
                 self._changed()
                 self._rest()
 
     def _rest(self) -> None:
-        if not self._writers and not self.runs:
-            if self._due is not None:
-                self._due.cancel()
-                self._due = None
+        if not self._places and not self.runs:
+            self._schedule.cancel()
             self._rested()
 
 
-class SavingOutputWriter:
-    """Outputs of a running cell: in memory at once, in the file soon and at the end.
+class KeptPlace:
+    """A running cell of a notebook where it is kept: shown from memory, saved soon and at the end.
+
+    See `OutputPlace`.
 
     Args:
         saver: The notebook's.
-        cell: The cell; its outputs join those of the notebook when it starts.
-        count: How many cells the notebook has.
     """
 
-    def __init__(self, saver: OutputSaver, cell: Cell, count: int) -> None:
-        self.finished = False
-        self.cell = cell
-        self._saver = saver
-        self._running = RunningOutputs(cell, count)
+    share = 1.0
 
-    async def start(self) -> None:
-        """See `OutputWriter.start`."""
+    def __init__(self, saver: OutputSaver) -> None:
+        self._saver = saver
+
+    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
+        """See `OutputPlace.accept`."""
+        run.write(changes)
+        self._saver.save_soon()
+        return True
+
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.begin`."""
         runs = self._saver.runs
         # A cell that runs twice at once: the later run is the one that counts.
-        runs[:] = [run for run in runs if run.key != self._running.key]
-        runs.append(self._running)
+        runs[:] = [other for other in runs if other.key != run.key]
+        runs.append(run)
+
+    async def push_outputs(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.push_outputs`."""
+        run.take()
         self._saver.save_soon()
 
-    async def write(self, changes: Sequence[OutputChange]) -> None:
-        """See `OutputWriter.write`."""
-        self._running.write(changes)
-        self._saver.save_soon()
-
-    async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
-        """See `OutputWriter.finish`."""
-        if self.finished:
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:
+        """See `OutputPlace.end`; raises as `OutputSaver.save`."""
+        if run not in self._saver.runs:
             return
-        self.finished = True
-        if self._running not in self._saver.runs:
-            return
-        self._running.end(execution_count)
         if save:
             await self._saver.save()
         else:
             self._saver.save_soon()
 
-    def abandon(self) -> None:
-        """Another document has the notebook now: nothing more of this cell is saved here."""
-        self.finished = True
-        runs = self._saver.runs
-        runs[:] = [run for run in runs if run is not self._running]
-
-
-def runnable(snapshot: Snapshot, key: str) -> Cell:
-    """The code cell with this key, of a notebook that can be written.
-
-    Raises:
-        CellNotFound, UnsupportedFormat.
-    """
-    if snapshot.nbformat[0] != 4:
-        raise UnsupportedFormat(f"{snapshot.path} is of nbformat {snapshot.nbformat[0]}.")
-    return code_cell_of(snapshot, key)
-
-
-def cell_of(snapshot: Snapshot, key: str) -> Cell:
-    """The cell with this key.
-
-    Raises:
-        CellNotFound.
-    """
-    cell = snapshot.by_key.get(key)
-    if cell is None:
-        raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
-    return cell
-
-
-def code_cell_of(snapshot: Snapshot, key: str) -> Cell:
-    """The code cell with this key.
-
-    Raises:
-        CellNotFound.
-    """
-    cell = cell_of(snapshot, key)
-    if cell.type != "code":
-        raise CellNotFound(f"`{key}` of {snapshot.path} is a {cell.type} cell: it cannot run.")
-    return cell
+    async def release(self, run: RunningOutputs, *, done: bool) -> None:
+        """See `OutputPlace.release`."""
+        if not done and run in self._saver.runs:
+            self._saver.runs.remove(run)
+        self._saver.release()

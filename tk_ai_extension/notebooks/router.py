@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidNotebook, OpenElsewhere
-from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
+from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
@@ -58,6 +58,7 @@ class NotebookRouter:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._leases = leases
+        self._active: set[NotebookSession] = set()
         self._rooms: Rooms | None = None
         self._presence: Presence | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
@@ -70,7 +71,7 @@ class NotebookRouter:
         if tabs is not None:
             from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
-            self._tabs = TabRegistry(tabs, self._subscriptions.notify)
+            self._tabs = TabRegistry(tabs, self._subscriptions.notify, self._on_moved)
 
     @property
     def backend(self) -> str:
@@ -109,12 +110,14 @@ class NotebookRouter:
             return []
         return self._missing_of_collaboration
 
-    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
+    async def open(self, path: str, *, only_look: bool = False) -> SessionDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
         document = await self._kept.open(path)
+        document.session.reopen, document.session.active = self.open, self._active
         if self.missing_parts:
-            return _refusing(document, partial(self._check_unknown_rooms, path, self.missing_parts))
+            document.refuse = partial(self._check_unknown_rooms, path, self.missing_parts)
+            return document
         rooms = self._live_rooms()
         if rooms is None and self._tabs is not None:
             return self._in_tab(document, self._tabs)
@@ -126,17 +129,18 @@ class NotebookRouter:
             try:
                 self._leases.check(path)
             except OpenElsewhere:
-                return _refusing(document, partial(self._leases.check, path))
+                document.refuse = partial(self._leases.check, path)
+                return document
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
-        return RoomDocument(path, rooms, partial(self._kept.check_writable, path))
+        return RoomDocument(document, rooms, self._kept.check_writable)
 
     def _check_unknown_rooms(self, path: str, missing: list[str]) -> None:
         from tk_ai_extension.notebooks.rooms.refusing import check_unknown_rooms
 
         check_unknown_rooms(path, self._settings, missing)
 
-    def _in_tab(self, document: NotebookDocument, tabs: TabRegistry) -> NotebookDocument:
+    def _in_tab(self, document: SessionDocument, tabs: TabRegistry) -> SessionDocument:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
         from tk_ai_extension.notebooks.tabs.document import TabDocument
 
@@ -153,7 +157,7 @@ class NotebookRouter:
             self._rooms = Rooms(self._settings, self._subscriptions.notify, self._leases)
         return self._rooms
 
-    async def _can_be_live(self, rooms: Rooms, document: NotebookDocument) -> bool:
+    async def _can_be_live(self, rooms: Rooms, document: SessionDocument) -> bool:
         """Whether a room holds this notebook, or may be opened for it.
 
         A room converts a notebook of an old format, and so would save it: such a one is read from
@@ -171,6 +175,12 @@ class NotebookRouter:
             room.old_format = old
         return not old
 
+    def _on_moved(self, path: str) -> None:
+        """Another tab or a room may hold a notebook now."""
+        for session in tuple(self._active):
+            if session.path == path:
+                session.moved()
+
     def _on_rename(self, old: str, new: str) -> None:
         self._kept.renamed(old, new)
         if self._leases is not None:
@@ -187,8 +197,9 @@ class NotebookRouter:
             self._leases.take_or_warn(path)
         if self._subscriptions.has(path):
             rooms.find(path)
+        self._on_moved(path)
 
-    async def create(self, path: str, notebook: Json) -> NotebookDocument:
+    async def create(self, path: str, notebook: Json) -> SessionDocument:
         """See `NotebookStore.create`."""
         path = self._contain(path)
         await self._kept.create(path, notebook)
@@ -218,6 +229,8 @@ class NotebookRouter:
         self._subscriptions.close()
         if self._watcher is not None:
             await self._watcher.close()
+        for session in tuple(self._active):
+            await session.close()
         if self._tabs is not None:
             await self._tabs.close()
         if self._presence is not None:
@@ -246,9 +259,3 @@ def _kept(
     if is_on_files(contents_manager):
         return NotebookFiles(root, SaveHooks(contents_manager), changed, warn)
     return ContentsNotebooks(contents_manager, changed)
-
-
-def _refusing(document: NotebookDocument, check: Callable[[], None]) -> NotebookDocument:
-    from tk_ai_extension.notebooks.rooms.refusing import RefusingDocument
-
-    return RefusingDocument(document, check)

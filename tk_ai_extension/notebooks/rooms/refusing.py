@@ -6,67 +6,10 @@ jupyter-collaboration that this extension does not know, or that of another serv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tk_ai_extension.model.cells import Json, Snapshot
 from tk_ai_extension.model.errors import CollaborationUnsupported
-from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
-
-
-class RefusingDocument:
-    """A document that can be read, and refuses to be changed where there may be such a room.
-
-    Args:
-        document: The notebook's file.
-        check: Raises where it may not be changed.
-    """
-
-    def __init__(self, document: NotebookDocument, check: Callable[[], None]) -> None:
-        self._document = document
-        self._check = check
-
-    @property
-    def path(self) -> str:
-        """See `NotebookDocument.path`."""
-        return self._document.path
-
-    @property
-    def backend(self) -> str:
-        """See `NotebookDocument.backend`."""
-        return self._document.backend
-
-    async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`; what people typed in the last second may be missing."""
-        return await self._document.read()
-
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`."""
-        return await self._document.outputs(cell)
-
-    async def raw(self) -> Json:
-        """See `NotebookDocument.raw`."""
-        return await self._document.raw()
-
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """See `NotebookDocument.apply`.
-
-        Raises:
-            CollaborationUnsupported, OpenElsewhere.
-        """
-        self._check()
-        return await self._document.apply(operations)
-
-    def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
-        """See `NotebookDocument.writing`; raises as `apply` does."""
-        self._check()
-        return self._document.writing(cell)
-
-    async def flush(self) -> None:
-        """See `NotebookDocument.flush`."""
-        await self._document.flush()
 
 
 def check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.autosave import cell_of, runnable
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.tabs.outputs import TabOutputWriter
+from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
+from tk_ai_extension.notebooks.tabs.outputs import TabPlace
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
@@ -42,7 +39,7 @@ _ASIDE = (
 T = TypeVar("T")
 
 
-class TabDocument:
+class TabDocument(SessionDocument):
     """A notebook in a tab of JupyterLab, without collaboration.
 
     The tab is asked what it holds, and told what to change: it does all steps in one transaction, if
@@ -58,11 +55,12 @@ class TabDocument:
 
     def __init__(
         self,
-        kept: NotebookDocument,
+        kept: SessionDocument,
         tabs: TabRegistry,
         check: Callable[[str], None],
         changed: Callable[[str], None],
     ) -> None:
+        super().__init__(kept.session)
         self._kept = kept
         self._tabs = tabs
         self._check = check
@@ -84,7 +82,7 @@ class TabDocument:
         """See `NotebookDocument.read`."""
         try:
             return await self._looked_up(
-                self._kept.read, lambda replica: replica.snapshot(self.path)
+                self._kept.read, lambda _, replica: replica.snapshot(self.path)
             )
         except TabOffline:
             kept = await self._kept.read()
@@ -97,7 +95,7 @@ class TabDocument:
             TabOffline, OpenTwice.
         """
 
-        def look(replica: TabReplica) -> tuple[Json, ...]:
+        def look(_: Tab, replica: TabReplica) -> tuple[Json, ...]:
             return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
 
         return await self._looked_up(partial(self._kept.outputs, cell), look)
@@ -108,19 +106,29 @@ class TabDocument:
         Raises:
             TabOffline, OpenTwice.
         """
-        return await self._looked_up(self._kept.raw, TabReplica.raw)
+        return await self._looked_up(self._kept.raw, lambda _, replica: replica.raw())
 
     async def _looked_up(
-        self, in_kept: Callable[[], Awaitable[T]], in_tab: Callable[[TabReplica], T]
+        self,
+        in_kept: Callable[[], Awaitable[T]],
+        in_tab: Callable[[Tab, TabReplica], T],
+        *,
+        deliver: bool = True,
     ) -> T:
-        """What somebody wants to know, from whoever holds the notebook."""
+        """What somebody wants to know, from whoever holds the notebook.
+
+        Args:
+            in_kept: Looks where it is kept.
+            in_tab: Looks in a tab.
+            deliver: Whether what running cells have printed arrives there first.
+        """
         for _ in range(_LOOKS):
-            tab = await self._holder()
+            tab = await self._holder(deliver=deliver)
             if tab is None:
                 return await in_kept()
             try:
                 async with self._tabs.locked(tab) as replica:
-                    return in_tab(replica)
+                    return in_tab(tab, replica)
             except TabGone:
                 # It was closed a moment ago, or may come back.
                 await self._tabs.channel.returned(tab, GRACE)
@@ -128,14 +136,15 @@ class TabDocument:
                 raise refusal(error, self.path) from error
         raise TabOffline(f"The tab with {self.path} does not answer.")
 
-    async def _holder(self) -> Tab | None:
+    async def _holder(self, *, deliver: bool = True) -> Tab | None:
         """The tab that holds the notebook; None where the kept document does.
 
         A tab shows a notebook of an old format converted, and so would save it: such a one stays
         where it is kept until its person has saved it.
         """
         tab = await self._tabs.channel.find(self.path)
-        await self._tabs.deliver(self.path)
+        if deliver:
+            await self.session.deliver(self)
         if tab is None:
             return None
         replica = self._tabs.replica(tab)
@@ -148,16 +157,8 @@ class TabDocument:
 
     # --- editing
 
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """See `NotebookDocument.apply`.
-
-        Raises:
-            OpenTwice, TabOffline: nothing was changed.
-            OutcomeUnknown: the tab was lost in the middle.
-        """
-        return await run_to_completion(self._apply(operations))
-
-    async def _apply(self, operations: Sequence[Operation]) -> Applied:
+    async def commit(self, operations: Sequence[Operation]) -> Applied:
+        """See `SessionDocument.commit`."""
         for attempt in range(_TRIES):
             tab = await self._holder()
             if tab is None:
@@ -214,9 +215,14 @@ class TabDocument:
             for step in plan.edit.steps
             if step.before and step.after and step.before.outputs != step.after.outputs
         }
-        for run in self._tabs.runs(self.path):
-            if isinstance(run, TabOutputWriter):
-                run.follow(plan.before, placed, count, outputs_set)
+        for writer in self.session.writers:
+            cell = writer.run.find(plan.before)
+            if cell is None:
+                continue
+            if cell.index in outputs_set and isinstance(writer.place, TabPlace):
+                writer.place.outputs_set()
+            if cell.index in placed:
+                writer.run.follow(placed[cell.index], count)
 
     async def _told(self, tab: Tab, plan: TabPlan, message: Json) -> Json | None:
         """The tab's answer to a change; None where it is lost and did not make it.
@@ -311,24 +317,6 @@ class TabDocument:
 
     # --- outputs
 
-    @asynccontextmanager
-    async def writing(self, cell: str) -> AsyncGenerator[TabOutputWriter]:
-        """See `NotebookDocument.writing`.
-
-        Raises:
-            OpenTwice, TabOffline: the cell must not run as the file has it.
-        """
-        await self._tabs.channel.find(self.path)
-        snapshot = await self.read()
-        found = runnable(snapshot, cell)
-        writer = TabOutputWriter(self._kept, self._tabs, found, len(snapshot.cells))
-        async with self._tabs.running(writer):
-            try:
-                yield writer
-            finally:
-                await writer.finish(None)
-                await writer.leave()
-
     async def flush(self) -> None:
         """See `NotebookDocument.flush`."""
         tab = await self._tabs.channel.find(self.path)
@@ -341,3 +329,21 @@ class TabDocument:
                 raise TabOffline(f"The tab with {self.path} does not answer.") from None
             except TabRefused as error:
                 raise refusal(error, self.path) from error
+
+    # --- for the session
+
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
+
+        def in_tab(tab: Tab, replica: TabReplica) -> Entered:
+            snapshot = replica.snapshot(self.path)
+            cell = find(snapshot)
+            known = None if cell is None else replica.ids[cell.index]
+            return Entered(cell, len(snapshot.cells), TabPlace(self._tabs, tab, known))
+
+        return await self._looked_up(partial(self._kept.enter, find), in_tab, deliver=False)
+
+    async def is_current(self, place: OutputPlace) -> bool:
+        """See `SessionDocument.is_current`."""
+        tab = await self._tabs.channel.find(self.path)
+        return place.tab is tab if isinstance(place, TabPlace) else tab is None
