@@ -23,6 +23,7 @@ from tk_ai_extension.notebooks.session import (
     CellOutputWriter,
     Entered,
     Find,
+    KeptPlace,
     NotebookSession,
     OutputPlace,
 )
@@ -103,7 +104,7 @@ class Kept:
         self.saver = saver
 
     async def enter(self, find: Find) -> Entered:  # noqa: ARG002
-        return Entered(CELL, 1, self.saver.place())
+        return Entered(CELL, 1, KeptPlace(self.saver))
 
     async def is_current(self, place: OutputPlace) -> bool:  # noqa: ARG002
         return True

@@ -10,7 +10,6 @@ from typing import Any
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks.base import SAVE_INTERVAL
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
@@ -138,13 +137,12 @@ class OutputSaver:
         """See the class."""
         return self._schedule.delay
 
-    def place(self) -> KeptPlace:
-        """The place of a cell that is about to run, or runs."""
+    def hold(self) -> None:
+        """A cell is about to run, or runs."""
         self._places += 1
-        return KeptPlace(self)
 
     def release(self) -> None:
-        """A cell has left its place."""
+        """A cell does not run here any more."""
         self._places -= 1
         self._rest()
 
@@ -191,51 +189,3 @@ class OutputSaver:
         if not self._places and not self.runs:
             self._schedule.cancel()
             self._rested()
-
-
-class KeptPlace:
-    """A running cell of a notebook where it is kept: shown from memory, saved soon and at the end.
-
-    See `OutputPlace`.
-
-    Args:
-        saver: The notebook's.
-    """
-
-    share = 1.0
-
-    def __init__(self, saver: OutputSaver) -> None:
-        self._saver = saver
-
-    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
-        """See `OutputPlace.accept`."""
-        run.write(changes)
-        self._saver.save_soon()
-        return True
-
-    async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.begin`."""
-        runs = self._saver.runs
-        # A cell that runs twice at once: the later run is the one that counts.
-        runs[:] = [other for other in runs if other.key != run.key]
-        runs.append(run)
-
-    async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.push_outputs`."""
-        run.take()
-        self._saver.save_soon()
-
-    async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """See `OutputPlace.end`; raises as `OutputSaver.save`."""
-        if run not in self._saver.runs:
-            return
-        if save:
-            await self._saver.save()
-        else:
-            self._saver.save_soon()
-
-    async def release(self, run: RunningOutputs, *, done: bool) -> None:
-        """See `OutputPlace.release`."""
-        if not done and run in self._saver.runs:
-            self._saver.runs.remove(run)
-        self._saver.release()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, OpenTwice, TabOffline, ToolError
 from tk_ai_extension.model.outputs import OutputChange
-from tk_ai_extension.notebooks.autosave import KeptPlace, Schedule
+from tk_ai_extension.notebooks.autosave import OutputSaver, Schedule
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, merged
 from tk_ai_extension.notebooks.tabs.protocol import TabGone
 
@@ -31,49 +32,90 @@ Find = Callable[[Snapshot], Cell | None]
 """Finds the running cell in a notebook; None where it is gone."""
 
 
-class OutputPlace(Protocol):
+class OutputPlace(ABC):
     """Where the outputs of one running cell are shown and saved now.
 
     Attributes:
         share: A push that takes long puts the next one off by so many times its duration.
     """
 
-    @property
-    def share(self) -> float:
-        """See the class."""
-        ...
+    share: ClassVar[float] = 1.0
 
-    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
+    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
         """Takes changes at once where that costs nothing; False where they have to be pushed."""
-        ...
+        return False
 
+    @abstractmethod
     async def begin(self, run: RunningOutputs) -> None:
         """Clears the cell's outputs and count, and marks it as running.
 
         Raises:
             TabGone, ToolError.
         """
-        ...
 
+    @abstractmethod
     async def push_outputs(self, run: RunningOutputs) -> None:
         """Brings `RunningOutputs.pending`, or all outputs where this place does not have the others.
 
         Raises:
             TabGone, ToolError.
         """
-        ...
 
+    @abstractmethod
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """Sets the count, marks the cell as idle and has it saved.
+        """Sets the count, marks the cell as idle and has it saved; a kept notebook when this returns.
 
         Raises:
             TabGone, ToolError.
         """
-        ...
+
+    async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
+        """Releases what was held for the outputs; another place has them now, unless they are done."""
+
+
+class KeptPlace(OutputPlace):
+    """A running cell of a notebook where it is kept: shown from memory, saved soon and at the end.
+
+    Args:
+        saver: The notebook's.
+    """
+
+    def __init__(self, saver: OutputSaver) -> None:
+        self._saver = saver
+        saver.hold()
+
+    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
+        """See `OutputPlace`."""
+        run.write(changes)
+        self._saver.save_soon()
+        return True
+
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputPlace`."""
+        runs = self._saver.runs
+        # A cell that runs twice at once: the later run is the one that counts.
+        runs[:] = [other for other in runs if other.key != run.key]
+        runs.append(run)
+
+    async def push_outputs(self, run: RunningOutputs) -> None:
+        """See `OutputPlace`."""
+        run.take()
+        self._saver.save_soon()
+
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:
+        """See `OutputPlace`."""
+        if run not in self._saver.runs:
+            return
+        if save:
+            await self._saver.save()
+        else:
+            self._saver.save_soon()
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:
-        """Releases what was held for the outputs; another place has them now, unless they are done."""
-        ...
+        """See `OutputPlace`."""
+        if not done and run in self._saver.runs:
+            self._saver.runs.remove(run)
+        self._saver.release()
 
 
 @dataclass(frozen=True, slots=True)

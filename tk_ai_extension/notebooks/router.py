@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.errors import InvalidNotebook, OpenElsewhere
+from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
 from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
@@ -116,7 +116,9 @@ class NotebookRouter:
         document = await self._kept.open(path)
         document.session.reopen, document.session.active = self.open, self._active
         if self.missing_parts:
-            document.refuse = partial(self._check_unknown_rooms, path, self.missing_parts)
+            document.refuse = partial(
+                _check_unknown_rooms, path, self._settings, self.missing_parts
+            )
             return document
         rooms = self._live_rooms()
         if rooms is None and self._tabs is not None:
@@ -134,11 +136,6 @@ class NotebookRouter:
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
         return RoomDocument(document, rooms, self._kept.check_writable)
-
-    def _check_unknown_rooms(self, path: str, missing: list[str]) -> None:
-        from tk_ai_extension.notebooks.rooms.refusing import check_unknown_rooms
-
-        check_unknown_rooms(path, self._settings, missing)
 
     def _in_tab(self, document: SessionDocument, tabs: TabRegistry) -> SessionDocument:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
@@ -259,3 +256,30 @@ def _kept(
     if is_on_files(contents_manager):
         return NotebookFiles(root, SaveHooks(contents_manager), changed, warn)
     return ContentsNotebooks(contents_manager, changed)
+
+
+def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
+    """Refuses a notebook that has a room, or of which nobody can say whether it has one.
+
+    A file that is written underneath its room is overwritten by the room.
+
+    Args:
+        path: The notebook.
+        settings: The web application's settings.
+        missing: What of jupyter-collaboration is not as expected.
+
+    Raises:
+        CollaborationUnsupported.
+    """
+    try:
+        rooms: Any = settings["jupyter_server_ydoc"].ywebsocket_server.rooms
+        file_id: Any = settings["file_id_manager"].get_id(path)
+        is_open = file_id is not None and any(str(room).endswith(file_id) for room in rooms)
+    except (AttributeError, KeyError, TypeError):
+        is_open = True
+    if is_open:
+        raise CollaborationUnsupported(
+            f"{path} may be open in a collaboration room, which this version of "
+            "jupyter-collaboration does not let the extension edit "
+            f"(missing: {', '.join(missing)})."
+        )

@@ -20,9 +20,15 @@ from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.autosave import KeptPlace, OutputSaver, Save
+from tk_ai_extension.notebooks.autosave import OutputSaver, Save
 from tk_ai_extension.notebooks.base import OutputWriter
-from tk_ai_extension.notebooks.output_writer import CellOutputWriter, Entered, Find, OutputPlace
+from tk_ai_extension.notebooks.output_writer import (
+    CellOutputWriter,
+    Entered,
+    Find,
+    KeptPlace,
+    OutputPlace,
+)
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
 _log = logging.getLogger(__name__)
@@ -180,7 +186,7 @@ class NotebookSession:
                 rested()
 
             self.saver = OutputSaver(path, self.runs, save, changed, at_rest)
-        return self.saver.place()
+        return KeptPlace(self.saver)
 
     # --- cells that run
 

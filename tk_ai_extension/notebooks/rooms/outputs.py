@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     stream_text,
 )
+from tk_ai_extension.notebooks.output_writer import OutputPlace
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
@@ -30,7 +30,7 @@ proportion to the time that passes, whatever a cell prints.
 """
 
 
-class RoomPlace:
+class RoomPlace(OutputPlace):
     """The outputs of one running cell in its shared document; see `OutputPlace`.
 
     The cell is told by its id in the document, so that it may be moved, and its outputs by their
@@ -59,10 +59,6 @@ class RoomPlace:
         self._expected = 0
         if self._shared_id is not None:
             room.writing.append(self._shared_id)
-
-    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
-        """See `OutputPlace.accept`: each transaction has its price."""
-        return False
 
     async def begin(self, run: RunningOutputs) -> None:
         """See `OutputPlace.begin`."""

@@ -15,6 +15,7 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     stream_text,
 )
+from tk_ai_extension.notebooks.output_writer import OutputPlace
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
@@ -24,7 +25,7 @@ _OTHERS = -1
 """The number of outputs that no cell has: what is there is not what was written."""
 
 
-class TabPlace:
+class TabPlace(OutputPlace):
     """The outputs of one running cell in a tab; see `OutputPlace`.
 
     Args:
@@ -32,8 +33,6 @@ class TabPlace:
         tab: The tab.
         cell: The cell's id in it; None where it has no such cell.
     """
-
-    share = 1.0
 
     def __init__(self, tabs: TabRegistry, tab: Tab, cell: str | None) -> None:
         self.tab = tab
@@ -46,10 +45,6 @@ class TabPlace:
         # How many there are, where they are not told as a whole, and those of them that are streams.
         self._size = 0
         self._texts: dict[int, StreamBuffer] = {}
-
-    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
-        """See `OutputPlace.accept`: each message has its price."""
-        return False
 
     async def begin(self, run: RunningOutputs) -> None:  # noqa: ARG002
         """See `OutputPlace.begin`."""
@@ -80,9 +75,6 @@ class TabPlace:
         if not await self._tell(end):
             await self._tell(end)
         self._tabs.save_soon(self.tab)
-
-    async def release(self, run: RunningOutputs, *, done: bool) -> None:
-        """See `OutputPlace.release`: nothing is held."""
 
     def outputs_set(self) -> None:
         """An edit gave the cell other outputs: as many as before, perhaps, but not ours."""
