@@ -208,6 +208,7 @@ class CellOutputWriter:
         self._has_left = True
         await self._release()
         if self.is_done:
+            self._schedule.cancel()
             self._session.remove(self)
         else:
             self._schedule.request()
