@@ -19,7 +19,7 @@ from tests.concurrency.callers import sessions_at
 from tests.notebooks.conftest import running_server
 from tests.notebooks.tabs import listening_server
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.server.wiring import state_of
 from tk_ai_extension.testing.concurrency.agents import RegistrySession
 from tk_ai_extension.testing.concurrency.kernels import SaidFile, SayingKernels
@@ -45,7 +45,7 @@ DROPPED = (LOST_ANSWER, "tab_offline")
 """The errors of calls that a dropped connection to a page explains."""
 
 
-async def save_room(store: ContentsNotebookStore, path: str) -> None:
+async def save_room(store: NotebookRouter, path: str) -> None:
     """Has a room's file written."""
     assert store._rooms is not None
     room = store._rooms.find(path)
@@ -141,7 +141,7 @@ async def light_bench(
 async def file_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
     root = folder / "root"
     root.mkdir()
-    store = ContentsNotebookStore(root, partial(notebook_path, root))
+    store = NotebookRouter(root, partial(notebook_path, root))
     async with light_bench("file", root, folder, store, person=Program(root)) as bench:
         yield bench
 
@@ -154,7 +154,7 @@ async def contents_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
     root.mkdir()
     config = Config({"NotebookNotary": {"db_file": ":memory:"}})
     manager = PairedManager(root_dir=str(root), config=config)
-    store = ContentsNotebookStore(
+    store = NotebookRouter(
         root,
         partial(notebook_path, root),
         contents_manager=manager,
@@ -168,7 +168,7 @@ async def contents_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
 async def room_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
     async with running_server(folder) as app:
         root = Path(app.root_dir)
-        store = ContentsNotebookStore(
+        store = NotebookRouter(
             root,
             partial(notebook_path, root),
             contents_manager=app.contents_manager,

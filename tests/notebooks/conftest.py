@@ -15,7 +15,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tests.notebooks.tabs import PATH, SHORT, Desk, listening_server, store_of, tab_bench
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs import document as tabdocument
 from tk_ai_extension.server import tabs
 from tk_ai_extension.testing.document_bench import (
@@ -61,9 +61,7 @@ async def running_server(folder: Path, **config: Any) -> AsyncIterator[ServerApp
 @asynccontextmanager
 async def file_bench(root: Path, contents_manager: Any = None) -> AsyncIterator[DocumentBench]:
     """Notebooks as files, without a server unless its contents manager is given."""
-    store = ContentsNotebookStore(
-        root, partial(notebook_path, root), contents_manager=contents_manager
-    )
+    store = NotebookRouter(root, partial(notebook_path, root), contents_manager=contents_manager)
 
     async def settle(path: str) -> None:
         """A file is settled when a change of it returns."""
@@ -76,7 +74,7 @@ async def file_bench(root: Path, contents_manager: Any = None) -> AsyncIterator[
 async def room_bench(app: ServerApp) -> AsyncIterator[DocumentBench]:
     """Notebooks in the rooms of a server."""
     root = Path(app.root_dir)
-    store = ContentsNotebookStore(
+    store = NotebookRouter(
         root,
         partial(notebook_path, root),
         contents_manager=app.contents_manager,

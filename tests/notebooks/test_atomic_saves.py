@@ -22,7 +22,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks.files.atomic import replace_on_save
 from tk_ai_extension.notebooks.files.recovery import copy_beside
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_faults import no_file_larger_than
 from tk_ai_extension.workspace.paths import notebook_path
 
@@ -120,8 +120,8 @@ def test_a_manager_with_writing_of_its_own_is_left_alone(tmp_path: Path) -> None
 # --- recovery
 
 
-def store(root: Path, warn: Callable[[str], None]) -> ContentsNotebookStore:
-    return ContentsNotebookStore(root, partial(notebook_path, root), warn=warn)
+def store(root: Path, warn: Callable[[str], None]) -> NotebookRouter:
+    return NotebookRouter(root, partial(notebook_path, root), warn=warn)
 
 
 @pytest.mark.proves("fault:emptied-notebook")

@@ -15,7 +15,7 @@ from jupyter_server.services.contents.manager import ContentsManager
 
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.notebooks.managers import is_on_files
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import (
     DocumentBench,
     FilePerson,
@@ -41,7 +41,7 @@ class PairedManager(AsyncLargeFileManager):
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DocumentBench]:
     root = tmp_path_factory.mktemp("contents")
     manager = PairedManager(root_dir=str(root))
-    store = ContentsNotebookStore(
+    store = NotebookRouter(
         root,
         partial(notebook_path, root),
         contents_manager=manager,

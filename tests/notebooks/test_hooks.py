@@ -20,7 +20,7 @@ from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.changes import CONTENTS_EVENTS
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -200,7 +200,7 @@ async def test_a_running_cell_follows_a_notebook_that_is_renamed(
             renamed.set()
 
     (tmp_path / "old").mkdir()
-    store = ContentsNotebookStore(
+    store = NotebookRouter(
         tmp_path,
         partial(notebook_path, tmp_path),
         contents_manager=manager,

@@ -19,11 +19,11 @@ from pathlib import Path
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 
 async def main():
-    store = ContentsNotebookStore(Path(sys.argv[1]), str)
+    store = NotebookRouter(Path(sys.argv[1]), str)
     document = await store.open("n.ipynb")
     key = (await document.read()).cells[0].key
     await document.apply([Replace(key, "edited"), Insert(CellContent("markdown", "new"))])

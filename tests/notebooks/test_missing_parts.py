@@ -20,7 +20,7 @@ from tk_ai_extension.model.errors import CollaborationUnsupported
 from tk_ai_extension.model.operations import Insert
 from tk_ai_extension.model.probing import missing_in
 from tk_ai_extension.notebooks.files import hooks
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import code, notebook, sources
 
 pytestmark = pytest.mark.proves("ext:missing-parts")
@@ -44,7 +44,7 @@ async def test_a_live_notebook_is_read_and_not_changed(
         document = await bench.open(notebook(code("x = 1", "aaaa1111")))
         await document.apply([Insert(CellContent("code", "live = 1"), index=0)])
         monkeypatch.delattr(FileLoader, "maybe_notify")
-        store = ContentsNotebookStore(
+        store = NotebookRouter(
             Path(app.root_dir),
             str,
             contents_manager=app.contents_manager,

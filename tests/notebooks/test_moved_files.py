@@ -19,7 +19,7 @@ from tests.notebooks.test_saving import write_at
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -157,7 +157,7 @@ async def test_a_file_that_is_deleted_or_taken_away_is_not_made_anew(
 async def test_a_contents_managers_notebook_is_followed(tmp_path: Path, late: bool) -> None:
     """Also where the cell ends after the manager's rename and before the manager tells of it."""
     manager = PairedManager(root_dir=str(tmp_path))
-    store = ContentsNotebookStore(
+    store = NotebookRouter(
         tmp_path,
         partial(notebook_path, tmp_path),
         contents_manager=manager,

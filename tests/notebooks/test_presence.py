@@ -18,7 +18,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.notebooks.rooms import presence as module
 from tk_ai_extension.notebooks.rooms.presence import Presence
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -65,7 +65,7 @@ async def opened(app: ServerApp, address: str, path: str) -> AsyncIterator[Brows
 
 def presence_of(bench: DocumentBench) -> Presence:
     store = bench.store
-    assert isinstance(store, ContentsNotebookStore)
+    assert isinstance(store, NotebookRouter)
     assert store.presence is not None
     return store.presence
 

@@ -6,8 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,16 @@ from tests.notebooks.conftest import file_bench
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.running import RunningOutputs
-from tk_ai_extension.notebooks.saved import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
+from tk_ai_extension.notebooks.autosave import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.session import (
+    CellOutputWriter,
+    Entered,
+    Find,
+    KeptPlace,
+    NotebookSession,
+    OutputPlace,
+)
 from tk_ai_extension.testing.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 
 
@@ -84,9 +94,32 @@ class Disk:
 CELL = Cell(0, "aaaa1111", "code", "a", id="aaaa1111")
 
 
+class Kept:
+    """A notebook of one cell, whose outputs a saver saves."""
+
+    path = "n.ipynb"
+
+    def __init__(self, saver: OutputSaver) -> None:
+        self.session = NotebookSession()
+        self.saver = saver
+
+    async def enter(self, find: Find) -> Entered:  # noqa: ARG002
+        return Entered(CELL, 1, KeptPlace(self.saver))
+
+    async def is_current(self, place: OutputPlace) -> bool:  # noqa: ARG002
+        return True
+
+
+@asynccontextmanager
+async def writing(saver: OutputSaver) -> AsyncIterator[CellOutputWriter]:
+    document: Any = Kept(saver)
+    async with document.session.writing(document, CELL.key) as writer:
+        yield writer
+
+
 async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
     disk = Disk(0.3)
-    async with disk.saver.writing(CELL, 1) as writer:
+    async with writing(disk.saver) as writer:
         await writer.start()
         await writer.finish(1)
         assert SAVE_SHARE * 0.3 <= disk.saver.delay <= MAX_DELAY
@@ -97,7 +130,7 @@ async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
 
 async def test_a_save_that_fails_is_tried_again_later_and_later_and_the_end_says_so() -> None:
     disk = Disk(full=True)
-    async with disk.saver.writing(CELL, 1) as writer:
+    async with writing(disk.saver) as writer:
         await writer.start()
         await asyncio.wait_for(disk.saves.acquire(), DEADLINE)
         await asyncio.wait_for(disk.saves.acquire(), DEADLINE)
@@ -119,7 +152,7 @@ async def test_what_is_printed_while_it_saves_is_saved_too_when_the_cell_ends() 
         await go_on.wait()
 
     saver = OutputSaver("n.ipynb", [], save, lambda: None, lambda: None)
-    async with saver.writing(CELL, 1) as writer:
+    async with writing(saver) as writer:
         await writer.start()
         await writer.write([Append(stream("began"))])
         await asyncio.wait_for(saving.wait(), DEADLINE)

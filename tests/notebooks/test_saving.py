@@ -51,13 +51,13 @@ import asyncio, os, sys
 from functools import partial
 from pathlib import Path
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
 root = Path(sys.argv[1])
 
 async def save_on_and_on():
-    store = ContentsNotebookStore(root, partial(notebook_path, root))
+    store = NotebookRouter(root, partial(notebook_path, root))
     document = await store.open("n.ipynb")
     number, parent = 0, os.getppid()
     # Not for longer than there is a test.

@@ -12,7 +12,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, TabOffline
-from tk_ai_extension.notebooks.tabs.reaching import TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.protocol import TabGone, TabRefused
 from tk_ai_extension.server import tabs
 from tk_ai_extension.server.handlers import tabs as handlers
 from tk_ai_extension.server.tabs import Page, Tabs

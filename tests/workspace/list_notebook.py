@@ -8,7 +8,7 @@ from dataclasses import replace
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
 from tk_ai_extension.model.operations import Change, Operation
 from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.notebooks.drafts import Draft
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 
 class ListNotebook:
@@ -48,11 +48,11 @@ class ListNotebook:
             nbformat=(4, 5) if self.ids else (4, 4),
         )
 
-    def draft(self) -> Draft:
+    def draft(self) -> EditTransaction:
         """A draft of a list of operations, which is worked out one by one."""
-        return Draft(self.snapshot(), self.cells.__getitem__)
+        return EditTransaction(self.snapshot(), self.cells.__getitem__)
 
-    def take(self, draft: Draft) -> list[Change]:
+    def take(self, draft: EditTransaction) -> list[Change]:
         """Carries out what a draft says, and returns what each of its operations did."""
         self.cells = contents(self, draft)
         changes = draft.changes()
@@ -67,7 +67,7 @@ class ListNotebook:
         return self.take(draft)
 
 
-def contents(notebook: ListNotebook, draft: Draft) -> list[CellContent]:
+def contents(notebook: ListNotebook, draft: EditTransaction) -> list[CellContent]:
     """The cells as a draft of a notebook leaves them."""
     return [
         draft.contents[slot] if slot in draft.contents else notebook.cells[slot]
@@ -75,7 +75,7 @@ def contents(notebook: ListNotebook, draft: Draft) -> list[CellContent]:
     ]
 
 
-def names(notebook: ListNotebook, draft: Draft) -> list[str | None]:
+def names(notebook: ListNotebook, draft: EditTransaction) -> list[str | None]:
     """What the next operation of a draft calls the cells, in order; None for a nameless new one."""
     keys = cell_keys([cell.id for cell in notebook.cells])
     return [draft.contents[slot].id if slot < 0 else keys[slot] for slot in draft.order]

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -42,7 +42,7 @@ class Without:
         pass
 
 
-class Store(ContentsNotebookStore):
+class Store(NotebookRouter):
     \"\"\"Says when it is closed.\"\"\"
 
     closed = False

@@ -24,6 +24,14 @@ from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolE
 from tk_ai_extension.workspace.state import default_data_folder, state_folder
 
 
+class LabMissing(ToolError):
+    """JupyterLab is to be opened, and is not there."""
+
+    code = "lab_missing"
+    status = 501
+    default_hint = "Install it in the environment that `nb` is in: `pip install jupyterlab`."
+
+
 def private_folder(root: Path, data: Path | None = None) -> Path:
     """Return the folder of a project's journal and chats, which is made where it is missing.
 

@@ -16,7 +16,7 @@ from tk_ai_extension.cli.project import Project
 from tk_ai_extension.cli.project_services import ProjectServices, private_folder
 from tk_ai_extension.cli.terminal import LocalTerminal
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.folder_files import FolderFiles
@@ -58,7 +58,7 @@ def local_context(project: Project) -> CommandContext:
     notices = Notices()
     services = ProjectServices(project, state)
     workspace = Workspace(
-        store=ContentsNotebookStore(root, contain, warn=notices.add_for_anybody),
+        store=NotebookRouter(root, contain, warn=notices.add_for_anybody),
         notices=notices,
         kernels=NoKernels(),
         sessions=NoSessions(),

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from tk_ai_extension.model.errors import ToolError
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 
@@ -67,6 +69,18 @@ async def outcome(task: asyncio.Task[T], logger: logging.Logger) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.add_done_callback(lambda ended: log_failure(ended, logger))
+        raise
+
+
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Awaits work that goes to its end also when the caller is cancelled; a failure is logged then."""
+    task = asyncio.create_task(work, name="Work whose caller was cancelled")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        log_failure(task, _log)
         raise
 
 

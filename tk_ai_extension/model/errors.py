@@ -160,24 +160,12 @@ class CollaborationUnsupported(ToolError):
 
 
 class OpenElsewhere(ToolError):
-    """Another Jupyter Server has the notebook: two would overwrite each other's work.
-
-    ``details["server"]`` is its address, where it has this extension; ``details["arguments"]`` those of a
-    call that are to be others there.
-    """
+    """Another Jupyter Server has the notebook (``details``: ``server``, and ``arguments`` for a call)."""
 
     code = "notebook_open_elsewhere"
     status = 409
     retryable = True
     default_hint = "Work on it through that server, or close it there first."
-
-
-class LabMissing(ToolError):
-    """JupyterLab is to be opened, and is not there."""
-
-    code = "lab_missing"
-    status = 501
-    default_hint = "Install it in the environment that `nb` is in: `pip install jupyterlab`."
 
 
 class UnsupportedFormat(ToolError):

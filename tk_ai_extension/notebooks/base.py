@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.errors import (
+    DiskFull,
+    NotebookNotFound,
+    ReadOnly,
+    SaveFailed,
+    ToolError,
+)
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import OutputChange
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 SAVE_INTERVAL = 2.0
 """Seconds within which the outputs of a running cell are in the file on disk.
@@ -16,6 +27,22 @@ SAVE_INTERVAL = 2.0
 Where a save itself takes long (a large file, a slow disk) it is longer: the next save waits ten times
 as long as the last one took, a minute at most.
 """
+
+
+def save_error(error: OSError, path: str) -> ToolError:
+    """The typed error for a failure to write ``path``."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFull(f"{path} cannot be saved: {reason}.")
+    if error.errno in _REFUSED:
+        return ReadOnly(f"{path} cannot be written: {reason}.")
+    if error.errno == errno.ENOENT:
+        return NotebookNotFound(f"{path} is gone.")
+    return SaveFailed(f"{path} cannot be saved: {reason}.")
+
+
+class FileChanged(Exception):
+    """Somebody else wrote the file since it was read."""
 
 
 class OutputWriter(Protocol):

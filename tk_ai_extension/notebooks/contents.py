@@ -7,9 +7,8 @@ the manager does not promise is not promised here: two servers may save at the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from inspect import signature
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -27,17 +26,19 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft, Step
 from tk_ai_extension.notebooks.managers import manager_errors
 from tk_ai_extension.notebooks.reading import id_faults, read_cell
-from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import (
-    OutputSaver,
-    SavingOutputWriter,
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
+from tk_ai_extension.notebooks.session import (
+    Entered,
+    Find,
+    NotebookSession,
+    SessionDocument,
     cell_of,
-    runnable,
-    unbroken,
+    found_in,
+    nothing,
 )
+from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 _TRIES = 5
 _RENAMING = 2.0
@@ -50,20 +51,14 @@ class _Kept:
     def __init__(self, path: str) -> None:
         self.path = path
         self.renamed = asyncio.Event()
-        # Held by those who read or save it.
-        self.lock = asyncio.Lock()
-        self.running: list[RunningOutputs] = []
-        self.saver: OutputSaver | None = None
+        # Its lock is held by those who read or save it.
+        self.session = NotebookSession()
         self.modified: Any = None
         self.notebook: Json = {}
         self.snapshot: Snapshot | None = None
 
-    def rested(self) -> None:
-        """No cell runs, and all outputs are saved."""
-        self.saver = None
 
-
-class ContentsDocument:
+class ContentsDocument(SessionDocument):
     """A notebook behind a contents manager.
 
     Args:
@@ -72,9 +67,10 @@ class ContentsDocument:
         changed: Called with the path after each change.
     """
 
-    backend = "contents"
+    kind = "contents"
 
     def __init__(self, manager: Any, kept: _Kept, changed: Callable[[str], None]) -> None:
+        super().__init__(kept.session)
         self._manager = manager
         self._kept = kept
         self._tell = changed
@@ -89,74 +85,58 @@ class ContentsDocument:
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
-        async with self._kept.lock:
-            return self._shown(await self._load())
+        async with self.session.lock:
+            return self.session.shown(await self._load())
 
     async def outputs(self, cell: str) -> tuple[Json, ...]:
         """See `NotebookDocument.outputs`."""
-        async with self._kept.lock:
+        async with self.session.lock:
             snapshot = await self._load()
-            return self._content(snapshot, cell_of(snapshot, cell).index).outputs
+            return self._loader(snapshot)(cell_of(snapshot, cell).index).outputs
 
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`."""
-        async with self._kept.lock:
+        async with self.session.lock:
             snapshot = await self._load()
             cells = [dict(cell) for cell in self._stored()]
             for cell in cells:
                 cell["metadata"] = dict(cellforms.metadata_of(cell))
-            for running, cell in self._running(snapshot):
+            for running, cell in self.session.running_cells(snapshot):
                 cells[cell.index] |= {
                     "outputs": list(running.outputs()),
                     "execution_count": running.execution_count,
                 }
             return {**self._kept.notebook, "cells": cells}
 
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """See `NotebookDocument.apply`."""
-        return await unbroken(self._apply(operations))
-
-    async def _apply(self, operations: Sequence[Operation]) -> Applied:
-        async with self._kept.lock:
+    async def commit(self, operations: Sequence[Operation]) -> Applied:
+        """See `SessionDocument.commit`."""
+        async with self.session.lock:
             for _ in range(_TRIES):
                 before = await self._load()
-                draft = Draft(self._shown(before), lambda index: self._content(before, index))  # noqa: B023
-                draft.apply(operations)
+                edit = EditTransaction(self.session.shown(before), self._loader(before))
+                edit.apply(operations)
                 cells = list(self._stored())
-                for step in draft.steps:
+                for step in edit.steps:
                     _carry_out(cells, step)
-                if not draft.steps or await self._save(cells):
-                    running = self._running(before)
+                if not edit.steps or await self._save(cells):
+                    running = self.session.running_cells(before)
                     # As it was saved: in what is read later others may have changed it already.
                     after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
-                    follow(draft, running, after.cells)
-                    shown = self._shown(after)
-                    if draft.steps:
+                    follow(edit, running, after.cells)
+                    shown = self.session.shown(after)
+                    if edit.steps:
                         self._changed()
-                    return Applied(shown, draft.changes())
+                    return Applied(shown, edit.changes())
         raise SaveFailed(f"{self.path} is written all the time by others.")
 
-    @asynccontextmanager
-    async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:
-        """See `NotebookDocument.writing`."""
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
         snapshot = await self.read()
-        found = runnable(snapshot, cell)
-        saver = self._kept.saver
-        if saver is None:
-            kept = self._kept
-            saver = OutputSaver(
-                self.path, kept.running, self._save_outputs, self._changed, kept.rested
-            )
-            kept.saver = saver
-        async with saver.writing(found, len(snapshot.cells)) as writer:
-            yield writer
+        cell = found_in(snapshot, find)
+        place = self.session.place(self.path, self._push_outputs, self._changed, nothing)
+        return Entered(cell, len(snapshot.cells), place)
 
-    async def flush(self) -> None:
-        """See `NotebookDocument.flush`."""
-        if self._kept.saver is not None:
-            await self._kept.saver.save()
-
-    async def _save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+    async def _push_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         self._kept.renamed.clear()
         try:
             await self._save_once(runs)
@@ -167,7 +147,7 @@ class ContentsDocument:
             await self._save_once(runs)
 
     async def _save_once(self, runs: Sequence[RunningOutputs]) -> None:
-        async with self._kept.lock:
+        async with self.session.lock:
             for _ in range(_TRIES):
                 snapshot = await self._load()
                 cells = list(self._stored())
@@ -229,25 +209,11 @@ class ContentsDocument:
     def _stored(self) -> list[Json]:
         return cast("list[Json]", self._kept.notebook["cells"])
 
-    def _running(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Any]]:
-        found = [(running, running.find(snapshot)) for running in self._kept.running]
-        return [(running, cell) for running, cell in found if cell is not None]
-
-    def _shown(self, snapshot: Snapshot) -> Snapshot:
-        """The notebook with the outputs that running cells have so far."""
-        cells = list(snapshot.cells)
-        for running, cell in self._running(snapshot):
-            cells[cell.index] = running.shown(cell)
-        return replace(snapshot, cells=tuple(cells))
-
-    def _content(self, snapshot: Snapshot, index: int) -> CellContent:
-        content = cellforms.content_of(self._stored()[index], snapshot.nbformat)
-        for running, cell in self._running(snapshot):
-            if cell.index == index:
-                return replace(
-                    content, outputs=running.outputs(), execution_count=running.execution_count
-                )
-        return content
+    def _loader(self, snapshot: Snapshot) -> Callable[[int], CellContent]:
+        stored, nbformat = self._stored(), snapshot.nbformat
+        return self.session.loader(
+            snapshot, lambda index: cellforms.content_of(stored[index], nbformat)
+        )
 
 
 class ContentsNotebooks:

@@ -19,7 +19,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
-from tk_ai_extension.notebooks.files.saving import save_error
+from tk_ai_extension.notebooks.base import save_error
 
 
 def is_on_files(contents_manager: Any) -> bool:

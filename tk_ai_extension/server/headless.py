@@ -24,11 +24,10 @@ from traitlets.config import Config
 
 from tk_ai_extension.cli.launch import LISTENS
 from tk_ai_extension.cli.project import HOST_LOCK, KERNELS, SERVER, Project, Refused
-from tk_ai_extension.cli.project_services import ProjectServices, private_folder
+from tk_ai_extension.cli.project_services import LabMissing, ProjectServices, private_folder
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.model import file_locks
-from tk_ai_extension.model.errors import LabMissing
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.base import SETTINGS_KEY

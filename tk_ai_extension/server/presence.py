@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.activity import Activity, ActivityFeed
 
 
-def show_agents(feed: ActivityFeed, store: ContentsNotebookStore) -> None:
+def show_agents(feed: ActivityFeed, store: NotebookRouter) -> None:
     """Shows who changes and runs what as collaborators, where jupyter-collaboration is on."""
 
     def heard(path: str, caller: Caller, activity: Activity) -> None:

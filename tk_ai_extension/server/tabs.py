@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, OpenTwice, TabOffline
 from tk_ai_extension.model.paths import moved
-from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.cells import Json
@@ -61,7 +61,7 @@ class OpenTab:
     Attributes:
         name: What the page calls it.
         page: The page.
-        told_dirty: Whether it had something unsaved when the page last said.
+        reported_dirty: Whether it had something unsaved when the page last said.
         changed_by: The number of the last question that changed it.
         focused: Whether it is what its person works in.
         seen: When it last became that, as a number that rises.
@@ -72,7 +72,7 @@ class OpenTab:
         self.name = name
         self.page = page
         self.path = ""
-        self.told_dirty = False
+        self.reported_dirty = False
         self.changed_by = 0
         self.focused = False
         self.seen = 0
@@ -80,7 +80,7 @@ class OpenTab:
     @property
     def dirty(self) -> bool:
         """See `Tab.dirty`; so it is after a change of ours until the page says otherwise."""
-        return self.told_dirty or self.changed_by > self.page.heard
+        return self.reported_dirty or self.changed_by > self.page.heard
 
     def rank(self) -> tuple[bool, int]:
         """Sorts tabs of one notebook: first the one with unsaved changes, then who was there last."""
@@ -297,7 +297,7 @@ class Tabs:
         elif isinstance(message.get("changed"), str):
             tab = page.tabs.get(message["changed"])
             if tab is not None:
-                tab.told_dirty = tab.told_dirty or message.get("dirty") is True
+                tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
                 self._tell(self._changed, {tab.path})
         else:
             raise InvalidArguments("That is no message that a page sends.")
@@ -318,7 +318,7 @@ class Tabs:
             tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
             tabs[tab.id] = tab
             tab.path = path.strip("/")
-            tab.told_dirty = told.get("dirty") is True
+            tab.reported_dirty = told.get("dirty") is True
             if told.get("focused") is True and not tab.focused:
                 tab.seen = next(self._count)
             tab.focused = told.get("focused") is True

@@ -30,8 +30,8 @@ from tk_ai_extension.notebooks.files.atomic import replace_on_save
 from tk_ai_extension.notebooks.files.hooks import missing_parts as hook_parts
 from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
-from tk_ai_extension.notebooks.store import ContentsNotebookStore
-from tk_ai_extension.notebooks.tabs.reaching import TabChannel
+from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.presence import show_agents
@@ -114,7 +114,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     if on_files:
         replace_on_save(managers.contents, partial(tracks_inodes, settings))
     notices = Notices()
-    store = ContentsNotebookStore(
+    store = NotebookRouter(
         root or Path(),
         contain_notebook,
         contents_manager=managers.contents,

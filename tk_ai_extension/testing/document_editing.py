@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import (
     UnsupportedFormat,
 )
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace, SetOutputs
-from tk_ai_extension.notebooks.new import empty_notebook
+from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.testing.document_bench import (
     DEADLINE,
     DocumentBench,

@@ -14,7 +14,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, s
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
 from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.new import empty_notebook
+from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
 
 WITHOUT_KEY = (

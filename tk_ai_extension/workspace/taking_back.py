@@ -11,7 +11,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo
 from tk_ai_extension.model.many_cells import off_loop_if_many
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.notebooks.anchoring import anchored
+from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import plan

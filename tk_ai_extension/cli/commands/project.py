@@ -16,10 +16,10 @@ from tk_ai_extension.cli.commands.base import Command
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER
-from tk_ai_extension.cli.project_services import ProjectServices
+from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
-from tk_ai_extension.model.errors import LabMissing, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.results import Result
 
 

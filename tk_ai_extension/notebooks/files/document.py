@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.encoding import loads
@@ -11,7 +10,6 @@ from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.files.splicing import (
     END,
     Body,
@@ -24,14 +22,15 @@ from tk_ai_extension.notebooks.files.splicing import (
 )
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
-from tk_ai_extension.notebooks.running import RunningOutputs, follow
-from tk_ai_extension.notebooks.saved import SavingOutputWriter, cell_of, runnable, unbroken
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
+from tk_ai_extension.notebooks.session import Entered, Find, SessionDocument, cell_of, found_in
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
 
 
-class FileDocument:
+class FileDocument(SessionDocument):
     """A notebook file.
 
     What was not edited stays byte-identical, unknown fields stay, the format is not upgraded, and
@@ -44,9 +43,10 @@ class FileDocument:
         changed: Called with the path after each change.
     """
 
-    backend = "file"
+    kind = "file"
 
     def __init__(self, path: str, file: NotebookFile, changed: Callable[[str], None]) -> None:
+        super().__init__(file.session)
         self._path = path
         self._file = file
         self._tell = changed
@@ -97,53 +97,45 @@ class FileDocument:
         # Cell by cell, so that other threads have their turns.
         cells = [stored_cell(index, number, read) for number in range(len(index.cells))]
         snapshot = self._file.snapshot(index, self.path)
-        for running, cell in self._file.running_cells(snapshot):
+        for running, cell in self.session.running_cells(snapshot):
             outputs = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
             cells[cell.index] |= {"outputs": outputs, "execution_count": running.execution_count}
         return {**notebook, "cells": cells}
 
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """See `NotebookDocument.apply`."""
-        return await unbroken(self._apply(operations))
-
-    async def _apply(self, operations: Sequence[Operation]) -> Applied:
-        made: list[tuple[Draft, list[tuple[RunningOutputs, Cell]]]] = []
+    async def commit(self, operations: Sequence[Operation]) -> Applied:
+        """See `SessionDocument.commit`."""
+        made: list[tuple[EditTransaction, list[tuple[RunningOutputs, Cell]]]] = []
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = self._file.snapshot(index, self.path)
-            draft = Draft(snapshot, self._file.loader(index, self.path, read))
-            draft.apply(operations)
-            made[:] = [(draft, self._file.running_cells(snapshot))]
-            bodies = bodies_of(index, draft, read)
-            unmoved = draft.order == list(range(len(index.cells)))
-            return None if unmoved and not bodies else assemble(index, draft.order, bodies, read)
+            edit = EditTransaction(snapshot, self._file.loader(index, self.path, read))
+            edit.apply(operations)
+            made[:] = [(edit, self.session.running_cells(snapshot))]
+            bodies = bodies_of(index, edit, read)
+            unmoved = edit.order == list(range(len(index.cells)))
+            return None if unmoved and not bodies else assemble(index, edit.order, bodies, read)
 
-        async with self._file.lock:
+        async with self.session.lock:
             index = await self._file.rewritten(self.path, make)
-            draft, running = made[0]
-            follow(draft, running, index.cells)
+            edit, running = made[0]
+            follow(edit, running, index.cells)
         snapshot = await prepared(self._file.snapshot(index, self.path))
-        if draft.steps:
+        if edit.steps:
             self._changed()
-        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), draft.changes))
+        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
 
-    @asynccontextmanager
-    async def writing(self, cell: str) -> AsyncGenerator[SavingOutputWriter]:
-        """See `NotebookDocument.writing`."""
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
         # As the file has it: what other cells print says nothing about which cell this is.
         indexed = await self._file.index(self.path)
         snapshot = await prepared(self._file.stored(indexed.index, self.path))
-        found = runnable(snapshot, cell)
-        saver = self._file.saving(snapshot.path, self._save, self._changed)
-        async with saver.writing(found, len(snapshot.cells)) as writer:
-            yield writer
+        cell = found_in(snapshot, find)
+        file = self._file
+        place = self.session.place(snapshot.path, self._push_outputs, self._changed, file.unfollow)
+        file.follow()
+        return Entered(cell, len(snapshot.cells), place)
 
-    async def flush(self) -> None:
-        """See `NotebookDocument.flush`."""
-        if self._file.saver is not None:
-            await self._file.saver.save()
-
-    async def _save(self, runs: Sequence[RunningOutputs]) -> None:
+    async def _push_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         """Writes the outputs of cells into the file."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
@@ -151,22 +143,24 @@ class FileDocument:
             bodies: dict[int, Body] = {}
             for running in runs:
                 if (cell := running.find(snapshot)) is not None:
-                    bodies[cell.index] = _body(index, cell, running, read)
+                    bodies[cell.index] = self._body(index, cell, running, read)
             return assemble(index, list(range(len(index.cells))), bodies, read) if bodies else None
 
-        async with self._file.lock:
+        frames = self._file.frames
+        async with self.session.lock:
             index = await self._file.rewritten(self.path, make)
             snapshot = index.snapshot(self.path)
             for running in runs:
                 cell = running.find(snapshot)
-                if cell is not None and running.frame is not None:
-                    running.frame = (cell, running.frame[1])
+                if cell is not None and running in frames:
+                    frames[running] = (cell, frames[running][1])
 
-
-def _body(index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read) -> Body:
-    """A cell with the outputs that it has so far."""
-    if running.frame is None or running.frame[0] is not cell:
-        assert index.spans is not None
-        running.frame = (cell, frame_of(index, read(index.spans[cell.index])))
-    stored = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
-    return running.frame[1].body(stored, running.execution_count, index.form)
+    def _body(self, index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read) -> Body:
+        """A cell with the outputs that it has so far."""
+        known = self._file.frames.get(running)
+        if known is None or known[0] is not cell:
+            assert index.spans is not None
+            known = (cell, frame_of(index, read(index.spans[cell.index])))
+            self._file.frames[running] = known
+        stored = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
+        return known[1].body(stored, running.execution_count, index.form)

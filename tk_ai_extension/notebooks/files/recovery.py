@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexing import FileVersion
 from tk_ai_extension.notebooks.files.saving import replace_file
-from tk_ai_extension.notebooks.files.temporary import FileChanged
 
 log = logging.getLogger(__name__)
 

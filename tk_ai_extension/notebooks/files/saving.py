@@ -17,22 +17,16 @@ from shutil import disk_usage
 from zlib import crc32
 
 from tk_ai_extension.model.errors import (
-    DiskFull,
     FileMissing,
     NotebookExists,
-    NotebookNotFound,
-    ReadOnly,
-    SaveFailed,
-    ToolError,
 )
+from tk_ai_extension.notebooks.base import FileChanged, save_error
 from tk_ai_extension.notebooks.files.indexing import FileVersion
 from tk_ai_extension.notebooks.files.splicing import Piece
-from tk_ai_extension.notebooks.files.temporary import FileChanged, new_file
+from tk_ai_extension.notebooks.files.temporary import new_file
 from tk_ai_extension.notebooks.jsonspans import Span
 
 _CHUNK = 1 << 20
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 
 def read_span(file: FileIO, span: Span) -> bytes:
@@ -47,18 +41,6 @@ def read_span(file: FileIO, span: Span) -> bytes:
         parts.append(part)
         start += len(part)
     return b"".join(parts)
-
-
-def save_error(error: OSError, path: str) -> ToolError:
-    """The typed error for a failure to write ``path``."""
-    reason = error.strerror or str(error)
-    if error.errno in _FULL:
-        return DiskFull(f"{path} cannot be saved: {reason}.")
-    if error.errno in _REFUSED:
-        return ReadOnly(f"{path} cannot be written: {reason}.")
-    if error.errno == errno.ENOENT:
-        return NotebookNotFound(f"{path} is gone.")
-    return SaveFailed(f"{path} cannot be saved: {reason}.")
 
 
 @contextmanager

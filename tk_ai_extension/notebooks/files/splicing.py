@@ -1,4 +1,4 @@
-"""A draft carried out on a file: which bytes stay, which are new, and the index of the result."""
+"""An edit carried out on a file: which bytes stay, which are new, and the index of the result."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from tk_ai_extension.model.cells import Cell, CellContent, Json, cell_keys
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, Span, edit_object, scan_object
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_cell, renamed
 from tk_ai_extension.notebooks.schema import cell_faults
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 CELL_DEPTH = 2
 """How deep a cell stands in a notebook: in an array in an object."""
@@ -56,10 +56,10 @@ def load_cell(index: NotebookIndex, number: int, read: Read) -> CellContent:
 # --- cells written anew
 
 
-def bodies_of(index: NotebookIndex, draft: Draft, read: Read) -> dict[int, Body]:
-    """The cells that a draft changed or made, by slot."""
+def bodies_of(index: NotebookIndex, edit: EditTransaction, read: Read) -> dict[int, Body]:
+    """The cells that an edit changed or made, by slot."""
     bodies: dict[int, Body] = {}
-    for slot, content in draft.contents.items():
+    for slot, content in edit.contents.items():
         if slot < 0:
             bodies[slot] = _new_body(index, content)
         elif (body := _edited_body(index, slot, content, read)) is not None:

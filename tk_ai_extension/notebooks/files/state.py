@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
@@ -21,7 +23,7 @@ from tk_ai_extension.model.errors import (
     NotReadable,
     SaveFailed,
 )
-from tk_ai_extension.notebooks.files.anchors import Anchor
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexer import Indexer
 from tk_ai_extension.notebooks.files.indexing import (
     FileVersion,
@@ -32,11 +34,10 @@ from tk_ai_extension.notebooks.files.indexing import (
 )
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
-from tk_ai_extension.notebooks.files.splicing import Read, Splice, load_cell
-from tk_ai_extension.notebooks.files.temporary import FileChanged
+from tk_ai_extension.notebooks.files.splicing import Frame, Read, Splice, load_cell
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
-from tk_ai_extension.notebooks.running import RunningOutputs
-from tk_ai_extension.notebooks.saved import OutputSaver, Save
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.session import NotebookSession
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.files.hooks import SaveHooks
@@ -47,6 +48,9 @@ INLINE = 2 << 20
 _TRIES = 5
 _WRITTEN_NOW = (0.05, 0.1, 0.2, 0.4)
 """Seconds to wait, one after the other, for a writer in the middle of a file to come to its end."""
+
+_MAX_PATH = 1024
+"""Bytes that macOS's F_GETPATH fills at most."""
 
 T = TypeVar("T")
 
@@ -64,9 +68,9 @@ class NotebookFile:
 
     Attributes:
         file: Where it is now.
-        lock: Held by who writes.
-        running: The cells that run now, and those that have run and are not saved yet.
-        saver: What saves their outputs, as long as there are any.
+        session: The notebook's, whose lock is held by who writes the file.
+        frames: Cells that run, around their outputs as they were last stored, each with the cell of the
+            index that it belongs to.
         names: Under which paths it was opened, and how those are called now.
     """
 
@@ -79,15 +83,14 @@ class NotebookFile:
         warn: Callable[[str], None],
     ) -> None:
         self.file = file
-        self.lock = asyncio.Lock()
-        self.running: list[RunningOutputs] = []
+        self.session = NotebookSession()
+        self.frames: WeakKeyDictionary[RunningOutputs, tuple[Cell, Frame]] = WeakKeyDictionary()
         self.names: dict[str, str] = {}
         self._indexer = indexer
         self._hooks = hooks
         self._moved = moved
         self._warn = warn
-        self._anchor = Anchor()
-        self.saver: OutputSaver | None = None
+        self._anchor = _Anchor()
         self._reading = asyncio.Lock()
         self._known: IndexedFile | None = None
         self._shown: tuple[NotebookIndex, Snapshot] | None = None
@@ -123,7 +126,7 @@ class NotebookFile:
     def _know(self, indexed: IndexedFile) -> None:
         known, self._known = self._known, indexed
         replaced = known is None or known.version.inode != indexed.version.inode
-        if self.saver is not None and replaced:
+        if self.session.saver is not None and replaced:
             self._anchor.hold(self.file)
 
     def _fitting(self, path: str) -> IndexedFile | None:
@@ -202,20 +205,16 @@ class NotebookFile:
         except FileNotFoundError:
             return True
 
-    # --- the outputs of cells that run
-
-    def saving(self, path: str, save: Save, changed: Callable[[], None]) -> OutputSaver:
-        """What saves the outputs; meanwhile the file is followed where others move it on disk."""
-        if self.saver is None:
-            self.saver = OutputSaver(path, self.running, save, changed, self._rested)
-            self._anchor.hold(self.file)
-        return self.saver
-
-    def _rested(self) -> None:
-        self.saver = None
-        self._anchor.release()
-
     # --- where it is
+
+    def follow(self) -> None:
+        """Cells run: the file is followed where others move it on disk."""
+        if self._anchor.is_free:
+            self._anchor.hold(self.file)
+
+    def unfollow(self) -> None:
+        """No cell runs any more, and all is saved."""
+        self._anchor.release()
 
     def followed(self) -> bool:
         """Whether the file is not where it was, and was found where others moved it."""
@@ -234,36 +233,12 @@ class NotebookFile:
 
     def snapshot(self, index: NotebookIndex, path: str) -> Snapshot:
         """The notebook with the outputs that running cells have so far."""
-        snapshot = self.stored(index, path)
-        found = {cell.index: running for running, cell in self.running_cells(snapshot)}
-        if not found:
-            return snapshot
-        cells = list(snapshot.cells)
-        for number, running in found.items():
-            cells[number] = running.shown(cells[number])
-        return replace(snapshot, cells=tuple(cells))
-
-    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
-        """The running cells that are in the notebook, and what runs in them."""
-        found = [(running, running.find(snapshot)) for running in self.running]
-        return [(running, cell) for running, cell in found if cell is not None]
+        return self.session.shown(self.stored(index, path))
 
     def loader(self, index: NotebookIndex, path: str, read: Read) -> Callable[[int], CellContent]:
         """Loads whole cells, running ones with their outputs so far."""
-        found = {
-            cell.index: running for running, cell in self.running_cells(self.snapshot(index, path))
-        }
-
-        def load(number: int) -> CellContent:
-            content = load_cell(index, number, read)
-            if number not in found:
-                return content
-            running = found[number]
-            return replace(
-                content, outputs=running.outputs(), execution_count=running.execution_count
-            )
-
-        return load
+        shown = self.snapshot(index, path)
+        return self.session.loader(shown, lambda number: load_cell(index, number, read))
 
     async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
         """What ``look`` finds in the file, in a thread.
@@ -398,3 +373,54 @@ def _read_errors(path: str) -> Generator[None]:
         raise NotANotebook(f"{path} is a folder.") from error
     except OSError as error:
         raise NotReadable(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+class _Anchor:
+    """A descriptor of a file that is about to be written again and again.
+
+    Where the system does not tell a descriptor's path, it knows nothing, and says so.
+    """
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no file is held."""
+        return self._fd is None
+
+    def hold(self, file: Path) -> None:
+        """Holds this file from now on, in place of another one; of one that is gone, none."""
+        self.release()
+        try:
+            self._fd = os.open(file, os.O_RDONLY)
+        except OSError:
+            self._fd = None
+
+    def release(self) -> None:
+        """Lets go."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def place(self) -> Path | None:
+        """Where the file is now; None where it was deleted, or where that cannot be known."""
+        if self._fd is None or (text := _path_of(self._fd)) is None:
+            return None
+        place = Path(text)
+        try:
+            found = FileVersion.of(place.stat())
+        except OSError:
+            return None
+        return place if found == FileVersion.of(os.fstat(self._fd)) else None
+
+
+def _path_of(fd: int) -> str | None:
+    try:
+        if sys.platform == "darwin":
+            import fcntl  # Windows has none.
+
+            return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_MAX_PATH)).rstrip(b"\0"))
+        return str(Path(f"/proc/self/fd/{fd}").readlink())
+    except OSError:
+        return None

@@ -81,7 +81,8 @@ class NotebookFiles:
         if known is not None and known.followed():
             return known
         return next(
-            (k for k in self._files.values() if k.saver is not None and path in k.names), None
+            (k for k in self._files.values() if k.session.saver is not None and path in k.names),
+            None,
         )
 
     def check_writable(self, path: str) -> None:

@@ -19,14 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.model import file_locks
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.files.indexing import FileVersion
 
 _NO_TMPFILE = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT))
 _RENAME_EXCHANGE = 2
-
-
-class FileChanged(Exception):
-    """Somebody else wrote the file since it was read."""
 
 
 class NewFile(ABC):

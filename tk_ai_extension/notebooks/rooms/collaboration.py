@@ -14,20 +14,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from jupyter_server_ydoc.utils import (  # pyright: ignore[reportMissingTypeStubs]
-    OutOfBandChanges,
-)
 from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
 from tk_ai_extension.model.probing import missing_in
-from tk_ai_extension.notebooks.files.temporary import FileChanged
-from tk_ai_extension.notebooks.live import LiveNotebook
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
-from tk_ai_extension.notebooks.rooms.collecting import collect_at_one_moment
-from tk_ai_extension.notebooks.rooms.json_errors import readable, representable
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
-from tk_ai_extension.notebooks.rooms.versions import RoomFile
+from tk_ai_extension.notebooks.rooms.live import (
+    LiveNotebook,
+    collect_at_one_moment,
+    readable,
+    representable,
+)
+from tk_ai_extension.notebooks.rooms.versions import OutOfBandChanges, RoomFile
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,11 @@ class Rooms:
 
     def is_open(self, live: LiveRoom) -> bool:
         """Whether this is still the notebook's room."""
-        return self.extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
+        extension = self.extension
+        return (
+            extension is not None
+            and extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
+        )
 
     def shown_in(self, live: LiveRoom) -> list[Any]:
         """The rooms in which people see who is in a notebook: its own, and that of all who are online."""
@@ -209,8 +213,7 @@ class LiveRoom:
         path: Where the notebook was when it was last asked for.
         notebook: The notebook in it.
         old_format: Whether its file was seen to be of an old format, which the room has converted.
-        writing: The cells whose outputs are being written, by their ids in the document, and what writes
-            those that are pending: called before the notebook is read.
+        writing: The cells whose outputs are being written, by their ids in the document.
         reloads: How often another program's file has replaced the room's content. What was changed
             in the room and not saved before is not in it any more.
     """
@@ -235,7 +238,7 @@ class LiveRoom:
         self._collect_as_before = collect_at_one_moment(
             room._document, lambda: self.notebook.changes
         )
-        self.writing: list[tuple[str, Callable[[], None]]] = []
+        self.writing: list[str] = []
         self.reloads = 0
         self._reloading = 0
         # A reload loads first and replaces later: what is saved in between it would take out again.
@@ -278,11 +281,6 @@ class LiveRoom:
                 pass
         async with room._update_lock:
             pass
-
-    def write_pending(self) -> None:
-        """Has everybody write what they have yet to write."""
-        for _, write in self.writing:
-            write()
 
     async def take_in_file(self) -> None:
         """Takes in what another program wrote to the file, as the room does once a second.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, cast
 
 from pycrdt import UndoManager
@@ -14,14 +14,13 @@ from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft, Step
-from tk_ai_extension.notebooks.files.temporary import FileChanged
-from tk_ai_extension.notebooks.live import whole
+from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
-from tk_ai_extension.notebooks.rooms.json_errors import representable
-from tk_ai_extension.notebooks.rooms.outputs import RoomOutputWriter, distrust, shared_output
-from tk_ai_extension.notebooks.saved import cell_of, code_cell_of, unbroken
+from tk_ai_extension.notebooks.rooms.live import representable, whole
+from tk_ai_extension.notebooks.rooms.outputs import RoomPlace, distrust, shared_output
+from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
 from tk_ai_extension.notebooks.textdiff import text_edits
+from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 ORIGIN = "tk_ai_extension"
 """The origin of our transactions, for whoever observes the document."""
@@ -29,7 +28,7 @@ ORIGIN = "tk_ai_extension"
 _TRIES = 5
 
 
-class RoomDocument:
+class RoomDocument(SessionDocument):
     """A notebook in its room.
 
     An edit is one transaction, and changes of a source are made where they are, so that other
@@ -38,53 +37,60 @@ class RoomDocument:
     a running cell are saved once a second and after its end.
 
     Args:
-        path: The notebook's path, relative to the root.
+        kept: The document where the notebook is kept: its file.
         rooms: The server's rooms.
-        check: Raises where the file cannot be written, before anything is tried.
+        check: Raises where the file at a path cannot be written, before anything is tried.
     """
 
-    backend = "room"
+    kind = "room"
 
-    def __init__(self, path: str, rooms: Rooms, check: Callable[[], None]) -> None:
-        self.path = path
+    def __init__(self, kept: SessionDocument, rooms: Rooms, check: Callable[[str], None]) -> None:
+        super().__init__(kept.session)
+        self._kept = kept  # As long as somebody has it, its session is the notebook's.
         self._rooms = rooms
         self._check = check
+
+    @property
+    def path(self) -> str:
+        """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
+        return self._kept.path
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
         async with self._rooms.entered(self.path) as room:
-            return self._snapshot(room)
+            await self.session.deliver(self)
+            return room.notebook.snapshot(self.path)
 
     async def outputs(self, cell: str) -> tuple[Json, ...]:
         """See `NotebookDocument.outputs`."""
         async with self._rooms.entered(self.path) as room:
-            number = cell_of(self._snapshot(room), cell).index
+            await self.session.deliver(self)
+            number = cell_of(room.notebook.snapshot(self.path), cell).index
             return room.notebook.content(number).outputs
 
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`."""
         async with self._rooms.entered(self.path) as room:
-            room.write_pending()
+            await self.session.deliver(self)
             with representable(self.path):
                 notebook = cast("Json", whole(room.notebook.document.get()))
         for cell in cast("list[Json]", notebook["cells"]):
             cell["metadata"] = dict(cellforms.metadata_of(cell))
         return notebook
 
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """See `NotebookDocument.apply`."""
-        return await unbroken(self._apply(operations))
-
-    async def _apply(self, operations: Sequence[Operation]) -> Applied:
-        self._check()
+    async def commit(self, operations: Sequence[Operation]) -> Applied:
+        """See `SessionDocument.commit`."""
+        self._check(self.path)
         async with self._rooms.entered(self.path) as room:
             for _ in range(_TRIES):
                 await room.take_in_file()
-                draft = Draft(self._snapshot(room), room.notebook.content)
-                draft.apply(operations)
-                snapshot = self._snapshot(room)
-                if draft.steps:
-                    undo = self._carry_out(room, draft)
+                await self.session.deliver(self)
+                # From here to the end of the transaction nothing is awaited.
+                snapshot = room.notebook.snapshot(self.path)
+                edit = EditTransaction(snapshot, room.notebook.content)
+                edit.apply(operations)
+                if edit.steps:
+                    undo = self._carry_out(room, edit)
                     # Before anything is awaited: what comes later is others' work.
                     snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
                     try:
@@ -100,41 +106,37 @@ class RoomDocument:
                         # Here and now: one that a traceback keeps and the garbage collector finds in
                         # the middle of somebody's transaction breaks the document.
                         del undo
-                return Applied(snapshot, draft.changes())
+                return Applied(snapshot, edit.changes())
         raise SaveFailed(f"{self.path} is written all the time by other programs.")
 
-    @asynccontextmanager
-    async def writing(self, cell: str) -> AsyncGenerator[RoomOutputWriter]:
-        """See `NotebookDocument.writing`."""
-        async with self._rooms.entered(self.path) as room:
-            found = code_cell_of(self._snapshot(room), cell)
-            writer = RoomOutputWriter(room, found, ORIGIN)
-            writing = writer.shared_id, writer.flush
-            room.writing.append(writing)
-            try:
-                yield writer
-            finally:
-                room.writing.remove(writing)
-                if not writer.finished:
-                    await writer.finish(None)
+    # --- for the session
+
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
+        async with AsyncExitStack() as pinned:
+            room = await pinned.enter_async_context(self._rooms.entered(self.path))
+            snapshot = room.notebook.snapshot(self.path)
+            cell = find(snapshot)
+            place = RoomPlace(room, cell, ORIGIN, pinned.pop_all())
+            return Entered(cell, len(snapshot.cells), place)
 
     async def flush(self) -> None:
         """See `NotebookDocument.flush`: a room is saved within a second of each change anyway."""
 
-    def _snapshot(self, room: LiveRoom) -> Snapshot:
-        room.write_pending()
-        return room.notebook.snapshot(self.path)
+    async def is_current(self, place: OutputPlace) -> bool:
+        """See `SessionDocument.is_current`."""
+        return isinstance(place, RoomPlace) and self._rooms.is_open(place.room)
 
-    def _carry_out(self, room: LiveRoom, draft: Draft) -> UndoManager:
-        """Does the draft's steps in one transaction; the undo manager takes back just them."""
+    def _carry_out(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
+        """Does the edit's steps in one transaction; the undo manager takes back just them."""
         document = room.notebook.document
         # An origin of its own: outputs and other edits meanwhile are not taken back with it.
         origin = f"{ORIGIN} {uuid.uuid4().hex}"
         undo = UndoManager(scopes=[document.ycells], capture_timeout_millis=0)
         undo.include_origin(origin)
-        running = {cell for cell, _ in room.writing}
+        running = set(room.writing)
         with document.ydoc.transaction(origin=origin):
-            for step in draft.steps:
+            for step in edit.steps:
                 _carry_out(document, step, running)
         return undo
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any, cast
 
 from pycrdt import Array, Map, Text
@@ -20,11 +18,9 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     stream_text,
 )
+from tk_ai_extension.notebooks.output_writer import OutputPlace
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom
-from tk_ai_extension.notebooks.streaming import merged
-
-FLUSH_INTERVAL = 0.05
-"""Seconds between two transactions while outputs come."""
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
 FLUSH_SHARE = 10
 """A transaction that takes long puts the next one off by so many times its duration.
@@ -34,89 +30,81 @@ proportion to the time that passes, whatever a cell prints.
 """
 
 
-class RoomOutputWriter:
-    """Writes the outputs of one running cell; see `OutputWriter`.
+class RoomPlace(OutputPlace):
+    """The outputs of one running cell in its shared document; see `OutputPlace`.
 
     The cell is told by its id in the document, so that it may be moved, and its outputs by their
     place. Where somebody cleared them meanwhile, what comes later starts anew.
 
     Args:
-        room: The room, which is pinned.
-        cell: The cell, as it was found in the room just now.
+        room: The room.
+        cell: The cell, as it was found in the room just now; None where it is gone from it.
         origin: The origin of the transactions.
+        pinned: Keeps the room open until it is closed.
     """
 
-    def __init__(self, room: LiveRoom, cell: Cell, origin: str) -> None:
-        self.finished = False
-        self.cell = cell
-        self._begun = False
-        self._room = room
-        self.shared_id = room.notebook.shared_id(cell.index)
+    share = FLUSH_SHARE
+
+    def __init__(
+        self, room: LiveRoom, cell: Cell | None, origin: str, pinned: AsyncExitStack
+    ) -> None:
+        self.room = room
+        self._shared_id = None if cell is None else room.notebook.shared_id(cell.index)
         self._origin = origin
-        self._pending: list[OutputChange] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._earliest = 0.0
+        self._pinned = pinned
         # What the executor counts as output n is output places[n] of the document, if it is there.
         self._places: list[int | None] = []
         self._texts: dict[int, StreamBuffer] = {}
         self._names: dict[int, str] = {}
         self._expected = 0
+        if self._shared_id is not None:
+            room.writing.append(self._shared_id)
 
-    async def start(self) -> None:
-        """See `OutputWriter.start`."""
-        self._begun = True
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.begin`."""
         if (cell := self._cell()) is None:
             return
         with self._transaction():
-            self._outputs(cell).clear()
+            outputs = self._outputs(cell)
+            outputs.clear()
             cell["execution_count"] = None
             cell["execution_state"] = "running"
             distrust(cell)
-        self._room.save_soon()
+            # What came before the notebook was in this room.
+            for index, output in run.numbered():
+                self._places += [None] * (index + 1 - len(self._places))
+                self._append(outputs, index, output)
+            self._expected = len(outputs)
+        self.room.save_soon()
 
-    async def write(self, changes: Sequence[OutputChange]) -> None:
-        """See `OutputWriter.write`."""
-        self._pending += changes
-        if self._timer is None and self._pending:
-            loop = asyncio.get_running_loop()
-            delay = max(self._earliest - time.monotonic(), 0.0)
-            self._timer = loop.call_later(delay, self.flush)
-
-    async def finish(self, execution_count: int | None, *, save: bool = True) -> None:  # noqa: ARG002
-        """See `OutputWriter.finish`; the save begins within a second and is not waited for."""
-        if self.finished:
+    async def push_outputs(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.push_outputs`: all in one transaction."""
+        pending = run.pending
+        run.take()
+        if not pending or (cell := self._cell()) is None:
             return
-        self.finished = True
-        if not self._begun:
-            return
-        self.flush()
-        if (cell := self._cell()) is not None:
-            with self._transaction():
-                cell["execution_count"] = execution_count
-                cell["execution_state"] = "idle"
-        self._room.save_soon()
-
-    def flush(self) -> None:
-        """Writes what is pending, in one transaction."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._pending:
-            return
-        pending, self._pending = self._pending, []
-        if (cell := self._cell()) is None:
-            return
-        started = time.monotonic()
         with self._transaction():
             outputs = self._outputs(cell)
             if len(outputs) != self._expected:
                 self._places = [None] * len(self._places)
-            for change in merged(pending):
+            for change in pending:
                 self._change(outputs, change)
             self._expected = len(outputs)
-        now = time.monotonic()
-        self._earliest = now + max(FLUSH_INTERVAL, FLUSH_SHARE * (now - started))
-        self._room.save_soon()
+        self.room.save_soon()
+
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+        """See `OutputPlace.end`; the save begins within a second and is not waited for."""
+        if (cell := self._cell()) is not None:
+            with self._transaction():
+                cell["execution_count"] = run.execution_count
+                cell["execution_state"] = "idle"
+        self.room.save_soon()
+
+    async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: ARG002
+        """See `OutputPlace.release`."""
+        if self._shared_id is not None:
+            self.room.writing.remove(self._shared_id)
+        await self._pinned.aclose()
 
     def _change(self, outputs: Any, change: OutputChange) -> None:
         match change:
@@ -164,8 +152,10 @@ class RoomOutputWriter:
     # --- the document
 
     def _cell(self) -> Any:
-        room = self._room
-        index = room.notebook.find(self.shared_id, room.path)
+        if self._shared_id is None:
+            return None
+        room = self.room
+        index = room.notebook.find(self._shared_id, room.path)
         cell = room.notebook.shared(index) if index is not None else None
         return cell if cell is not None and cell.get("cell_type") == "code" else None
 
@@ -175,7 +165,7 @@ class RoomOutputWriter:
         return cell["outputs"]
 
     def _transaction(self) -> Any:
-        return self._room.notebook.document.ydoc.transaction(origin=self._origin)
+        return self.room.notebook.document.ydoc.transaction(origin=self._origin)
 
 
 def distrust(cell: Any) -> None:

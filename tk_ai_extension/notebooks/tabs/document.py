@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -13,14 +12,13 @@ from typing import TypeVar
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.drafts import Draft
-from tk_ai_extension.notebooks.saved import cell_of, runnable, unbroken
-from tk_ai_extension.notebooks.tabs.holders import TabHolders, refusal
-from tk_ai_extension.notebooks.tabs.outputs import TabOutputWriter
-from tk_ai_extension.notebooks.tabs.reaching import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
+from tk_ai_extension.notebooks.tabs.outputs import TabPlace
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
 from tk_ai_extension.notebooks.tabs.steps import TabPlan
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ _ASIDE = (
 T = TypeVar("T")
 
 
-class TabDocument:
+class TabDocument(SessionDocument):
     """A notebook in a tab of JupyterLab, without collaboration.
 
     The tab is asked what it holds, and told what to change: it does all steps in one transaction, if
@@ -57,11 +55,12 @@ class TabDocument:
 
     def __init__(
         self,
-        kept: NotebookDocument,
-        tabs: TabHolders,
+        kept: SessionDocument,
+        tabs: TabRegistry,
         check: Callable[[str], None],
         changed: Callable[[str], None],
     ) -> None:
+        super().__init__(kept.session)
         self._kept = kept
         self._tabs = tabs
         self._check = check
@@ -83,7 +82,7 @@ class TabDocument:
         """See `NotebookDocument.read`."""
         try:
             return await self._looked_up(
-                self._kept.read, lambda replica: replica.snapshot(self.path)
+                self._kept.read, lambda _, replica: replica.snapshot(self.path)
             )
         except TabOffline:
             kept = await self._kept.read()
@@ -96,7 +95,7 @@ class TabDocument:
             TabOffline, OpenTwice.
         """
 
-        def look(replica: TabReplica) -> tuple[Json, ...]:
+        def look(_: Tab, replica: TabReplica) -> tuple[Json, ...]:
             return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
 
         return await self._looked_up(partial(self._kept.outputs, cell), look)
@@ -107,19 +106,29 @@ class TabDocument:
         Raises:
             TabOffline, OpenTwice.
         """
-        return await self._looked_up(self._kept.raw, TabReplica.raw)
+        return await self._looked_up(self._kept.raw, lambda _, replica: replica.raw())
 
     async def _looked_up(
-        self, in_kept: Callable[[], Awaitable[T]], in_tab: Callable[[TabReplica], T]
+        self,
+        in_kept: Callable[[], Awaitable[T]],
+        in_tab: Callable[[Tab, TabReplica], T],
+        *,
+        deliver: bool = True,
     ) -> T:
-        """What somebody wants to know, from whoever holds the notebook."""
+        """What somebody wants to know, from whoever holds the notebook.
+
+        Args:
+            in_kept: Looks where it is kept.
+            in_tab: Looks in a tab.
+            deliver: Whether what running cells have printed arrives there first.
+        """
         for _ in range(_LOOKS):
-            tab = await self._holder()
+            tab = await self._holder(deliver=deliver)
             if tab is None:
                 return await in_kept()
             try:
                 async with self._tabs.locked(tab) as replica:
-                    return in_tab(replica)
+                    return in_tab(tab, replica)
             except TabGone:
                 # It was closed a moment ago, or may come back.
                 await self._tabs.channel.returned(tab, GRACE)
@@ -127,14 +136,15 @@ class TabDocument:
                 raise refusal(error, self.path) from error
         raise TabOffline(f"The tab with {self.path} does not answer.")
 
-    async def _holder(self) -> Tab | None:
+    async def _holder(self, *, deliver: bool = True) -> Tab | None:
         """The tab that holds the notebook; None where the kept document does.
 
         A tab shows a notebook of an old format converted, and so would save it: such a one stays
         where it is kept until its person has saved it.
         """
         tab = await self._tabs.channel.find(self.path)
-        await self._tabs.deliver(self.path)
+        if deliver:
+            await self.session.deliver(self)
         if tab is None:
             return None
         replica = self._tabs.replica(tab)
@@ -147,16 +157,8 @@ class TabDocument:
 
     # --- editing
 
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """See `NotebookDocument.apply`.
-
-        Raises:
-            OpenTwice, TabOffline: nothing was changed.
-            OutcomeUnknown: the tab was lost in the middle.
-        """
-        return await unbroken(self._apply(operations))
-
-    async def _apply(self, operations: Sequence[Operation]) -> Applied:
+    async def commit(self, operations: Sequence[Operation]) -> Applied:
+        """See `SessionDocument.commit`."""
         for attempt in range(_TRIES):
             tab = await self._holder()
             if tab is None:
@@ -178,11 +180,11 @@ class TabDocument:
         try:
             async with self._tabs.locked(tab) as replica:
                 before = replica.snapshot(self.path)
-                draft = Draft(before, replica.content)
-                draft.apply(operations)
-                if not draft.steps:
+                edit = EditTransaction(before, replica.content)
+                edit.apply(operations)
+                if not edit.steps:
                     return Applied(before, ())
-                plan = TabPlan.of(draft, replica.ids, before)
+                plan = TabPlan.of(edit, replica.ids, before)
                 op, done_at = uuid.uuid4().hex, replica.version
                 message = {"op": op, "exact": exact, "since": done_at, **plan.message()}
                 answer = await self._told(tab, plan, message)
@@ -204,18 +206,23 @@ class TabDocument:
         self._tell(self.path)
         if not await self._saved(tab, plan, op, done_at):
             return None
-        return Applied(after, draft.changes())
+        return Applied(after, edit.changes())
 
     def _follow(self, plan: TabPlan, placed: Mapping[int, Cell], count: int) -> None:
         """Notes for what runs where its cell is now."""
         outputs_set = {
             step.slot
-            for step in plan.draft.steps
+            for step in plan.edit.steps
             if step.before and step.after and step.before.outputs != step.after.outputs
         }
-        for run in self._tabs.runs(self.path):
-            if isinstance(run, TabOutputWriter):
-                run.follow(plan.before, placed, count, outputs_set)
+        for writer in self.session.writers:
+            cell = writer.run.find(plan.before)
+            if cell is None:
+                continue
+            if cell.index in outputs_set and isinstance(writer.place, TabPlace):
+                writer.place.outputs_set()
+            if cell.index in placed:
+                writer.run.follow(placed[cell.index], count)
 
     async def _told(self, tab: Tab, plan: TabPlan, message: Json) -> Json | None:
         """The tab's answer to a change; None where it is lost and did not make it.
@@ -259,7 +266,7 @@ class TabDocument:
         try:
             async with self._tabs.locked(tab):
                 message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
-                await tab.ask("apply", **message, **plan.way_back())
+                await tab.ask("apply", **message, **plan.inverse())
         except (TabGone, TabRefused) as error:
             raise SaveFailed(
                 f"{self.path} cannot be saved, and the change is still in its tab.",
@@ -306,27 +313,9 @@ class TabDocument:
         if done is None:
             done = plan.was_done(await self._kept.read())
         if done is not None and error.settle is not None:
-            await error.settle(plan.draft.changes() if done else None)
+            await error.settle(plan.edit.changes() if done else None)
 
     # --- outputs
-
-    @asynccontextmanager
-    async def writing(self, cell: str) -> AsyncGenerator[TabOutputWriter]:
-        """See `NotebookDocument.writing`.
-
-        Raises:
-            OpenTwice, TabOffline: the cell must not run as the file has it.
-        """
-        await self._tabs.channel.find(self.path)
-        snapshot = await self.read()
-        found = runnable(snapshot, cell)
-        writer = TabOutputWriter(self._kept, self._tabs, found, len(snapshot.cells))
-        async with self._tabs.running(writer):
-            try:
-                yield writer
-            finally:
-                await writer.finish(None)
-                await writer.leave()
 
     async def flush(self) -> None:
         """See `NotebookDocument.flush`."""
@@ -340,3 +329,21 @@ class TabDocument:
                 raise TabOffline(f"The tab with {self.path} does not answer.") from None
             except TabRefused as error:
                 raise refusal(error, self.path) from error
+
+    # --- for the session
+
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
+
+        def in_tab(tab: Tab, replica: TabReplica) -> Entered:
+            snapshot = replica.snapshot(self.path)
+            cell = find(snapshot)
+            known = None if cell is None else replica.ids[cell.index]
+            return Entered(cell, len(snapshot.cells), TabPlace(self._tabs, tab, known))
+
+        return await self._looked_up(partial(self._kept.enter, find), in_tab, deliver=False)
+
+    async def is_current(self, place: OutputPlace) -> bool:
+        """See `SessionDocument.is_current`."""
+        tab = await self._tabs.channel.find(self.path)
+        return place.tab is tab if isinstance(place, TabPlace) else tab is None

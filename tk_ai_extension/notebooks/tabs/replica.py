@@ -8,7 +8,7 @@ from typing import Any, cast
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot, cell_keys
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import id_faults, read_cell, renamed
-from tk_ai_extension.notebooks.tabs.reaching import Tab
+from tk_ai_extension.notebooks.tabs.protocol import Tab
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A draft as a tab is told it: steps on cells named by their ids, the way back, and whether it was done."""
+"""An edit as a tab is told it: steps on cells named by their ids, the way back, and whether it was done."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from dataclasses import dataclass, replace
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.drafts import Draft, Step
-from tk_ai_extension.notebooks.new import new_cell_id
+from tk_ai_extension.notebooks.cellforms import new_cell_id
 from tk_ai_extension.notebooks.textdiff import text_edits
+from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 
 @dataclass(frozen=True)
 class TabPlan:
-    """What a draft does to the cells of a tab.
+    """What an edit does to the cells of a tab.
 
     Attributes:
-        draft: The draft.
-        ids: For each cell that the draft knows, its id in the tab.
-        before: The notebook as the draft found it.
+        edit: The edit.
+        ids: For each cell that the edit knows, its id in the tab.
+        before: The notebook as the edit found it.
     """
 
-    draft: Draft
+    edit: EditTransaction
     ids: dict[int, str]
     before: Snapshot
 
     @classmethod
-    def of(cls, draft: Draft, ids: Sequence[str], before: Snapshot) -> TabPlan:
+    def of(cls, edit: EditTransaction, ids: Sequence[str], before: Snapshot) -> TabPlan:
         """The plan for a tab whose cells have these ids."""
         known = dict(enumerate(ids))
-        for step in draft.steps:
+        for step in edit.steps:
             if step.kind == "insert" and step.after is not None:
                 known[step.slot] = step.after.id or new_cell_id()
-        return cls(draft, known, before)
+        return cls(edit, known, before)
 
     def message(self) -> Json:
         """What has to be as it was (``needs``), and the ``steps``.
 
-        The order too, whatever the steps do: the draft says where its cells are at the commit.
+        The order too, whatever the steps do: the edit says where its cells are at the commit.
         """
-        return _message(self.draft.steps, self.ids, ordered=True)
+        return _message(self.edit.steps, self.ids, ordered=True)
 
-    def way_back(self) -> Json:
+    def inverse(self) -> Json:
         """The same for taking it back, where others may have moved what was only set."""
-        steps = [_inverse(step) for step in reversed(self.draft.steps)]
+        steps = [_inverse(step) for step in reversed(self.edit.steps)]
         return _message(steps, self.ids, ordered=any(step.kind != "set" for step in steps))
 
     def placed(self, after: Snapshot, ids: Sequence[str]) -> dict[int, Cell]:
-        """The draft's cells that a later state of the tab still has, by slot.
+        """The edit's cells that a later state of the tab still has, by slot.
 
         They are found by their ids in the tab: others may have moved them already.
 
@@ -61,15 +61,15 @@ class TabPlan:
         return {slot: found[known] for slot, known in self.ids.items() if known in found}
 
     def was_done(self, now: Snapshot) -> bool | None:
-        """Whether the notebook shows what the draft does; None where that cannot be told."""
+        """Whether the notebook shows what the edit does; None where that cannot be told."""
         by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
-        for step in self.draft.steps:
+        for step in self.edit.steps:
             cell_id = (step.after or step.before or _NOTHING).id
             if cell_id is None:
                 return None
             cell = by_id.get(cell_id)
-            end = self.draft.contents.get(step.slot)
-            if step.slot not in self.draft.order:
+            end = self.edit.contents.get(step.slot)
+            if step.slot not in self.edit.order:
                 if step.slot >= 0:
                     return cell is None
             elif step.kind == "insert":

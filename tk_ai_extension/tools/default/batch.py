@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
-from tk_ai_extension.notebooks.anchoring import anchored
+from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.addressing import insertion, position
 from tk_ai_extension.tools.changes import CellsChanged, cells_changed, plan_edit, replaced
 from tk_ai_extension.tools.context import ToolContext

@@ -1,4 +1,4 @@
-"""The outputs of a cell that runs, in memory: written at once, stored now and then."""
+"""The outputs of a cell that runs, in memory, whatever place its notebook is in."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from dataclasses import replace
 from threading import Lock
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.model.outputs import ClearOutputs, OutputBuffer, OutputChange, summarise
-from tk_ai_extension.notebooks.drafts import Draft
-from tk_ai_extension.notebooks.files.splicing import Frame
+from tk_ai_extension.model.outputs import (
+    ClearOutputs,
+    OutputBuffer,
+    OutputChange,
+    StreamEdit,
+    summarise,
+)
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _NUMBERED = re.compile(r"cell-\d+\Z")
 
@@ -20,15 +25,14 @@ class RunningOutputs:
 
     Attributes:
         key: The cell's key now.
-        frame: The cell around its outputs as it was last stored, with the cell of the index that it
-            belongs to.
+        pending: Changes that are being pushed to the notebook's place, and are not among the outputs yet.
         ended: Whether the cell has run; what is here is not saved yet.
         execution_count: Its count then.
     """
 
     def __init__(self, cell: Cell, count: int) -> None:
         self.key = cell.key
-        self.frame: tuple[Cell, Frame] | None = None
+        self.pending: list[OutputChange] = []
         self.ended = False
         self.execution_count: int | None = None
         self._version = 0
@@ -49,6 +53,11 @@ class RunningOutputs:
                 self._outputs.apply(change)
                 if isinstance(change, ClearOutputs):
                     self._hidden = self._hidden_text = 0
+
+    def take(self) -> None:
+        """What was pushed counts as written."""
+        pending, self.pending = self.pending, []
+        self.write(pending)
 
     def end(self, execution_count: int | None) -> None:
         """The cell has run."""
@@ -72,16 +81,25 @@ class RunningOutputs:
         """Whether some of what came is not shown."""
         return self._hidden > 0
 
+    @property
+    def has_any(self) -> bool:
+        """Whether anything came so far."""
+        return len(self._outputs) > 0
+
     def outputs(self) -> tuple[Json, ...]:
         """The outputs so far."""
+        return tuple(output for _, output in self.numbered())
+
+    def numbered(self) -> list[tuple[int, Json]]:
+        """The outputs so far, each with its number as the executor counts."""
         with self._lock:
-            shown: list[Json] = []
+            shown: list[tuple[int, Json]] = []
             last = self._outputs.stream(self._hidden - 1) if self._hidden else None
             if last is not None and len(last) > self._hidden_text:
-                rest = last.since(self._hidden_text)
-                shown.append({**self._outputs[self._hidden - 1], "text": rest})
-            shown += self._outputs[self._hidden :]
-            return tuple(shown)
+                at = self._hidden - 1
+                shown.append((at, {**self._outputs[at], "text": last.since(self._hidden_text)}))
+            shown += enumerate(self._outputs[self._hidden :], self._hidden)
+            return shown
 
     def shown(self, cell: Cell) -> Cell:
         """The cell, as it was last read, with these outputs."""
@@ -120,23 +138,49 @@ class RunningOutputs:
 
 
 def follow(
-    draft: Draft, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
+    edit: EditTransaction, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
 ) -> None:
-    """Tells what runs where its cell is after a draft, and that its outputs were cleared.
+    """Tells what runs where its cell is after an edit, and that its outputs were cleared.
 
     Args:
-        draft: The draft, carried out.
-        running: What runs, with its cell before the draft.
+        edit: The edit, carried out.
+        running: What runs, with its cell before the edit.
         after: The cells afterwards.
     """
     cleared = {
         step.slot
-        for step in draft.steps
+        for step in edit.steps
         if step.kind == "set" and step.after and step.before
         if step.before.outputs and not step.after.outputs
     }
     for outputs, cell in running:
         if cell.index in cleared:
             outputs.hide()
-        if cell.index in draft.order:
-            outputs.follow(after[draft.order.index(cell.index)], len(after))
+        if cell.index in edit.order:
+            outputs.follow(after[edit.order.index(cell.index)], len(after))
+
+
+def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
+    """The changes, with what is printed in a row to one stream in one piece."""
+    done: list[OutputChange] = []
+    parts: list[str] = []
+    index = end = -1
+    for change in changes:
+        if isinstance(change, StreamEdit) and (change.index, change.start) == (index, end):
+            parts.append(change.new)
+            end += len(change.new)
+            continue
+        _close(done, parts)
+        done.append(change)
+        parts, index, end = [], -1, -1
+        if isinstance(change, StreamEdit):
+            parts, index, end = [change.new], change.index, change.start + len(change.new)
+    _close(done, parts)
+    return done
+
+
+def _close(done: list[OutputChange], parts: list[str]) -> None:
+    if len(parts) > 1:
+        last = done[-1]
+        assert isinstance(last, StreamEdit)
+        done[-1] = StreamEdit(last.index, last.start, "".join(parts))

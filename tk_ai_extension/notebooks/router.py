@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.errors import InvalidNotebook, OpenElsewhere
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
 from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
+from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.rooms.collaboration import Rooms
     from tk_ai_extension.notebooks.rooms.leases import RoomLeases
     from tk_ai_extension.notebooks.rooms.presence import Presence
-    from tk_ai_extension.notebooks.tabs.holders import TabHolders
-    from tk_ai_extension.notebooks.tabs.reaching import TabChannel
+    from tk_ai_extension.notebooks.tabs.protocol import TabChannel
+    from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
 _log = logging.getLogger(__name__)
 
 
-class ContentsNotebookStore:
+class NotebookRouter:
     """The notebooks of a Jupyter Server.
 
     Args:
@@ -58,6 +58,7 @@ class ContentsNotebookStore:
         self._contain = contain
         self._settings: Mapping[str, Any] = {} if settings is None else settings
         self._leases = leases
+        self._active: set[NotebookSession] = set()
         self._rooms: Rooms | None = None
         self._presence: Presence | None = None
         self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
@@ -66,11 +67,11 @@ class ContentsNotebookStore:
         if isinstance(self._kept, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
         self._channel = tabs
-        self._tabs: TabHolders | None = None
+        self._tabs: TabRegistry | None = None
         if tabs is not None:
-            from tk_ai_extension.notebooks.tabs.holders import TabHolders
+            from tk_ai_extension.notebooks.tabs.registry import TabRegistry
 
-            self._tabs = TabHolders(tabs, self._subscriptions.notify)
+            self._tabs = TabRegistry(tabs, self._subscriptions.notify, self._on_moved)
 
     @property
     def backend(self) -> str:
@@ -109,12 +110,16 @@ class ContentsNotebookStore:
             return []
         return self._missing_of_collaboration
 
-    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
+    async def open(self, path: str, *, only_look: bool = False) -> SessionDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
         document = await self._kept.open(path)
+        document.session.reopen, document.session.active = self.open, self._active
         if self.missing_parts:
-            return _refusing(document, partial(self._check_unknown_rooms, path, self.missing_parts))
+            document.refuse = partial(
+                _check_unknown_rooms, path, self._settings, self.missing_parts
+            )
+            return document
         rooms = self._live_rooms()
         if rooms is None and self._tabs is not None:
             return self._in_tab(document, self._tabs)
@@ -126,17 +131,13 @@ class ContentsNotebookStore:
             try:
                 self._leases.check(path)
             except OpenElsewhere:
-                return _refusing(document, partial(self._leases.check, path))
+                document.refuse = partial(self._leases.check, path)
+                return document
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
-        return RoomDocument(path, rooms, partial(self._kept.check_writable, path))
+        return RoomDocument(document, rooms, self._kept.check_writable)
 
-    def _check_unknown_rooms(self, path: str, missing: list[str]) -> None:
-        from tk_ai_extension.notebooks.rooms.refusing import check_unknown_rooms
-
-        check_unknown_rooms(path, self._settings, missing)
-
-    def _in_tab(self, document: NotebookDocument, tabs: TabHolders) -> NotebookDocument:
+    def _in_tab(self, document: SessionDocument, tabs: TabRegistry) -> SessionDocument:
         """The document that looks for a tab at each operation: one may be opened in the middle."""
         from tk_ai_extension.notebooks.tabs.document import TabDocument
 
@@ -153,7 +154,7 @@ class ContentsNotebookStore:
             self._rooms = Rooms(self._settings, self._subscriptions.notify, self._leases)
         return self._rooms
 
-    async def _can_be_live(self, rooms: Rooms, document: NotebookDocument) -> bool:
+    async def _can_be_live(self, rooms: Rooms, document: SessionDocument) -> bool:
         """Whether a room holds this notebook, or may be opened for it.
 
         A room converts a notebook of an old format, and so would save it: such a one is read from
@@ -171,6 +172,12 @@ class ContentsNotebookStore:
             room.old_format = old
         return not old
 
+    def _on_moved(self, path: str) -> None:
+        """Another tab or a room may hold a notebook now."""
+        for session in tuple(self._active):
+            if session.path == path:
+                session.moved()
+
     def _on_rename(self, old: str, new: str) -> None:
         self._kept.renamed(old, new)
         if self._leases is not None:
@@ -187,8 +194,9 @@ class ContentsNotebookStore:
             self._leases.take_or_warn(path)
         if self._subscriptions.has(path):
             rooms.find(path)
+        self._on_moved(path)
 
-    async def create(self, path: str, notebook: Json) -> NotebookDocument:
+    async def create(self, path: str, notebook: Json) -> SessionDocument:
         """See `NotebookStore.create`."""
         path = self._contain(path)
         await self._kept.create(path, notebook)
@@ -218,6 +226,8 @@ class ContentsNotebookStore:
         self._subscriptions.close()
         if self._watcher is not None:
             await self._watcher.close()
+        for session in tuple(self._active):
+            await session.close()
         if self._tabs is not None:
             await self._tabs.close()
         if self._presence is not None:
@@ -248,7 +258,28 @@ def _kept(
     return ContentsNotebooks(contents_manager, changed)
 
 
-def _refusing(document: NotebookDocument, check: Callable[[], None]) -> NotebookDocument:
-    from tk_ai_extension.notebooks.rooms.refusing import RefusingDocument
+def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
+    """Refuses a notebook that has a room, or of which nobody can say whether it has one.
 
-    return RefusingDocument(document, check)
+    A file that is written underneath its room is overwritten by the room.
+
+    Args:
+        path: The notebook.
+        settings: The web application's settings.
+        missing: What of jupyter-collaboration is not as expected.
+
+    Raises:
+        CollaborationUnsupported.
+    """
+    try:
+        rooms: Any = settings["jupyter_server_ydoc"].ywebsocket_server.rooms
+        file_id: Any = settings["file_id_manager"].get_id(path)
+        is_open = file_id is not None and any(str(room).endswith(file_id) for room in rooms)
+    except (AttributeError, KeyError, TypeError):
+        is_open = True
+    if is_open:
+        raise CollaborationUnsupported(
+            f"{path} may be open in a collaboration room, which this version of "
+            "jupyter-collaboration does not let the extension edit "
+            f"(missing: {', '.join(missing)})."
+        )

@@ -1,4 +1,4 @@
-"""What one server knows of the notebooks in tabs: copies, saves that are due, cells that run in them."""
+"""What one server knows of the notebooks in tabs: copies, and saves that are due."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import LimitReached, ReadOnly, SaveFailed, ToolError
-from tk_ai_extension.notebooks.files.saving import save_error
-from tk_ai_extension.notebooks.tabs.reaching import Tab, TabChannel, TabGone, TabRefused
+from tk_ai_extension.notebooks.autosave import Schedule
+from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.tabs.protocol import Tab, TabChannel, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
 
 _log = logging.getLogger(__name__)
@@ -20,43 +22,27 @@ SAVE_DELAY = 0.8
 """Seconds from an output to its save; further outputs do not put it off."""
 
 
-class RunsInTab(Protocol):
-    """A cell that runs, whose outputs go to whatever holds its notebook."""
-
-    @property
-    def path(self) -> str:
-        """Where its notebook is now."""
-        ...
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it has ended and all its outputs have arrived."""
-        ...
-
-    def wake(self) -> None:
-        """The notebook may be held by something else now."""
-        ...
-
-    async def deliver(self) -> None:
-        """Writes what is pending; what cannot be written now is kept."""
-        ...
-
-
-class TabHolders:
+class TabRegistry:
     """The notebooks in the tabs of one server.
 
     Args:
         channel: The way to the tabs.
         changed: Called with a notebook's path when it changes in a tab.
+        opened: Called with a notebook's path when another tab may hold it, or none any more.
     """
 
-    def __init__(self, channel: TabChannel, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        channel: TabChannel,
+        changed: Callable[[str], None],
+        opened: Callable[[str], None],
+    ) -> None:
         self.channel = channel
         self._changed = changed
+        self._opened = opened
         self._replicas: dict[str, TabReplica] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._runs: list[RunsInTab] = []
-        self._due: dict[str, asyncio.TimerHandle] = {}
+        self._due: dict[str, Schedule] = {}
         self._tasks = BackgroundTasks(_log)
         channel.subscribe(self._on_opened, changed)
 
@@ -90,6 +76,7 @@ class TabHolders:
             if not self.channel.is_known(tab_id) and not (lock and lock.locked()):
                 del self._replicas[tab_id]
                 self._locks.pop(tab_id, None)
+                self._due.pop(tab_id, None)
 
     # --- saves
 
@@ -99,7 +86,7 @@ class TabHolders:
         Raises:
             TabGone, TabRefused.
         """
-        if (due := self._due.pop(tab.id, None)) is not None:
+        if (due := self._due.get(tab.id)) is not None:
             due.cancel()
         await tab.ask("save")
         for other in self.channel.present(tab.path):
@@ -109,12 +96,10 @@ class TabHolders:
     def save_soon(self, tab: Tab) -> None:
         """Has a tab save within a second, whatever else changes until then."""
         if tab.id not in self._due:
-            loop = asyncio.get_running_loop()
-            self._due[tab.id] = loop.call_later(SAVE_DELAY, self._start_save, tab)
-
-    def _start_save(self, tab: Tab) -> None:
-        self._due.pop(tab.id, None)
-        self.spawn(self._save_in_time(tab), f"save {tab.path}")
+            self._due[tab.id] = Schedule(
+                partial(self._save_in_time, tab), f"save {tab.path}", self._tasks, delay=SAVE_DELAY
+            )
+        self._due[tab.id].request()
 
     async def _save_in_time(self, tab: Tab) -> None:
         try:
@@ -134,38 +119,8 @@ class TabHolders:
         with suppress(TabGone, TabRefused):
             await tab.ask("refresh")
 
-    # --- cells that run
-
-    @asynccontextmanager
-    async def running(self, run: RunsInTab) -> AsyncGenerator[None]:
-        """A cell runs inside."""
-        self._runs.append(run)
-        try:
-            yield
-        finally:
-            if run in self._runs:
-                self._runs.remove(run)
-
-    def keep(self, run: RunsInTab) -> None:
-        """A cell has ended whose outputs wait for its tab."""
-        self._runs.append(run)
-
-    def runs(self, path: str) -> list[RunsInTab]:
-        """The cells of a notebook that run."""
-        return [run for run in self._runs if run.path == path]
-
-    async def deliver(self, path: str) -> None:
-        """Has everybody write the outputs that they have yet to write."""
-        for run in self.runs(path):
-            try:
-                await run.deliver()
-            except ToolError as error:
-                _log.warning("Outputs of a running cell of %s: %s", path, error.message)
-
     def _on_opened(self, path: str) -> None:
-        self._runs = [run for run in self._runs if not run.is_done]
-        for run in self.runs(path):
-            run.wake()
+        self._opened(path)
         self.forget_lost()
         self._changed(path)
 

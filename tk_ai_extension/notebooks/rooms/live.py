@@ -1,4 +1,4 @@
-"""A live notebook (jupyter-ydoc's YNotebook) as a snapshot that follows its changes.
+"""A live notebook (jupyter-ydoc's YNotebook): a snapshot that follows its changes, and all of it as JSON.
 
 Reading a shared cell costs a tenth of a millisecond, so that thousands are not read for each call:
 what is known of the cells is kept, and the document's own events say which of them to read again.
@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, cast
 
 from pycrdt import Map
 
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot, cell_keys
+from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import id_faults, read_cell, renamed
+
+_TRIES = 3
+"""So often a notebook that changes meanwhile is collected piece by piece."""
 
 
 @dataclass(slots=True)
@@ -209,3 +215,86 @@ def _follow(known: list[_Known], delta: Sequence[Json]) -> None:
             at += len(new)
         else:
             del known[at : at + int(part["delete"])]
+
+
+# --- as JSON
+
+
+def collect_at_one_moment(document: Any, changes: Callable[[], int]) -> Callable[[], None]:
+    """Have a shared notebook collected again where it changed meanwhile, whoever asks for it.
+
+    jupyter-ydoc collects the cells one after the other and lets others work in between. A cell that is
+    moved down meanwhile is met twice; where it was changed too, jupyter-ydoc takes the two for
+    different cells and gives the shared one a new id. Whoever knows it by its id, such as its run,
+    loses it. The room's own saves ask for it, too.
+
+    Args:
+        document: The YNotebook.
+        changes: How many transactions have changed it so far.
+
+    Returns:
+        A function that ends it.
+    """
+    collect = document.aget
+    kept = {"deduplicate": False} if "deduplicate" in signature(collect).parameters else {}
+
+    async def aget(*args: Any, **kwargs: Any) -> Json:
+        for _ in range(_TRIES):
+            before = changes()
+            try:
+                content: Json = await collect(**kept)
+            except IndexError:  # A cell went while the cells were counted.
+                continue
+            if changes() == before and not _has_duplicates(content["cells"]):
+                return content
+        return document.get(*args, **kwargs)
+
+    document.aget = aget
+
+    def stop() -> None:
+        with suppress(AttributeError):
+            del document.aget
+
+    return stop
+
+
+def _has_duplicates(cells: Sequence[Json]) -> bool:
+    ids = [cell["id"] for cell in cells if cell.get("id")]
+    return len(set(ids)) < len(ids)
+
+
+@contextmanager
+def readable(path: str) -> Generator[None]:
+    """Makes what Jupyter cannot read of a notebook an error with a type.
+
+    Raises:
+        InvalidNotebook.
+    """
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidNotebook(
+            f"{path} has half a surrogate pair in it, which Jupyter cannot open live.",
+            hint="Replace the JSON escape (from \\ud800 to \\udfff, alone) in the file.",
+            path=path,
+        ) from error
+    except (TypeError, ValueError) as error:
+        # Valid JSON that Jupyter stumbles over.
+        raise InvalidNotebook(f"{path} cannot be opened live: {error}", path=path) from error
+
+
+@contextmanager
+def representable(path: str) -> Generator[None]:
+    """Says by name that jupyter-ydoc cannot give a notebook with such numbers as JSON.
+
+    Raises:
+        InvalidNotebook.
+    """
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        raise InvalidNotebook(
+            f"{path} holds a number that is infinite or none (NaN): it cannot be saved while it is live.",
+            hint="Repair the number in the file, or close the notebook everywhere and edit its file.",
+            path=path,
+        ) from error

@@ -1,0 +1,191 @@
+"""When what is in memory is pushed or saved: soon, together, and not too often."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.notebooks.base import SAVE_INTERVAL
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+
+_log = logging.getLogger(__name__)
+
+SAVE_DELAY = SAVE_INTERVAL / 2
+"""Seconds from an output to its save: the other half is for the save itself."""
+
+SAVE_SHARE = 10
+"""A save that takes long puts the next one off by so many times its duration.
+
+A large file is written whole for each save: a cell that prints all the time would keep the disk busy
+with nothing else.
+"""
+
+MAX_DELAY = 60.0
+"""Seconds to which a slow or a failing save puts the next one off, at most."""
+
+Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
+"""Saves the outputs and counts of cells that run or have just ended."""
+
+
+class Schedule:
+    """Calls an action soon after it is requested; requests that come meanwhile share one call.
+
+    A request neither puts a call off nor lets two of them overlap.
+
+    Args:
+        action: Called in a task of its own.
+        name: The task's.
+        tasks: Whose tasks they are.
+        delay: Seconds from a request to the call.
+
+    Attributes:
+        delay: See above; it may change.
+    """
+
+    def __init__(
+        self,
+        action: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        tasks: BackgroundTasks,
+        *,
+        delay: float = 0.0,
+    ) -> None:
+        self.delay = delay
+        self._action = action
+        self._name = name
+        self._tasks = tasks
+        self._due: asyncio.TimerHandle | None = None
+        self._earliest = 0.0
+        self._is_running = False
+        self._again = False
+
+    def request(self) -> None:
+        """Calls the action after the delay, or later where it was put off."""
+        if self._is_running:
+            self._again = True
+        elif self._due is None:
+            wait = max(self.delay, self._earliest - time.monotonic())
+            self._due = asyncio.get_running_loop().call_later(wait, self._start)
+
+    def put_off(self, seconds: float) -> None:
+        """Does not begin the next call before so many seconds from now."""
+        self._earliest = time.monotonic() + seconds
+
+    def cancel(self) -> None:
+        """Drops a call that has not begun."""
+        self._again = False
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _start(self) -> None:
+        self._due, self._is_running = None, True
+        self._tasks.spawn(self._run(), self._name)
+
+    async def _run(self) -> None:
+        try:
+            await self._action()
+        finally:
+            self._is_running = False
+            if self._again:
+                self._again = False
+                self.request()
+
+
+class OutputSaver:
+    """Saves what the cells of one kept notebook print: soon, together, and at the end.
+
+    It lives from the first cell until everything is saved.
+
+    Args:
+        path: The notebook's path, for messages.
+        runs: The cells that run or are not saved yet.
+        save: Saves them.
+        changed: Called after each save.
+        rested: Called when nothing runs and everything is saved, or cannot be.
+
+    Attributes:
+        delay: Seconds from an output to its save.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        runs: list[RunningOutputs],
+        save: Save,
+        changed: Callable[[], None],
+        rested: Callable[[], None],
+    ) -> None:
+        self.runs = runs
+        self._path = path
+        self._save = save
+        self._changed = changed
+        self._rested = rested
+        self._places = 0
+        self._one = asyncio.Lock()
+        self._schedule = Schedule(
+            self._save_in_time, f"save {path}", BackgroundTasks(_log), delay=SAVE_DELAY
+        )
+
+    @property
+    def delay(self) -> float:
+        """See the class."""
+        return self._schedule.delay
+
+    def hold(self) -> None:
+        """A cell is about to run, or runs."""
+        self._places += 1
+
+    def release(self) -> None:
+        """A cell does not run here any more."""
+        self._places -= 1
+        self._rest()
+
+    def save_soon(self) -> None:
+        """Has saved what there is, a second from now or, where saves are slow, later."""
+        self._schedule.request()
+
+    async def save(self) -> None:
+        """Saves what there is; what has ended is let go of in any case.
+
+        Raises:
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
+        """
+        await run_to_completion(self._save_all(keep=False))
+
+    async def _save_in_time(self) -> None:
+        try:
+            await self._save_all(keep=True)
+        except ToolError as error:
+            _log.warning("Outputs of a running cell of %s: %s", self._path, error.message)
+            self._schedule.delay = min(self.delay * 2, MAX_DELAY)
+            self.save_soon()
+
+    async def _save_all(self, *, keep: bool) -> None:
+        async with self._one:
+            self._schedule.cancel()
+            runs = tuple(self.runs)
+            # One that ends while this saves has its last outputs still to be saved.
+            ended = [run for run in runs if run.ended]
+            gone = [] if keep else ended
+            started = time.monotonic()
+            try:
+                if runs:
+                    await self._save(runs)
+                gone = ended
+                cost = time.monotonic() - started
+                self._schedule.delay = min(max(SAVE_DELAY, SAVE_SHARE * cost), MAX_DELAY)
+            finally:
+                self.runs[:] = [run for run in self.runs if run not in gone]
+                self._changed()
+                self._rest()
+
+    def _rest(self) -> None:
+        if not self._places and not self.runs:
+            self._schedule.cancel()
+            self._rested()
