@@ -38,15 +38,15 @@ pytestmark = [
     pytest.mark.proves("nb:sandbox"),
 ]
 
-KEY = "OPENAI_API_KEY"
-"""A key that somebody has exported."""
+KEY = "OPENAI_API_KEY"  # somebody has exported one
 
-OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
-"""What the kernelspec sets."""
+OF_SPEC = {
+    "SERVICE_TOKEN": "of-the-spec\nof two lines",
+    "HTTP_PROXY": "http://nowhere",
+}  # by the kernelspec
 
 
-ENVIRONMENTS = ("env/pyvenv.cfg", "deep/pixi/conda-meta")
-"""What makes two folders of the project virtual environments."""
+ENVIRONMENTS = ("env/pyvenv.cfg", "deep/pixi/conda-meta")  # of two folders
 
 
 @dataclass

@@ -46,6 +46,7 @@ from tk_ai_extension.model.agent_errors import (
     AgentDied,
     InvalidTurnCredential,
     ModelSilent,
+    NoModel,
     PlanNotFound,
 )
 from tk_ai_extension.model.callers import Caller
@@ -85,6 +86,26 @@ class ChatServices:
     transcripts: Transcripts
     backend: AgentBackend
     settings: ChatSettings
+
+    async def model(self, asked: str | None, *, usual: str = "") -> str:
+        """Return the model that answers.
+
+        Args:
+            asked: One that has to be there.
+            usual: The one to take where none is asked for, if it is still there.
+
+        Raises:
+            NoModel: None is connected, or none of that name.
+            FolderNotTrusted: The only key is in a folder that is not trusted.
+        """
+        provider = await self.backend.provider()
+        model = asked or (usual if usual in provider.models else provider.model)
+        if model not in provider.models:
+            raise NoModel(
+                f"There is no model `{model[:80]}` here.",
+                hint=f"Choose among: {', '.join(provider.models)}.",
+            )
+        return model
 
 
 class ChatSession:

@@ -414,3 +414,8 @@ class Transcripts:
 def _json(value: object) -> str:
     """As SQLite can hold it: half a surrogate pair stays an escape."""
     return json.dumps(value)
+
+
+def storable(text: str) -> str:
+    """The text as SQLite can hold it: half a surrogate pair becomes a question mark."""
+    return text.encode(errors="replace").decode()
