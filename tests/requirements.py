@@ -277,7 +277,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
     Requirement("nb:one-notebook", "project", "a command acts on the notebook that is named, by its place or by `-n`, and on no other; two different ones are refused with exit 2"),
-    Requirement("nb:pipe-is-the-notebook", "project", "in a pipe and with `--json` a run's output is the whole as the notebook holds it (cleared, overwritten and updated outputs as they ended), given once the run has ended or its wait is over"),
+    Requirement("nb:pipe-is-the-notebook", "project", "in a pipe and with `--json` a run's output is the whole as the notebook holds it (cleared, overwritten and updated outputs as they ended), given as each cell has ended or its wait is over; the exit status is 4 where it still runs"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

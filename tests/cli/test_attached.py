@@ -224,9 +224,11 @@ async def test_what_began_here_ends_here_though_a_server_starts_meanwhile(
     nb.notebook("a.ipynb", "input_file = open('go').read()", "print(6 * 7)")
     os.mkfifo(nb.root / "go")
     await asyncio.to_thread(nb, "open", "a.ipynb")
-    begun = (await asyncio.to_thread(nb, "exec", "0-1", "--wait", "1", "--json")).json
+    begun = (await asyncio.to_thread(nb, "exec", "0-1", "--wait", "1", "--json", status=4)).json
     meets(nb, server)
-    watched = await asyncio.to_thread(nb, "watch", begun["execution_id"], "--wait", "1", "--json")
+    watched = await asyncio.to_thread(
+        nb, "watch", begun["execution_id"], "--wait", "1", "--json", status=4
+    )
     assert watched.json["status"] in ("queued", "running")
     assert "server" not in (await asyncio.to_thread(nb, "status", "--json")).json
     assert (await asyncio.to_thread(nb, "kernel")).out

@@ -21,7 +21,7 @@ def begun(nb: Nb) -> tuple[str, TextIO]:
     os.mkfifo(nb.root / "go")
     nb.notebook("a.ipynb", "open('go').read()\nprint(6 * 7)")
     nb("open", "a.ipynb")
-    execution = nb("exec", "0", "--wait", "0", "--json").json["execution_id"]
+    execution = nb("exec", "0", "--wait", "0", "--json", status=4).json["execution_id"]
     return execution, (nb.root / "go").open("w")  # Opens when the cell does.
 
 

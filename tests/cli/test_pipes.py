@@ -1,6 +1,9 @@
-"""What a script gets of a run: all of it as the notebook holds it, at the end and not before."""
+"""What a script gets of a run: all of it as the notebook holds it, each cell when it has ended."""
 
 from __future__ import annotations
+
+import asyncio
+import os
 
 import pytest
 
@@ -34,7 +37,7 @@ def test_a_pipe_and_json_give_what_the_notebook_holds(nb: Nb) -> None:
         assert (printed.strip(), answer["runs"][0]["output"].strip()) == (text, text)
     stored = ["".join(output.get("text", "")) for output in nb.read("a.ipynb").cells[2].outputs]
     assert stored == ["frame 3\n"]
-    begun = nb("exec", "0", "--wait", "0.3", "--json").json["execution_id"]
+    begun = nb("exec", "0", "--wait", "0.3", "--json", status=4).json["execution_id"]
     assert nb("watch", begun).out.rstrip().endswith("1\n2\n3")
 
 
@@ -46,9 +49,30 @@ def test_a_run_that_keeps_going_after_an_error_is_waited_for(nb: Nb) -> None:
     assert ended["status"] == "error"
     assert [run["status"] for run in ended["runs"]] == ["error", "ok", "ok"]
     assert ended["runs"][2]["output"] == "end"
-    unfinished = nb("exec", "--all", "--keep-going", "--wait", "0.7", "--json", status=None).json
+    unfinished = nb("exec", "--all", "--keep-going", "--wait", "0.7", "--json", status=4).json
     assert unfinished["status"] == "running"
     assert nb("watch", unfinished["execution_id"], "--json", status=1).json["status"] == "error"
+
+
+@pytest.mark.proves("nb:pipe-is-the-notebook")
+async def test_in_a_pipe_each_cell_is_printed_when_it_has_ended(nb: Nb) -> None:
+    os.mkfifo(nb.root / "go")
+    nb.notebook("a.ipynb", "print('first')", "x = 1", "open('go').read()", "print('last')")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    process = await nb.start("exec", "--all")
+    assert process.stdout is not None
+    printed: list[bytes] = []
+    async with asyncio.timeout(60):
+        while len(printed) < 3:
+            printed.append(await process.stdout.readline())
+    assert printed[1] == b"first\n"
+    assert b" ok " in printed[2]
+    await asyncio.to_thread((nb.root / "go").write_text, "now")
+    rest, _ = await process.communicate()
+    whole = (b"".join(printed) + rest).decode()
+    assert (whole.count("first"), whole.count("last"), whole.count(" ok ")) == (1, 1, 4)
+    assert whole.endswith("last\n")
+    assert process.returncode == 0
 
 
 @pytest.mark.proves("nb:one-notebook")

@@ -15,13 +15,17 @@ def running(nb: Nb) -> str:
     os.mkfifo(nb.root / "go")
     nb.notebook("a.ipynb", "open('go').read()", "print(6 * 7)")
     nb("open", "a.ipynb")
-    return nb("exec", "0-1", "--wait", "0", "--json").json["execution_id"]
+    return nb("exec", "0-1", "--wait", "0", "--json", status=4).json["execution_id"]
 
 
 def test_the_run_that_goes_on_is_meant_then_the_newest(nb: Nb, running: str) -> None:
-    assert nb("watch", "--wait", "0").out.rstrip().endswith(f"nb watch {running} follows it.")
-    nb("run", "1 + 1", "--wait", "0")  # waits behind it
-    assert nb("watch", "--wait", "0", "--json").json["execution_id"] == running
+    assert (
+        nb("watch", "--wait", "0", status=4)
+        .out.rstrip()
+        .endswith(f"nb watch {running} follows it.")
+    )
+    nb("run", "1 + 1", "--wait", "0", status=4)  # waits behind it
+    assert nb("watch", "--wait", "0", "--json", status=4).json["execution_id"] == running
     (nb.root / "go").write_text("now")
     assert nb("watch", running, "--json").json["status"] == "ok"
     assert "2" in nb("watch").out

@@ -63,6 +63,10 @@ class Screen:
         self._print(drawing.answer(result))
         self._show_images(result)
 
+    def print_text(self, text: str) -> None:
+        """Prints a part of an answer, where nobody looks on."""
+        self._terminal.out(_in_words(text).rstrip("\n") + "\n")
+
     def show_part(self, result: ExecutionResult) -> None:
         """Shows what is new in an execution that goes on."""
         for run in result.runs:

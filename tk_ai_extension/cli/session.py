@@ -137,8 +137,8 @@ class Session:
     async def run(self, tool: str, **arguments: Any) -> ExecutionResult:
         """Call a tool that runs code, and show what it prints until it ends.
 
-        A person who looks on sees each part as it comes; everybody else gets all of it at the end,
-        as the notebook holds it: parts put together would keep what was cleared or overwritten.
+        A person who looks on sees each part as it comes; everybody else gets each cell when it has
+        ended, as the notebook holds it: parts put together would keep what was cleared or overwritten.
         ``wait`` bounds the time, as for every caller; without it there is no bound. Ctrl-C interrupts.
         """
         bound: float | None = arguments.pop("wait", None)
@@ -151,16 +151,31 @@ class Session:
         result = cast(
             "ExecutionResult", await self._call_for(beginner, tool, {**arguments, "wait": first})
         )
+        shown = 0
         while result.status in ("queued", "running") and clock() < deadline:
             if self.screen.live:
                 self.screen.show_part(result)
-            wait = min(deadline - clock(), SLICE if self.screen.live else LONG)
+            gradual = not self.options.json and (self.screen.live or (result.total_cells or 0) > 1)
+            wait = min(deadline - clock(), SLICE if gradual else LONG)
             later = await self._wait(result.execution_id, wait, caller)
             if not self.screen.live:
                 # What was said to the caller besides was said once.
                 later.notices = result.notices + later.notices
+                later.total_cells = result.total_cells
+                shown = self._show_ended(later, shown, print_them=gradual)
             result = later
         return result
+
+    def _show_ended(self, result: ExecutionResult, shown: int, *, print_them: bool) -> int:
+        """Prints the cells that have ended since the last look; how many are printed now."""
+        if not print_them:
+            return shown
+        ended = 0
+        while (text := result.first_ended()) is not None:
+            ended += 1
+            if ended > shown:
+                self.screen.print_text(text)
+        return max(ended, shown)
 
     async def _wait(self, execution_id: str, wait: float, caller: Caller) -> ExecutionResult:
         """Wait for an execution; interrupt it at Ctrl-C."""
@@ -192,6 +207,8 @@ class Session:
             self.screen.show(result)
         if isinstance(result, ExecutionResult) and result.status == "connection_lost":
             return wire.UNREACHABLE
+        if isinstance(result, ExecutionResult) and result.status in ("queued", "running"):
+            return wire.RUNNING
         return wire.FAILED if result.is_error else wire.OK
 
     def refuse(self, error: ToolError) -> int:

@@ -48,9 +48,9 @@ def heard(argv: list[str]) -> tuple[str, ...]:
     return ENVIRONMENT + MODELS if argv[:1] == ["chat"] else ENVIRONMENT
 
 
-OK, FAILED, REFUSED, UNREACHABLE = 0, 1, 2, 3
+OK, FAILED, REFUSED, UNREACHABLE, RUNNING = 0, 1, 2, 3, 4
 """Exit statuses: done; the cell failed; refused (a wrong call, an unknown cell, a conflict); no
-kernel or server answers."""
+kernel or server answers; it still runs, and the time to wait is over."""
 
 INTERRUPTED = 130
 """Exit status after a second Ctrl-C: nobody waits any more."""

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
@@ -53,12 +53,21 @@ class ExecutionResult(Result):
     prompt: str | None = None
     """What `input()` asked; it was not answered."""
 
+    _is_rest: bool = PrivateAttr(default=False)
+
+    def first_ended(self) -> str | None:
+        """Take away the first cell of several if it has ended, and return its part of the text."""
+        if len(self.runs) < 2 or self.runs[0].status in ("queued", "running"):
+            return None
+        self._is_rest = True
+        return _run_text(self.runs.pop(0), quiet=True)
+
     @property
     def is_error(self) -> bool:
         return self.status not in ("ok", "queued", "running")
 
     def as_text(self) -> str:
-        parts = [_run_text(run, quiet=len(self.runs) > 1) for run in self.runs]
+        parts = [_run_text(run, quiet=self._is_rest or len(self.runs) > 1) for run in self.runs]
         if self.prompt is not None:
             parts.append(
                 f"input_requested: {self.prompt!r} — nobody can answer here: pass the value in code instead."

@@ -108,7 +108,7 @@ class Commands:
             ]
             lines.append("")
         lines.append("`nb COMMAND --help` says more. Exit status: 0; 1 the cell failed; 2 refused;")
-        lines.append("3 no kernel or server answers.")
+        lines.append("3 no kernel or server answers; 4 it still runs (`--wait` is over).")
         return "\n".join(lines) + "\n"
 
     def in_words(self, error: ToolError) -> ToolError:
