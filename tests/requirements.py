@@ -274,6 +274,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("kernel:relay-idle", "project", "a relay with nothing to do uses no processor time and writes no log; a socket that cannot be read is closed, not read again"),
     Requirement("nb:collaborate", "S3", "attached to a running Jupyter Server, person and agent see one kernel state"),
     Requirement("nb:connections", "project", "`nb mcp` holds a connection to each server that its calls belong to, and all of them end with its client"),
+    Requirement("nb:lab", "project", "`nb lab` opens JupyterLab on the server that has the project's kernels, on a port of 127.0.0.1 with a token"),
+    Requirement("nb:one-runtime", "project", "the background process of `nb` is a Jupyter Server with this extension: one set of settings, one approval path, one chat path, one journal"),
     Requirement("nb:sandbox", "S3", "a kernel in a container: no network, only the project folder"),
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
     Requirement("nb:one-notebook", "project", "a command acts on the notebook that is named, by its place or by `-n`, and on no other; two different ones are refused with exit 2"),
