@@ -102,8 +102,36 @@ def test_a_host_that_breaks_off_or_is_none_ends_the_command_with_3(
     there.sendall(said)
     there.close()
     with here:
-        assert client.forward(here, ["cells"], "/", client.Console()) == wire.UNREACHABLE
+        assert client.forward(here, ["cells"], "/", client.Console(), own=True) == wire.UNREACHABLE
     assert "The server ended before it had answered" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"ask": "file", "path": "/etc/passwd"},
+        {"ask": "file", "path": "~/.ssh/id_rsa"},
+        {"ask": "stdin"},
+        {"ask": "edit", "text": "x", "name": "../../x"},
+        {"ask": "secrets"},
+        {"ask": "file", "path": ["cells"]},
+    ],
+)
+def test_a_server_gets_what_the_command_names_and_nothing_else(
+    asks: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "JUPYTER_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a page was opened"))
+    here, there = socket.socketpair()
+    frames = ({"browse": "http://x/"}, asks, {"exit": 0})
+    there.sendall(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+    with here, there:
+        ended = client.forward(here, ["chat", "hello"], "/", client.Console(), own=False)
+        assert ended == wire.OK
+        greeting, answer = (json.loads(line) for line in there.recv(100_000).splitlines())
+    assert "canary" not in json.dumps(greeting)
+    assert answer == {"problem": "The command does not name that."}
 
 
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:

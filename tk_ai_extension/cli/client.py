@@ -30,6 +30,8 @@ def forward(
     argv: list[str],
     project: str,
     console: Console,
+    *,
+    own: bool,
     notebook: str | None = None,
 ) -> int | Redirect:
     """Has a server run a command, and is its terminal meanwhile.
@@ -42,13 +44,15 @@ def forward(
         argv: The command.
         project: The folder of the project that it is typed in.
         console: Reads and edits what the command asks for.
+        own: Whether it is the project's own server, which runs here as the same user: no other one is
+            told keys and tokens, nor opens pages.
         notebook: The current notebook, where another server has said it.
 
     Returns:
         The exit status, or the server that the command belongs to; nothing was done then.
     """
     lines = connection.makefile("r", encoding="utf-8")
-    _say(connection, {**_greeting(argv, project), "notebook": notebook})
+    _say(connection, {**_greeting(argv, project, own), "notebook": notebook})
     interrupted = False
     while True:
         try:
@@ -56,11 +60,11 @@ def forward(
             if frame is None:
                 console.clear(done=False)
                 return unreachable("The server ended before it had answered; see its log.", argv)
-            if "redirect" in frame:
+            if "redirect" in frame and own:
                 return Redirect(frame["redirect"], frame["token"], frame["notebook"])
-            _print(frame)
+            _print(frame, own=own)
             if "ask" in frame:
-                if not _answer(connection, frame, console):
+                if not _answer(connection, frame, console, argv):
                     return wire.INTERRUPTED
                 # Who was asked has seen what came of it.
                 interrupted = False
@@ -102,7 +106,7 @@ def nobody_reads() -> int:
     return wire.OK
 
 
-def _greeting(argv: list[str], project: str) -> dict[str, object]:
+def _greeting(argv: list[str], project: str, own: bool) -> dict[str, object]:
     tty = sys.stdout.isatty()
     return {
         "argv": argv,
@@ -110,7 +114,9 @@ def _greeting(argv: list[str], project: str) -> dict[str, object]:
         "project": project,
         "columns": os.get_terminal_size().columns if tty else 0,
         "tty": tty,
-        "env": {name: os.environ[name] for name in wire.heard(argv) if name in os.environ},
+        "env": {
+            name: os.environ[name] for name in wire.environment(argv, own=own) if name in os.environ
+        },
         "version": __version__,
     }
 
@@ -141,11 +147,11 @@ def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
         return  # what the host has said before it went is still there to be heard
 
 
-def _print(frame: Mapping[str, Any]) -> None:
+def _print(frame: Mapping[str, Any], *, own: bool) -> None:
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if name in frame:
             write(stream, frame[name])
-    if "browse" in frame:
+    if "browse" in frame and own:
         browse(frame["browse"])
 
 
@@ -159,19 +165,27 @@ def write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _answer(connection: socket.socket, question: Mapping[str, Any], console: Console) -> bool:
-    """Answers what the host asks; False where Ctrl-C did: nothing is sent then, and nothing done."""
+def _answer(
+    connection: socket.socket, question: Mapping[str, Any], console: Console, argv: list[str]
+) -> bool:
+    """Answers what a server asks; False where Ctrl-C did: nothing is sent then, and nothing done.
+
+    A server gets what the command names, and nothing else of this machine.
+    """
     if question["ask"] == "line":
         _answer_line(connection, question["prompt"])
         return True
     try:
-        match question["ask"]:
-            case "stdin":
+        match question:
+            case {"ask": "stdin"} if _names_stdin(argv):
                 answer = console.read()
-            case "file":
-                answer = read_file(question["path"])
+            case {"ask": "file", "path": str(path)} if path in argv:
+                answer = read_file(path)
+            case {"ask": "edit", "text": str(text), "name": str(name)} if "--editor" in argv:
+                answer = console.edit(text, os.path.basename(name) or "text")
             case _:
-                answer = console.edit(question["text"], question["name"])
+                _say(connection, {"problem": "The command does not name that."})
+                return True
     except OSError as error:
         _say(connection, {"problem": error.strerror})
         return True
@@ -180,6 +194,11 @@ def _answer(connection: socket.socket, question: Mapping[str, Any], console: Con
         return False
     _say(connection, {"answer": answer})
     return True
+
+
+def _names_stdin(argv: list[str]) -> bool:
+    """Whether a command reads standard input."""
+    return argv[:1] == ["write"] or any(word == "-" or word.endswith("=-") for word in argv)
 
 
 def read_file(path: str) -> str:

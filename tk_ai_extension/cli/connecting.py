@@ -147,7 +147,7 @@ def _message(connection: socket.socket, body: bytes) -> str:
 
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> socket.socket | None:
+) -> tuple[socket.socket, bool] | None:
     """Open a connection to the server that a command is for.
 
     It is the project's own where that runs or has left kernels, else one of a person in whose folder
@@ -161,7 +161,8 @@ def find_server(
         own: Whether no other than the project's own is meant.
 
     Returns:
-        The connection; None where the command is to run in this process.
+        The connection, and whether it is to the project's own server; None where the command is to run
+        in this process.
 
     Raises:
         Refused: the project's server refuses, or cannot be started.
@@ -169,14 +170,14 @@ def find_server(
     server = own_server(project)
     if server is not None:
         try:
-            return server.open(path)
+            return server.open(path), True
         except NoAnswer:
             pass  # it was killed
     if not project.has_kernels():
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
-                    return server.open(path)
+                    return server.open(path), False
                 except (NoAnswer, Refused):
                     continue  # it is gone, hangs or has no extension: what it has open is left alone
         if not starts:
@@ -188,7 +189,7 @@ def find_server(
     if server is None:
         raise Refused(f"the host ended at once; {project.log} has its last words.")
     try:
-        return server.open(path)
+        return server.open(path), True
     except NoAnswer:
         raise Refused(f"the host does not answer; {project.log} may say why.") from None
 

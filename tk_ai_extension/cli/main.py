@@ -54,7 +54,7 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
     """Runs a command in the server that it belongs to, else right here; the exit status."""
     name = argv[0] if argv else ""
     asks_for_help = bool({"-h", "--help"} & set(argv))
-    connection = find_server(
+    found = find_server(
         project,
         folder,
         COMMANDS,
@@ -62,21 +62,22 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
         own=name in OF_THE_PROJECT or "--sandbox" in argv,
     )
     console = Console()
-    if connection is None:
+    if found is None:
         from tk_ai_extension.cli.serverless import run
 
         done = run(project, argv, console)
     else:
+        connection, own = found
         with connection:
-            done = forward(connection, argv, project.root, console)
+            done = forward(connection, argv, project.root, console, own=own)
     if isinstance(done, Redirect):
         try:
             with Server(done.url, done.token).open(COMMANDS) as there:
-                done = forward(there, argv, project.root, console, done.notebook)
+                place = done.notebook
+                done = forward(there, argv, project.root, console, own=False, notebook=place)
         except NoAnswer as error:
             return unreachable(str(error), argv)
-        if isinstance(done, Redirect):
-            raise Refused(f"two servers each say that the other has the notebook: {done.url}.")
+    assert isinstance(done, int)  # only the project's own server redirects
     return done
 
 

@@ -44,9 +44,9 @@ def relay(project: Project, argv: list[str]) -> int:
         Refused: a wrong call, or no server can be started.
     """
     path = MCP + _query(argv)
-    connection = find_server(project, os.getcwd(), path, starts=True)
-    assert connection is not None
-    return _Relay(connection, path).run()
+    found = find_server(project, os.getcwd(), path, starts=True)
+    assert found is not None
+    return _Relay(found[0], path).run()
 
 
 def _query(argv: list[str]) -> str:

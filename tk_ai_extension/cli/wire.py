@@ -30,8 +30,8 @@ ENVIRONMENT = (
     "TERM_PROGRAM",
     "TMUX",
 )
-"""What the host hears of a command's environment: how to draw, who calls, and what lets them in at
-the server that they name. It is kept nowhere."""
+"""What a server receives of a command's environment: how to draw, and who calls; the project's own also
+what lets in at the server that the command names. It is kept nowhere."""
 
 MODELS = (
     "ANTHROPIC_API_KEY",
@@ -40,11 +40,19 @@ MODELS = (
     "ANTHROPIC_MODEL",
     "CLAUDE_CODE_OAUTH_TOKEN",
 )
-"""What the host hears besides of one who chats: where the model is. Only Claude's process gets it."""
+"""What the project's own receives besides of one who chats: where the model is. Only the agent's process
+gets it."""
 
 
-def heard(argv: list[str]) -> tuple[str, ...]:
-    """The names of what the host hears of a command's environment."""
+def environment(argv: list[str], *, own: bool) -> tuple[str, ...]:
+    """The names of what a server receives of a command's environment.
+
+    Args:
+        argv: The command.
+        own: Whether it is the project's own server: no other one gets tokens and keys.
+    """
+    if not own:
+        return tuple(name for name in ENVIRONMENT if name != "JUPYTER_TOKEN")
     return ENVIRONMENT + MODELS if argv[:1] == ["chat"] else ENVIRONMENT
 
 
