@@ -83,6 +83,8 @@ class _Relay:
         self._unfinished: dict[socket.socket | int, bytes] = {}
         # By id as JSON, the requests that are not answered yet, and where each was sent.
         self._requests: dict[str, tuple[bytes, set[socket.socket]]] = {}
+        # By the id that the client has seen, the questions of the other servers, and their ids there.
+        self._questions: dict[str, tuple[socket.socket, Any]] = {}
         self._opening: list[bytes] = []
         self._selector = selectors.DefaultSelector()
 
@@ -127,6 +129,7 @@ class _Relay:
     # -- from the client
 
     def _from_client(self, line: bytes) -> None:
+        """Hands on a message: a request to the first server, an answer to the one that asked."""
         if len(self._opening) < 2 and (b'"initialize"' in line or b"/initialized" in line):
             self._opening.append(line)
         if b'"tools/call"' in line:
@@ -134,9 +137,15 @@ class _Relay:
             if "id" in request:
                 self._requests[json.dumps(request["id"])] = (line, {self._first})
         elif self._others:
-            # An answer to a server's question, or the end of a call: whoever it means knows.
-            for server in self._others.values():
-                server.sendall(line)
+            message = _parsed(line)
+            if "method" not in message and message.get("id") in self._questions:
+                server, message["id"] = self._questions.pop(message["id"])
+                server.sendall(json.dumps(message).encode() + b"\n")
+                return
+            if "method" in message and "id" not in message:
+                # The end of a call, say: whichever server it means knows.
+                for server in self._others.values():
+                    server.sendall(line)
         self._first.sendall(line)
 
     # -- from servers
@@ -149,7 +158,7 @@ class _Relay:
             data = b""
         for line in self._lines(server, data):
             if not self._belongs_elsewhere(line):
-                _write(sys.stdout.fileno(), line)
+                _write(sys.stdout.fileno(), self._for_client(server, line))
         if data:
             return True
         self._selector.unregister(server)
@@ -158,6 +167,20 @@ class _Relay:
         self._others = {url: each for url, each in self._others.items() if each is not server}
         server.close()
         return True
+
+    def _for_client(self, server: socket.socket, line: bytes) -> bytes:
+        """A message as the client gets it: a question of another server under an id of its own.
+
+        Servers count their questions independently, and an answer must not reach another one's.
+        """
+        if server is self._first or b'"method"' not in line:
+            return line
+        message = _parsed(line)
+        if "id" not in message or "method" not in message:
+            return line
+        name = f"nb-{len(self._questions)}-{message['id']}"
+        self._questions[name] = (server, message["id"])
+        return json.dumps({**message, "id": name}).encode() + b"\n"
 
     def _belongs_elsewhere(self, line: bytes) -> bool:
         """Sends a call on where its answer says that another server has what it is about."""

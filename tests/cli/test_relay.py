@@ -1,0 +1,99 @@
+"""What `nb mcp` carries where a client's calls are in more than one server."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tk_ai_extension.cli import stdio
+from tk_ai_extension.cli.stdio import _Relay  # pyright: ignore[reportPrivateUsage]
+
+pytestmark = pytest.mark.proves("nb:collaborate", "nb:mcp")
+
+URL = "http://127.0.0.1:1/"
+
+
+class Servers:
+    """Two servers and a client, with the relay between them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ends = [socket.socketpair() for _ in range(2)]
+        self.first, self.second = (there for _, there in ends)
+        for end in (self.first, self.second):
+            end.settimeout(5)
+        self.here = [here for here, _ in ends]
+        self.relay = _Relay(self.here[0], "")
+        self.relay._selector.register(self.here[0], 1)  # pyright: ignore[reportPrivateUsage]
+        self.written: list[bytes] = []
+        monkeypatch.setattr(stdio, "_write", lambda _file, data: self.written.append(data))
+        monkeypatch.setattr(stdio, "server_at", lambda _: self)
+
+    def open(self, _path: str) -> socket.socket:
+        return self.here[1]
+
+    def says(self, message: dict[str, Any]) -> None:
+        """The client says something."""
+        self.relay._from_client(json.dumps(message).encode() + b"\n")  # pyright: ignore[reportPrivateUsage]
+
+    def answers(self, number: int, message: dict[str, Any]) -> None:
+        """A server says something."""
+        (self.first, self.second)[number].sendall(json.dumps(message).encode() + b"\n")
+        assert self.relay._from_server(self.here[number])  # pyright: ignore[reportPrivateUsage]
+
+    def shown(self) -> list[dict[str, Any]]:
+        """What the client gets."""
+        return [json.loads(line) for line in b"".join(self.written).splitlines()]
+
+
+def heard(server: socket.socket) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in server.recv(100_000).splitlines()]
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    made = Servers(monkeypatch)
+    # A call that belongs to the second one.
+    call = {"method": "tools/call", "params": {"name": "read_cell", "arguments": {"cell": 0}}}
+    made.says({"jsonrpc": "2.0", "id": 1, **call})
+    assert [message["id"] for message in heard(made.first)] == [1]
+    error = {
+        "code": "notebook_open_elsewhere",
+        "details": {"server": URL, "arguments": {"notebook": "/x/a.ipynb"}},
+    }
+    made.answers(0, {"id": 1, "result": {"structuredContent": {"error": error}}})
+    (moved,) = heard(made.second)
+    assert moved["params"]["arguments"] == {"cell": 0, "notebook": "/x/a.ipynb"}
+    yield made
+    for end in (*made.here, made.first, made.second):
+        end.close()
+
+
+def test_an_answer_reaches_the_server_that_asked_and_no_other(servers: Servers) -> None:
+    # Both ask at once, and count their questions alike.
+    for number in (0, 1):
+        servers.answers(number, {"id": 0, "method": "elicitation/create", "params": {"n": number}})
+    asked = {message["params"]["n"]: message["id"] for message in servers.shown()}
+    assert asked[0] == 0
+    assert asked[1] != 0
+    servers.says({"id": asked[1], "result": {"action": "accept"}})
+    assert heard(servers.second) == [{"id": 0, "result": {"action": "accept"}}]
+    servers.says({"id": asked[0], "result": {"action": "decline"}})
+    assert heard(servers.first) == [{"id": 0, "result": {"action": "decline"}}]
+
+
+def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers) -> None:
+    servers.says({"id": 7, "method": "resources/list"})
+    servers.says({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    assert [each["method"] for each in heard(servers.first)] == [
+        "resources/list",
+        "notifications/cancelled",
+    ]
+    assert [each["method"] for each in heard(servers.second)] == ["notifications/cancelled"]
+    servers.answers(1, {"id": 1, "result": {"content": []}})
+    assert servers.shown() == [{"id": 1, "result": {"content": []}}]
+    # A call is sent on once: where the second server says the same, the client is told.
+    assert not servers.relay._requests  # pyright: ignore[reportPrivateUsage]
