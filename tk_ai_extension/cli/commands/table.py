@@ -44,14 +44,15 @@ OWN = (
 
 _USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"
 _INTRODUCTION = """\
-Notebooks on the command line: read and change their cells, run them in kernels that stay.
+Notebooks on the command line: read and change their cells, run them in kernels that keep running
+between commands.
 
 A cell is named by its id or the beginning of it, its index (-1 is the last), or `id.version`,
 which makes a change conditional on the version. `-` stands for standard input.
 
-  nb open analysis.ipynb            start its kernel; it is the notebook meant from now on
-  nb cells                          a line a cell
-  nb insert -1 'df.describe()'      a new cell before the last
+  nb open analysis.ipynb            start its kernel and make it the current notebook
+  nb cells                          one line per cell
+  nb insert -1 'df.describe()'      a new cell at the end
   nb exec 318a                      run a cell, its outputs into the notebook
   nb read > a.txt; nb write a.txt   the whole as text and back, merged with what others did
 """
