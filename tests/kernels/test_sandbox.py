@@ -40,12 +40,7 @@ pytestmark = [
 
 KEY = "OPENAI_API_KEY"  # somebody has exported one
 
-OF_SPEC = {
-    "SERVICE_TOKEN": "of-the-spec\nof two lines",
-    "HTTP_PROXY": "http://nowhere",
-}  # by the kernelspec
-
-
+OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
 ENVIRONMENTS = ("env/pyvenv.cfg", "deep/pixi/conda-meta")  # of two folders
 
 

@@ -9,7 +9,14 @@ from typing import Any
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.model.errors import FileMissing, NotReadable, PathRefused, ToolError
+from tk_ai_extension.model.errors import (
+    FileMissing,
+    NotReadable,
+    PathRefused,
+    ToolError,
+    TooManyOpenFiles,
+    is_out_of_files,
+)
 from tk_ai_extension.workspace.files import FileEntry
 
 MAX_BYTES = 20_000_000
@@ -92,6 +99,8 @@ def _entry(item: dict[str, Any]) -> FileEntry:
 def _error(path: str, error: HTTPError) -> ToolError:
     """What a contents manager's refusal means."""
     shown = path or "the root"
+    if is_out_of_files(error.__context__):
+        return TooManyOpenFiles(f"`{shown}` cannot be read: {error.log_message or error.reason}.")
     if error.status_code == 404:
         return FileMissing(f"There is nothing at `{shown}`.")
     if error.status_code == 403:
