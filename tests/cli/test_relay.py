@@ -49,7 +49,7 @@ class Servers:
         return [json.loads(line) for line in b"".join(self.written).splitlines()]
 
 
-def heard(server: socket.socket) -> list[dict[str, Any]]:
+def received(server: socket.socket) -> list[dict[str, Any]]:
     return [json.loads(line) for line in server.recv(100_000).splitlines()]
 
 
@@ -59,13 +59,13 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     # A call that belongs to the second one.
     call = {"method": "tools/call", "params": {"name": "read_cell", "arguments": {"cell": 0}}}
     made.says({"jsonrpc": "2.0", "id": 1, **call})
-    assert [message["id"] for message in heard(made.first)] == [1]
+    assert [message["id"] for message in received(made.first)] == [1]
     error = {
         "code": "notebook_open_elsewhere",
         "details": {"server": URL, "arguments": {"notebook": "/x/a.ipynb"}},
     }
     made.answers(0, {"id": 1, "result": {"structuredContent": {"error": error}}})
-    (moved,) = heard(made.second)
+    (moved,) = received(made.second)
     assert moved["params"]["arguments"] == {"cell": 0, "notebook": "/x/a.ipynb"}
     yield made
     for end in (*made.here, made.first, made.second):
@@ -80,19 +80,42 @@ def test_an_answer_reaches_the_server_that_asked_and_no_other(servers: Servers) 
     assert asked[0] == 0
     assert asked[1] != 0
     servers.says({"id": asked[1], "result": {"action": "accept"}})
-    assert heard(servers.second) == [{"id": 0, "result": {"action": "accept"}}]
+    assert received(servers.second) == [{"id": 0, "result": {"action": "accept"}}]
     servers.says({"id": asked[0], "result": {"action": "decline"}})
-    assert heard(servers.first) == [{"id": 0, "result": {"action": "decline"}}]
+    assert received(servers.first) == [{"id": 0, "result": {"action": "decline"}}]
+
+
+def test_no_two_questions_have_one_id_whatever_was_answered_between(servers: Servers) -> None:
+    def ask(number: int) -> str:
+        servers.answers(1, {"id": number, "method": "elicitation/create"})
+        return servers.shown()[-1]["id"]
+
+    first, second = ask(0), ask(1)
+    servers.says({"id": first, "result": {}})
+    third = ask(1)
+    assert len({first, second, third}) == 3
+
+
+def test_long_lines_come_whole_in_whatever_pieces(servers: Servers) -> None:
+    lines = [json.dumps({"method": "notifications/message", "n": "x" * n}) for n in (0, 9, 70_000)]
+    sent = "".join(f"{line}\n" for line in lines).encode()
+    taken: list[bytes] = []
+    for start in range(0, len(sent), 1000):
+        taken += servers.relay._lines(servers.second, sent[start : start + 1000])  # pyright: ignore[reportPrivateUsage]
+    assert b"".join(taken) == sent
+    assert len(taken) == 3
+    assert servers.relay._lines(servers.second, b"rest") == []  # pyright: ignore[reportPrivateUsage]
+    assert servers.relay._lines(servers.second, b"") == [b"rest\n"]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_request_goes_to_one_server_and_a_notification_to_all(servers: Servers) -> None:
     servers.says({"id": 7, "method": "resources/list"})
     servers.says({"method": "notifications/cancelled", "params": {"requestId": 1}})
-    assert [each["method"] for each in heard(servers.first)] == [
+    assert [each["method"] for each in received(servers.first)] == [
         "resources/list",
         "notifications/cancelled",
     ]
-    assert [each["method"] for each in heard(servers.second)] == ["notifications/cancelled"]
+    assert [each["method"] for each in received(servers.second)] == ["notifications/cancelled"]
     servers.answers(1, {"id": 1, "result": {"content": []}})
     assert servers.shown() == [{"id": 1, "result": {"content": []}}]
     # A call is sent on once: where the second server says the same, the client is told.

@@ -80,11 +80,13 @@ class _Relay:
         self._path = path
         # By address, those that calls were sent to besides.
         self._others: dict[str, socket.socket] = {}
-        self._unfinished: dict[socket.socket | int, bytes] = {}
+        # The pieces of a line that is not whole yet, by where they come from.
+        self._unfinished: dict[socket.socket | int, list[bytes]] = {}
         # By id as JSON, the requests that are not answered yet, and where each was sent.
         self._requests: dict[str, tuple[bytes, set[socket.socket]]] = {}
         # By the id that the client has seen, the questions of the other servers, and their ids there.
         self._questions: dict[str, tuple[socket.socket, Any]] = {}
+        self._asked = 0
         self._opening: list[bytes] = []
         self._selector = selectors.DefaultSelector()
 
@@ -116,14 +118,15 @@ class _Relay:
 
     def _lines(self, source: socket.socket | int, data: bytes) -> list[bytes]:
         """The lines that are whole now; at the end of a source, what is left counts as one."""
-        left = self._unfinished.get(source, b"")
+        pieces = self._unfinished.setdefault(source, [])
         if not data:
-            self._unfinished.pop(source, None)
+            left = b"".join(self._unfinished.pop(source))
             return [left + b"\n"] if left else []
         *whole, rest = data.split(b"\n")
         if whole:
-            whole[0], left = left + whole[0], b""
-        self._unfinished[source] = left + rest
+            whole[0] = b"".join((*pieces, whole[0]))
+            pieces.clear()
+        pieces.append(rest)
         return [line + b"\n" for line in whole]
 
     # -- from the client
@@ -138,8 +141,9 @@ class _Relay:
                 self._requests[json.dumps(request["id"])] = (line, {self._first})
         elif self._others:
             message = _parsed(line)
-            if "method" not in message and message.get("id") in self._questions:
-                server, message["id"] = self._questions.pop(message["id"])
+            name = message.get("id")
+            if "method" not in message and isinstance(name, str) and name in self._questions:
+                server, message["id"] = self._questions.pop(name)
                 server.sendall(json.dumps(message).encode() + b"\n")
                 return
             if "method" in message and "id" not in message:
@@ -178,7 +182,8 @@ class _Relay:
         message = _parsed(line)
         if "id" not in message or "method" not in message:
             return line
-        name = f"nb-{len(self._questions)}-{message['id']}"
+        self._asked += 1
+        name = f"nb-{self._asked}"
         self._questions[name] = (server, message["id"])
         return json.dumps({**message, "id": name}).encode() + b"\n"
 
