@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.cli.memory import Memory
+from tk_ai_extension.cli.ownership import belongs_to
 from tk_ai_extension.cli.project_services import ProjectServices
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import ExecutionNotFound, OpenElsewhere
+from tk_ai_extension.model.errors import ExecutionNotFound
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.permissions import Effect
 from tk_ai_extension.workspace.workspace import Workspace
@@ -90,10 +91,7 @@ class CommandContext:
         """
         server = await self.owner_of(path, effect)
         if server is not None:
-            raise OpenElsewhere(
-                f"{path or 'This'} belongs to the Jupyter Server at {server.url}.",
-                server=server.url,
-            )
+            raise belongs_to(server, path)
 
     def last_run(self, caller: Caller) -> str:
         """The execution that a caller means who names none: the one under way, else their newest.

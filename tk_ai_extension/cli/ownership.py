@@ -77,13 +77,11 @@ class Ownership:
             # What the caller names no notebook for from now on belongs there, too.
             name = getattr(parsed, "name", None)
             context.workspace.notebooks.add(context.caller, name, path, kernel_id=None)
-        details: dict[str, Any] = {"server": server.url}
+        details: dict[str, Any] = {}
         if path is not None and tool.notebook_argument in tool.parameters:
             # How that server finds it, whatever the folder that its paths are relative to.
             details["arguments"] = {tool.notebook_argument: str((self._root / path).resolve())}
-        raise OpenElsewhere(
-            f"{path or 'This'} belongs to the Jupyter Server at {server.url}.", **details
-        )
+        raise belongs_to(server, path, **details)
 
     async def owner_of(self, path: str, effect: Effect = "READ") -> Server | None:
         """The server that a notebook belongs to; None where it is this process's.
@@ -92,6 +90,15 @@ class Ownership:
             OpenElsewhere: it is to be changed or run, and is open in a server without the extension.
         """
         return self.attached or await self._servers.owner_of(self._root / path, effect)
+
+
+def belongs_to(server: Server, path: str | None, **details: Any) -> OpenElsewhere:
+    """Return the error that says which server has a notebook."""
+    return OpenElsewhere(
+        f"{path or 'This'} belongs to the Jupyter Server at {server.url}.",
+        server=server.url,
+        **details,
+    )
 
 
 def _is_ours(parsed: Any, context: ToolContext) -> bool:

@@ -162,14 +162,13 @@ class Session:
                 # What was said to the caller besides was said once.
                 later.notices = result.notices + later.notices
                 later.total_cells = result.total_cells
-                shown = self._show_ended(later, shown, print_them=gradual)
+                if gradual:
+                    shown = self._show_ended(later, shown)
             result = later
         return result
 
-    def _show_ended(self, result: ExecutionResult, shown: int, *, print_them: bool) -> int:
+    def _show_ended(self, result: ExecutionResult, shown: int) -> int:
         """Prints the cells that have ended since the last look; how many are printed now."""
-        if not print_them:
-            return shown
         ended = 0
         while (text := result.first_ended()) is not None:
             ended += 1

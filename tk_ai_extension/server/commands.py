@@ -5,23 +5,53 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
-from tk_ai_extension.cli.context import CommandContext
+from tk_ai_extension.cli.context import MEMORY, CommandContext
 from tk_ai_extension.cli.drawing import harmless
+from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.session import as_json
+from tk_ai_extension.cli.talk import ChatClient
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
+from tk_ai_extension.server.parts import Wired
+from tk_ai_extension.server.services import Services
+from tk_ai_extension.server.wiring import named_models, root_of
+from tk_ai_extension.tools.registry import Registry
 
 logger = logging.getLogger(__name__)
 
 NO_COMMAND = {"err": "Invalid client message.\n", "exit": wire.REFUSED}
+
+
+def command_context(services: Services, wired: Wired, registry: Registry) -> CommandContext:
+    """Put together what commands of `nb` work with in this server."""
+    server = services.managers.server
+    project = wired.project
+
+    async def chats(user: str, models: Mapping[str, str]) -> ChatClient:
+        if project is not None:
+            named_models.set(models)
+        return ChatClient(await services.chats(), wired.provision, wired.workspace, user)
+
+    return CommandContext(
+        root=str(root_of(services.managers.contents) or ""),
+        user=services.owner,
+        workspace=wired.workspace,
+        registry=registry,
+        memory=Memory(wired.state / MEMORY),
+        project=project,
+        host=None if project is None else os.getpid(),
+        url="" if project is not None else str(server.connection_url),
+        chats=chats,
+    )
 
 
 class RemoteTerminal:

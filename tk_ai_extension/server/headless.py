@@ -23,7 +23,7 @@ from traitlets import Unicode
 from traitlets.config import Config
 
 from tk_ai_extension.cli.launch import LISTENS
-from tk_ai_extension.cli.project import HOST_LOCK, KERNELS, SERVER, Project, Refused
+from tk_ai_extension.cli.project import HOST_LOCK, KERNELS, SERVER, SOCKET, Project, Refused
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices, private_folder
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
@@ -103,7 +103,7 @@ class ProjectServerApp(ServerApp):
 
     def remove_server_info_file(self) -> None:
         """It ends: nobody is let in any more."""
-        for name in (SERVER, "nb.sock"):
+        for name in (SERVER, SOCKET):
             Path(self.project.folder, name).unlink(missing_ok=True)
         super().remove_server_info_file()
 

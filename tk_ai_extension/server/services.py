@@ -312,8 +312,7 @@ class Services:
     async def _load_commands(self) -> CommandServer:
         await self._import("tk_ai_extension.server.commands")
         self._check_open()
-        from tk_ai_extension.server.commands import CommandServer
-        from tk_ai_extension.server.wiring import command_context
+        from tk_ai_extension.server.commands import CommandServer, command_context
 
         context = command_context(self, self._wired, self.registries.get())
         return CommandServer(context, self.managers.server)

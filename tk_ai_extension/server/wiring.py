@@ -8,14 +8,10 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.provision import Provision
-from tk_ai_extension.cli.context import MEMORY, CommandContext
-from tk_ai_extension.cli.memory import Memory
-from tk_ai_extension.cli.project_services import ProjectServices
-from tk_ai_extension.cli.talk import ChatClient
 from tk_ai_extension.cli.wire import MODELS
 from tk_ai_extension.kernels import persistence
 from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
@@ -35,8 +31,6 @@ from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.presence import show_agents
-from tk_ai_extension.server.services import Services
-from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
@@ -44,6 +38,9 @@ from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace
+
+if TYPE_CHECKING:
+    from tk_ai_extension.cli.project_services import ProjectServices
 
 logger = logging.getLogger(__name__)
 
@@ -196,29 +193,6 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     backends = {"documents": store.backend, "executor": kernels.backend}
     provision = _provision(app, root or Path())
     return Wired(workspace, backends, missing, provision, state, project)
-
-
-def command_context(services: Services, wired: Wired, registry: Registry) -> CommandContext:
-    """Put together what commands of `nb` work with in this server."""
-    server = services.managers.server
-    project = wired.project
-
-    async def chats(user: str, models: Mapping[str, str]) -> ChatClient:
-        if project is not None:
-            named_models.set(models)
-        return ChatClient(await services.chats(), wired.provision, wired.workspace, user)
-
-    return CommandContext(
-        root=str(root_of(services.managers.contents) or ""),
-        user=services.owner,
-        workspace=wired.workspace,
-        registry=registry,
-        memory=Memory(wired.state / MEMORY),
-        project=project,
-        host=None if project is None else os.getpid(),
-        url="" if project is not None else str(server.connection_url),
-        chats=chats,
-    )
 
 
 def _provision(app: Traits, root: Path) -> Provision:

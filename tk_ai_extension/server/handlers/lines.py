@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError
@@ -17,13 +19,11 @@ from tornado.web import HTTPError
 from tk_ai_extension.cli.connecting import PROTOCOL, TOKEN_HEADER
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.servers import Server
-    from tk_ai_extension.model.callers import Mode
 
 
 CHUNK = 1 << 16
@@ -92,8 +92,9 @@ def _retrieve(sent: asyncio.Future[None]) -> None:
 class LinesHandler(TkAIHandler):
     """A route whose GET becomes a connection of lines."""
 
-    def upgrade(self) -> LineStream:
-        """Take over the connection.
+    @contextmanager
+    def lines(self) -> Generator[LineStream]:
+        """Take over the connection, and close it at the end; the server's end cancels what it is for.
 
         Raises:
             HTTPError: 426, the request does not ask for that.
@@ -102,12 +103,19 @@ class LinesHandler(TkAIHandler):
             self.set_header("Upgrade", PROTOCOL)
             raise HTTPError(426, f"This route speaks {PROTOCOL}: `nb` uses it.")
         self.update_api_activity()
+        task = asyncio.current_task()
+        assert task is not None
         lines = LineStream(self.detach())
         lines.write(
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
             + f"Upgrade: {PROTOCOL}\r\n\r\n".encode()
         )
-        return lines
+        self.services.streams.add(task)
+        try:
+            yield lines
+        finally:
+            self.services.streams.discard(task)
+            lines.close()
 
     def redirect_to(self, server: Server) -> None:
         """Answer that another server is to be asked, and what it lets in."""
@@ -125,17 +133,12 @@ class CommandsHandler(LinesHandler):
         """Run a command, which the first line names."""
         services = self.services
         commands = await services.commands()
-        lines = self.upgrade()
-        task = asyncio.current_task()
-        assert task is not None
-        services.streams.add(task)
-        services.calls += 1
-        try:
-            await commands.answer(lines, username(self))
-        finally:
-            services.calls -= 1
-            services.streams.discard(task)
-            lines.close()
+        with self.lines() as lines:
+            services.calls += 1
+            try:
+                await commands.answer(lines, username(self))
+            finally:
+                services.calls -= 1
 
 
 class McpLinesHandler(LinesHandler):
@@ -146,39 +149,23 @@ class McpLinesHandler(LinesHandler):
         """Serve one client: ``?toolsets=``, ``?mode=`` and ``?caller=`` as `nb mcp` takes them."""
         services = self.services
         mcp = await services.mcp()
+        from tk_ai_extension.mcp.callers import in_mode
         from tk_ai_extension.mcp.stdio import serve_lines
-        from tk_ai_extension.workspace.permissions import MODES
 
         registry = services.registries.get(self.get_query_argument("toolsets", None))
-        mode: Any = self.get_query_argument("mode", "auto")
-        if mode not in MODES:
-            raise InvalidArguments(
-                f"There is no mode `{mode}`.", hint=f"The modes are {', '.join(MODES)}."
-            )
         key = checked_key(self.get_query_argument("caller", None))
-        project = services.project
-        attached = None if project is None else project.ownership.attached
+        caller = Caller(user=username(self), key=key or uuid4().hex, face="mcp")
+        caller = in_mode(caller, self.get_query_argument("mode", None))
+        attached = None if services.project is None else services.project.ownership.attached
         if attached is not None:
             self.redirect_to(attached)
             return
-        caller = _caller(username(self), key, mode)
-        lines = self.upgrade()
-        task = asyncio.current_task()
-        assert task is not None
-        services.streams.add(task)
-        try:
-            await serve_lines(mcp, registry, caller, lines)
-        finally:
-            services.streams.discard(task)
-            if key is None:
-                services.workspace.forget(caller)
-            lines.close()
-
-
-def _caller(user: str, key: str | None, mode: Mode) -> Caller:
-    from uuid import uuid4
-
-    return Caller(user=user, key=key or uuid4().hex, face="mcp", mode=mode)
+        with self.lines() as lines:
+            try:
+                await serve_lines(mcp, registry, caller, lines)
+            finally:
+                if key is None:
+                    services.workspace.forget(caller)
 
 
 LINES: tuple[tuple[str, type[LinesHandler]], ...] = (
