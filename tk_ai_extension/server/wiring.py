@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.cli.wire import MODELS
-from tk_ai_extension.kernels import persistence
+from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import kernels_of
 from tk_ai_extension.kernels.service import Backend
@@ -175,7 +175,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     )
     show_agents(workspace.activity, store)
     found = {
-        "jupyter_client": persistence.missing_parts(),
+        "jupyter_client": persistent.missing_parts(),
         "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]
         if on_files
         else [],
