@@ -29,7 +29,6 @@ from tk_ai_extension.agent.events import (
     Began,
     Done,
     End,
-    EventPayload,
     Failed,
     Noticed,
     Planned,
@@ -181,18 +180,9 @@ class ChatSession:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
         caller = replace(self.caller, mode=message.request.mode, turn=turn_id)
-        asking, waiting = message.asking, self._services.workspace.asking
-
-        def emit(what: EventPayload) -> None:
-            self.log.add(turn_id, what)
-            if asking is not None and what.kind == Done.kind:
-                waiting.end(asking.kernel_id, caller)
-
         turn = Turn(
-            turn_id, message, caller, self._services.workspace, self._services.registry, emit
+            turn_id, message, caller, self._services.workspace, self._services.registry, self.log
         )
-        if asking is not None:
-            waiting.begin(asking.kernel_id, caller)
         turn.publish(
             Sent(
                 self.id,
