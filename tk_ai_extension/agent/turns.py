@@ -60,8 +60,7 @@ class Turn:
         registry: The tools.
         log: Takes the events.
         text: What the agent has written since its last call.
-        stopping: Set when somebody stops it.
-        stopped: When that was, on the monotonic clock.
+        stopped: When somebody has stopped it, on the event loop's clock; None where nobody has.
         calls: The calls under way.
         context: The context variables of who sent the message: the provider is chosen by them, also
             where the message has waited for other turns.
@@ -75,8 +74,7 @@ class Turn:
     registry: Registry
     log: ChatLog
     text: str = ""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    stopped: float = 0.0
+    stopped: float | None = None
     calls: set[asyncio.Task[types.CallToolResult]] = field(
         default_factory=set["asyncio.Task[types.CallToolResult]"]
     )
@@ -94,13 +92,17 @@ class Turn:
         self._credential = self.workspace.turns.issue(self)
         return self._credential
 
-    def stop(self, why: str) -> None:
-        """Marks it as stopped; the calls under way answer with the reason, a sentence."""
+    def stop(self, why: str) -> float:
+        """Mark it as stopped; the calls under way answer with the reason, a sentence.
+
+        Returns:
+            When it was stopped first, on the event loop's clock.
+        """
         self._revoke()
-        if not self.stopping.is_set():
+        if self.stopped is None:
             self.why_stopped = why
-            self.stopped = time.monotonic()
-            self.stopping.set()
+            self.stopped = asyncio.get_running_loop().time()
+        return self.stopped
 
     def receive(self, what: EventPayload) -> None:
         """Takes what the agent reports; what is known of a call already is nothing new."""
