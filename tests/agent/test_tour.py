@@ -186,6 +186,18 @@ async def test_without_matplotlib_it_draws_by_other_means() -> None:
     assert answer.call == ("insert_and_execute_cell", {"source": texts.FAILING_CELL})
 
 
+async def test_a_turn_that_is_interrupted_before_it_begins_ends() -> None:
+    async def call(*_call: object) -> types.CallToolResult:
+        raise AssertionError("it was interrupted")
+
+    session = TourSession(call)
+    content = [TextBlock("<seen>\nPermission mode: auto.\n</seen>"), TextBlock("start")]
+    await session.send(content, model="tk-tour", credential=CREDENTIAL)
+    await session.interrupt()
+    async with asyncio.timeout(20):
+        assert await session.receive() == TurnEnded()
+
+
 # -- the whole chain
 
 
