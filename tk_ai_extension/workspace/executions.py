@@ -37,10 +37,9 @@ from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.keeping import Keeper
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.running import Run, StatusLog, Step
-from tk_ai_extension.workspace.runs import RunRecords
+from tk_ai_extension.workspace.running import Keeper, Run, StatusLog, Step
+from tk_ai_extension.workspace.staleness import RunRecords
 
 logger = logging.getLogger(__name__)
 

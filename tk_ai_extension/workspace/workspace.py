@@ -26,8 +26,8 @@ from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.revisions import Revisions
-from tk_ai_extension.workspace.runs import RunRecords
 from tk_ai_extension.workspace.seen import Seen
+from tk_ai_extension.workspace.staleness import RunRecords
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 
