@@ -46,9 +46,9 @@ class TabPlace(OutputPlace):
         self._size = 0
         self._texts: dict[int, StreamBuffer] = {}
 
-    async def begin(self, run: RunningOutputs) -> None:  # noqa: ARG002
-        """See `OutputPlace.begin`."""
-        await self._tell({"start": True})
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.begin`; what came before the notebook was in this tab comes along."""
+        await self._tell_whole(run, start=True)
 
     async def push_outputs(self, run: RunningOutputs) -> None:
         """See `OutputPlace.push_outputs`."""
@@ -80,10 +80,10 @@ class TabPlace(OutputPlace):
         """An edit gave the cell other outputs: as many as before, perhaps, but not ours."""
         self._expected = _OTHERS
 
-    async def _tell_whole(self, run: RunningOutputs) -> None:
+    async def _tell_whole(self, run: RunningOutputs, **more: bool) -> None:
         """Sets all outputs that are to be seen."""
         outputs = encodable(run.outputs())
-        if not await self._tell({"whole": outputs}):
+        if not await self._tell({"whole": outputs, **more}):
             return
         if not run.is_hidden:
             self._is_whole, self._size = False, len(outputs)
