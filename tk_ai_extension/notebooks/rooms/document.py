@@ -5,27 +5,27 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pycrdt import UndoManager
 
-from tk_ai_extension.model.cells import CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import CellContent, Json
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import SaveFailed, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
-from tk_ai_extension.notebooks.rooms.live import representable, whole
+from tk_ai_extension.notebooks.rooms.live import whole
 from tk_ai_extension.notebooks.rooms.outputs import RoomPlace, distrust, shared_output
-from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
+from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, Pulled, SessionDocument
 from tk_ai_extension.notebooks.textdiff import text_edits
 from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 ORIGIN = "tk_ai_extension"
 """The origin of our transactions, for whoever observes the document."""
 
-_TRIES = 5
+T = TypeVar("T")
 
 
 class RoomDocument(SessionDocument):
@@ -55,59 +55,44 @@ class RoomDocument(SessionDocument):
         """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
         return self._kept.path
 
-    async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`."""
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """See `SessionDocument.pull`."""
         async with self._rooms.entered(self.path) as room:
             await self.session.deliver(self)
-            return room.notebook.snapshot(self.path)
+            return look(self._pulled(room))
 
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`."""
-        async with self._rooms.entered(self.path) as room:
-            await self.session.deliver(self)
-            number = cell_of(room.notebook.snapshot(self.path), cell).index
-            return room.notebook.content(number).outputs
+    def _pulled(self, room: LiveRoom) -> Pulled:
+        notebook, path = room.notebook, self.path
+        return Pulled(notebook.snapshot(path), notebook.content, lambda: notebook.raw(path))
 
-    async def raw(self) -> Json:
-        """See `NotebookDocument.raw`."""
-        async with self._rooms.entered(self.path) as room:
-            await self.session.deliver(self)
-            with representable(self.path):
-                notebook = cast("Json", whole(room.notebook.document.get()))
-        for cell in cast("list[Json]", notebook["cells"]):
-            cell["metadata"] = dict(cellforms.metadata_of(cell))
-        return notebook
-
-    async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """See `SessionDocument.commit`."""
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:  # noqa: ARG002
+        """See `SessionDocument.attempt`."""
         self._check(self.path)
         async with self._rooms.entered(self.path) as room:
-            for _ in range(_TRIES):
-                await room.take_in_file()
-                await self.session.deliver(self)
-                # From here to the end of the transaction nothing is awaited.
-                snapshot = room.notebook.snapshot(self.path)
-                edit = EditTransaction(snapshot, room.notebook.content)
-                edit.apply(operations)
-                if edit.steps:
-                    undo = self._carry_out(room, edit)
-                    # Before anything is awaited: what comes later is others' work.
-                    snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
-                    try:
-                        if await room.save() != reloads:
-                            # Another program's file took the edit's place before it was saved.
-                            continue
-                    except FileChanged:
-                        continue
-                    except ToolError:
-                        undo.undo()
-                        raise
-                    finally:
-                        # Here and now: one that a traceback keeps and the garbage collector finds in
-                        # the middle of somebody's transaction breaks the document.
-                        del undo
-                return Applied(snapshot, edit.changes())
-        raise SaveFailed(f"{self.path} is written all the time by other programs.")
+            await room.take_in_file()
+            await self.session.deliver(self)
+            # From here to the end of the transaction nothing is awaited.
+            pulled = self._pulled(room)
+            edit = pulled.edited(operations)
+            if not edit.steps:
+                return Applied(pulled.snapshot, ())
+            undo = self._carry_out(room, edit)
+            # Before anything is awaited: what comes later is others' work.
+            snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
+            try:
+                if await room.save() != reloads:
+                    # Another program's file took the edit's place before it was saved.
+                    return None
+            except FileChanged:
+                return None
+            except ToolError:
+                undo.undo()
+                raise
+            finally:
+                # Here and now: one that a traceback keeps and the garbage collector finds in
+                # the middle of somebody's transaction breaks the document.
+                del undo
+            return Applied(snapshot, edit.changes())
 
     # --- for the session
 

@@ -12,13 +12,12 @@ from typing import TypeVar
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
+from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, Pulled, SessionDocument
 from tk_ai_extension.notebooks.tabs.outputs import TabPlace
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
 from tk_ai_extension.notebooks.tabs.steps import TabPlan
-from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +27,6 @@ GRACE = 5.0
 _LOOKS = 3
 """So often a tab is asked what it holds, if it goes away meanwhile."""
 
-_TRIES = 20
 _EXACT = 5
 """In so many tries nothing at all may have changed in the cells concerned; then outputs may have."""
 
@@ -52,6 +50,8 @@ class TabDocument(SessionDocument):
         check: Raises where the file at a path cannot be written, before anything is tried.
         changed: Called with the path after each change.
     """
+
+    tries = 20
 
     def __init__(
         self,
@@ -78,8 +78,17 @@ class TabDocument(SessionDocument):
 
     # --- reading
 
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """See `SessionDocument.pull`."""
+        return await self._looked_up(
+            partial(self._kept.pull, look), lambda _, replica: look(self._pulled(replica))
+        )
+
+    def _pulled(self, replica: TabReplica) -> Pulled:
+        return Pulled(replica.snapshot(self.path), replica.content, replica.raw)
+
     async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`."""
+        """See `NotebookDocument.read`; where the tab cannot be reached, what was last saved."""
         try:
             return await self._looked_up(
                 self._kept.read, lambda _, replica: replica.snapshot(self.path)
@@ -87,26 +96,6 @@ class TabDocument(SessionDocument):
         except TabOffline:
             kept = await self._kept.read()
             return replace(kept, warnings=(*kept.warnings, _ASIDE))
-
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`.
-
-        Raises:
-            TabOffline, OpenTwice.
-        """
-
-        def look(_: Tab, replica: TabReplica) -> tuple[Json, ...]:
-            return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
-
-        return await self._looked_up(partial(self._kept.outputs, cell), look)
-
-    async def raw(self) -> Json:
-        """See `NotebookDocument.raw`.
-
-        Raises:
-            TabOffline, OpenTwice.
-        """
-        return await self._looked_up(self._kept.raw, lambda _, replica: replica.raw())
 
     async def _looked_up(
         self,
@@ -157,20 +146,16 @@ class TabDocument(SessionDocument):
 
     # --- editing
 
-    async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """See `SessionDocument.commit`."""
-        for attempt in range(_TRIES):
-            tab = await self._holder()
-            if tab is None:
-                applied = await self._kept.apply(operations)
-                # One may have opened it just before it was written.
-                await self._tabs.refresh(self.path)
-                return applied
-            self._check(self.path)
-            applied = await self._apply_in(tab, operations, exact=attempt < _EXACT)
-            if applied is not None:
-                return applied
-        raise SaveFailed(f"{self.path} changes all the time in its tab.")
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+        """See `SessionDocument.attempt`."""
+        tab = await self._holder()
+        if tab is None:
+            applied = await self._kept.apply(operations)
+            # One may have opened it just before it was written.
+            await self._tabs.refresh(self.path)
+            return applied
+        self._check(self.path)
+        return await self._apply_in(tab, operations, exact=number < _EXACT)
 
     async def _apply_in(
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
@@ -179,9 +164,9 @@ class TabDocument(SessionDocument):
         op = ""
         try:
             async with self._tabs.locked(tab) as replica:
-                before = replica.snapshot(self.path)
-                edit = EditTransaction(before, replica.content)
-                edit.apply(operations)
+                pulled = self._pulled(replica)
+                before = pulled.snapshot
+                edit = pulled.edited(operations)
                 if not edit.steps:
                     return Applied(before, ())
                 plan = TabPlan.of(edit, replica.ids, before)
