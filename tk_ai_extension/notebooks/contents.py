@@ -30,15 +30,7 @@ from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.managers import manager_errors
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import (
-    Entered,
-    Find,
-    NotebookSession,
-    Pulled,
-    SessionDocument,
-    found_in,
-    nothing,
-)
+from tk_ai_extension.notebooks.session import KeptDocument, NotebookSession, Pulled
 from tk_ai_extension.notebooks.transactions import Step
 
 T = TypeVar("T")
@@ -61,7 +53,7 @@ class _Kept:
         self.snapshot: Snapshot | None = None
 
 
-class ContentsDocument(SessionDocument):
+class ContentsDocument(KeptDocument):
     """A notebook behind a contents manager.
 
     Args:
@@ -73,18 +65,14 @@ class ContentsDocument(SessionDocument):
     kind = "contents"
 
     def __init__(self, manager: Any, kept: _Kept, changed: Callable[[str], None]) -> None:
-        super().__init__(kept.session)
+        super().__init__(kept.session, changed)
         self._manager = manager
         self._kept = kept
-        self._tell = changed
 
     @property
     def path(self) -> str:
         """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
         return self._kept.path
-
-    def _changed(self) -> None:
-        self._tell(self.path)
 
     async def pull(self, look: Callable[[Pulled], T]) -> T:
         """See `SessionDocument.pull`."""
@@ -121,17 +109,16 @@ class ContentsDocument(SessionDocument):
             follow(edit, running, after.cells)
             shown = self.session.shown(after)
             if edit.steps:
-                self._changed()
+                self.changed()
             return Applied(shown, edit.changes())
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
-        snapshot = await self.read()
-        cell = found_in(snapshot, find)
-        place = self.session.place(self.path, self._push_outputs, self._changed, nothing)
-        return Entered(cell, len(snapshot.cells), place)
+    async def stored(self) -> Snapshot:
+        """See `KeptDocument.stored`."""
+        async with self.session.lock:
+            return await self._load()
 
-    async def _push_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """See `KeptDocument.save_outputs`."""
         self._kept.renamed.clear()
         try:
             await self._save_once(runs)
@@ -251,9 +238,6 @@ class ContentsNotebooks:
         with manager_errors(path):
             await ensure_async(self._manager.save(model, path))
         self._changed(path)
-
-    def check_writable(self, path: str) -> None:
-        """What a save would run into cannot be known before."""
 
     def renamed(self, old: str, new: str) -> None:
         """A person renamed a notebook, or a folder above some: what is known of them goes along."""

@@ -19,9 +19,10 @@ from typing import Any, ClassVar, TypeVar, cast
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError, UnsupportedFormat
+from tk_ai_extension.model.many_cells import prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.autosave import OutputSaver, Save
+from tk_ai_extension.notebooks.autosave import OutputSaver
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.notebooks.output_writer import (
     CellOutputWriter,
@@ -149,13 +150,13 @@ class SessionDocument(ABC):
             What ``find`` raises, TabOffline, OpenTwice, TabGone.
         """
 
+    @abstractmethod
     async def is_current(self, place: OutputPlace) -> bool:
         """Whether a place is still the one that the notebook is in.
 
         Raises:
             TabOffline, OpenTwice.
         """
-        return isinstance(place, KeptPlace)
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
         """See `NotebookDocument.apply`.
@@ -180,6 +181,56 @@ class SessionDocument(ABC):
         """See `NotebookDocument.flush`."""
         if self.session.saver is not None:
             await self.session.saver.save()
+
+
+class KeptDocument(SessionDocument):
+    """A notebook where it is kept, as long as nobody has it open: a file, or a contents manager's.
+
+    Args:
+        session: The notebook's.
+        changed: Called with the path after each change.
+    """
+
+    def __init__(self, session: NotebookSession, changed: Callable[[str], None]) -> None:
+        super().__init__(session)
+        self._notify = changed
+
+    def changed(self) -> None:
+        """Notifies that it was changed."""
+        self._notify(self.path)
+
+    @abstractmethod
+    async def stored(self) -> Snapshot:
+        """The notebook as it was saved: what cells print says nothing about which cell is which."""
+
+    @abstractmethod
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """Saves the outputs of cells that run or have just ended; see `OutputSaver`."""
+
+    def rested(self) -> None:
+        """Nothing runs any more, and everything is saved."""
+
+    async def read(self) -> Snapshot:
+        """See `NotebookDocument.read`; a file is not opened where nothing changed."""
+        return await prepared(self.session.shown(await self.stored()))
+
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
+        snapshot = await self.stored()
+        if (cell := find(snapshot)) is None:
+            raise CellNotFound(f"A running cell of {snapshot.path} is gone.")
+        return Entered(cell, len(snapshot.cells), self.session.place(self))
+
+    def check_writable(self) -> None:
+        """Raises what a save would run into, where that can be known before.
+
+        Raises:
+            ReadOnly.
+        """
+
+    async def is_current(self, place: OutputPlace) -> bool:
+        """See `SessionDocument.is_current`."""
+        return isinstance(place, KeptPlace)
 
 
 class NotebookSession:
@@ -244,17 +295,16 @@ class NotebookSession:
 
         return Pulled(self.shown(kept.snapshot), content, raw)
 
-    def place(
-        self, path: str, save: Save, changed: Callable[[], None], rested: Callable[[], None]
-    ) -> KeptPlace:
-        """The place of a cell that runs, where the notebook is kept; see `OutputSaver`."""
+    def place(self, document: KeptDocument) -> KeptPlace:
+        """The place of a cell that runs, where the notebook is kept."""
         if self.saver is None:
 
             def at_rest() -> None:
                 self.saver = None
-                rested()
+                document.rested()
 
-            self.saver = OutputSaver(path, self.runs, save, changed, at_rest)
+            save, changed = document.save_outputs, document.changed
+            self.saver = OutputSaver(document.path, self.runs, save, changed, at_rest)
         return KeptPlace(self.saver)
 
     # --- cells that run
@@ -331,16 +381,4 @@ def cell_of(snapshot: Snapshot, key: str) -> Cell:
     cell = snapshot.by_key.get(key)
     if cell is None:
         raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
-    return cell
-
-
-def found_in(snapshot: Snapshot, find: Find) -> Cell:
-    """The cell that ``find`` finds.
-
-    Raises:
-        CellNotFound: it finds none, or what it raises.
-    """
-    cell = find(snapshot)
-    if cell is None:
-        raise CellNotFound(f"A running cell of {snapshot.path} is gone.")
     return cell

@@ -10,6 +10,7 @@ from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.files.saving import check_writable
 from tk_ai_extension.notebooks.files.splicing import (
     Body,
     Read,
@@ -23,7 +24,7 @@ from tk_ai_extension.notebooks.files.splicing import (
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import Entered, Find, Pulled, SessionDocument, found_in
+from tk_ai_extension.notebooks.session import Entered, Find, KeptDocument, Pulled
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
 
 
-class FileDocument(SessionDocument):
+class FileDocument(KeptDocument):
     """A notebook file.
 
     What was not edited stays byte-identical, unknown fields stay, the format is not upgraded, and
@@ -48,10 +49,9 @@ class FileDocument(SessionDocument):
     kind = "file"
 
     def __init__(self, path: str, file: NotebookFile, changed: Callable[[str], None]) -> None:
-        super().__init__(file.session)
+        super().__init__(file.session, changed)
         self._path = path
         self._file = file
-        self._tell = changed
         file.names.setdefault(path, path)
 
     @property
@@ -59,19 +59,15 @@ class FileDocument(SessionDocument):
         """See `NotebookDocument.path`; it follows the file where a person renames it."""
         return self._file.names[self._path]
 
-    def _changed(self) -> None:
-        self._tell(self.path)
+    def check_writable(self) -> None:
+        """See `KeptDocument.check_writable`."""
+        check_writable(self._file.file, self.path)
 
     async def pull(self, look: Callable[[Pulled], T]) -> T:
         """See `SessionDocument.pull`; ``look`` is called in a thread."""
         return await self._file.looked_up(
             self.path, lambda index, read: look(self._pulled(index, read))
         )
-
-    async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`; the file is not opened where nothing changed."""
-        indexed = await self._file.index(self.path)
-        return await prepared(self.session.shown(self._file.stored(indexed.index, self.path)))
 
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`.
@@ -114,22 +110,26 @@ class FileDocument(SessionDocument):
             follow(edit, running, index.cells)
         snapshot = await prepared(self.session.shown(self._file.stored(index, self.path)))
         if edit.steps:
-            self._changed()
+            self.changed()
         return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
-        # As the file has it: what other cells print says nothing about which cell this is.
+    async def stored(self) -> Snapshot:
+        """See `KeptDocument.stored`."""
         indexed = await self._file.index(self.path)
-        snapshot = await prepared(self._file.stored(indexed.index, self.path))
-        cell = found_in(snapshot, find)
-        file = self._file
-        place = self.session.place(snapshot.path, self._push_outputs, self._changed, file.unfollow)
-        file.follow()
-        return Entered(cell, len(snapshot.cells), place)
+        return await prepared(self._file.stored(indexed.index, self.path))
 
-    async def _push_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """Writes the outputs of cells into the file."""
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`; the file is followed where others move it."""
+        entered = await super().enter(find)
+        self._file.follow()
+        return entered
+
+    def rested(self) -> None:
+        """See `KeptDocument.rested`."""
+        self._file.unfollow()
+
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """See `KeptDocument.save_outputs`."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = index.snapshot(self.path)
