@@ -145,9 +145,24 @@ def _message(connection: socket.socket, body: bytes) -> str:
         return ""
 
 
+class Connected:
+    """A connection to the server that a command is for.
+
+    Attributes:
+        connection: It.
+        own: Whether the server is the project's own.
+        started: Whether it was started for this command.
+    """
+
+    def __init__(self, connection: socket.socket, *, own: bool, started: bool = False) -> None:
+        self.connection = connection
+        self.own = own
+        self.started = started
+
+
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> tuple[socket.socket, bool] | None:
+) -> Connected | None:
     """Open a connection to the server that a command is for.
 
     It is the project's own where that runs or has left kernels, else one of a person in whose folder
@@ -161,8 +176,7 @@ def find_server(
         own: Whether no other than the project's own is meant.
 
     Returns:
-        The connection, and whether it is to the project's own server; None where the command is to run
-        in this process.
+        The connection; None where the command is to run in this process.
 
     Raises:
         Refused: the project's server refuses, or cannot be started.
@@ -170,26 +184,35 @@ def find_server(
     server = own_server(project)
     if server is not None:
         try:
-            return server.open(path), True
+            return Connected(server.open(path), own=True)
         except NoAnswer:
             pass  # it was killed
     if not project.has_kernels():
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
-                    return server.open(path), False
+                    return Connected(server.open(path), own=False)
                 except (NoAnswer, Refused):
                     continue  # it is gone, hangs or has no extension: what it has open is left alone
         if not starts:
             return None
+    return start_server(project, path)
+
+
+def start_server(project: Project, path: str) -> Connected:
+    """Start the project's server, unless another command has just done so, and connect to it.
+
+    Raises:
+        Refused: it cannot be started, or does not answer.
+    """
     from tk_ai_extension.cli.launch import launch
 
-    launch(project)
+    started = launch(project)
     server = own_server(project)
     if server is None:
         raise Refused(f"the host ended at once; {project.log} has its last words.")
     try:
-        return server.open(path), True
+        return Connected(server.open(path), own=True, started=started)
     except NoAnswer:
         raise Refused(f"the host does not answer; {project.log} may say why.") from None
 

@@ -10,13 +10,29 @@ from __future__ import annotations
 import os
 import sys
 
+from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.client import Console, Redirect, forward, nobody_reads, unreachable
-from tk_ai_extension.cli.connecting import COMMANDS, NoAnswer, Server, find_server
+from tk_ai_extension.cli.client import (
+    Console,
+    OutputFailed,
+    Redirect,
+    forward,
+    nobody_reads,
+    unreachable,
+    write,
+)
+from tk_ai_extension.cli.connecting import (
+    COMMANDS,
+    Connected,
+    NoAnswer,
+    Server,
+    find_server,
+    start_server,
+)
 from tk_ai_extension.cli.project import Project, Refused
 
-STARTS_SERVER = ("open", "chat", "mcp", "serve", "lab")
-"""The commands that start a server where there is none."""
+STARTS_SERVER = ("open", "chat", "mcp", "lab")
+"""The commands that start a server where there is none; those that run code do it where they are right."""
 
 OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
 """The commands that are about the project's own server, whoever else has the notebook."""
@@ -34,6 +50,9 @@ def main(argv: list[str] | None = None) -> int:
         folder, argv = _folder(argv)
         project = Project.find(folder)
         name = argv[0] if argv else ""
+        if name == "--version":
+            write(sys.stdout, f"nb {__version__}\n")
+            return wire.OK
         if project.notice and name != "complete":
             sys.stderr.write(f"nb: {project.notice}\n")
         if name == "mcp" and not {"-h", "--help"} & set(argv):
@@ -48,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         return wire.INTERRUPTED
     except BrokenPipeError:
         return nobody_reads()
+    except OutputFailed as failure:
+        return nobody_reads(failure)
 
 
 def _run(project: Project, folder: str, argv: list[str]) -> int:
@@ -67,9 +88,9 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
 
         done = run(project, argv, console)
     else:
-        connection, own = found
-        with connection:
-            done = forward(connection, argv, project.root, console, own=own)
+        done = _forward(found, project, argv, console)
+    if isinstance(done, Redirect) and not done.url:
+        done = _forward(start_server(project, COMMANDS), project, argv, console)
     if isinstance(done, Redirect):
         try:
             with Server(done.url, done.token).open(COMMANDS) as there:
@@ -79,6 +100,16 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
             return unreachable(str(error), argv)
     assert isinstance(done, int)  # only the project's own server redirects
     return done
+
+
+def _forward(
+    found: Connected, project: Project, argv: list[str], console: Console
+) -> int | Redirect:
+    """Runs a command in a server; the exit status, or the server that it belongs to."""
+    with found.connection as connection:
+        return forward(
+            connection, argv, project.root, console, own=found.own, started=found.started
+        )
 
 
 def _folder(argv: list[str]) -> tuple[str, list[str]]:

@@ -99,6 +99,10 @@ class ProjectServices:
         if clean:
             self.settings.forget()
 
+    def stop_unused(self) -> None:
+        """Have the server end that was started for a command which has failed; decisions hold."""
+        self.cleans = self.stopping = True
+
     # -- where it works
 
     async def attach(self, address: str | None, token: str = "") -> None:

@@ -85,7 +85,7 @@ class Terminal(Protocol):
         """Has the command run in another server instead; it has done nothing here.
 
         Args:
-            url: The server's address.
+            url: The server's address; empty for the project's own, which is started.
             token: What lets in there.
             notebook: The whole path of the caller's current notebook.
         """

@@ -225,6 +225,9 @@ class Workspace:
                     managed.caller,
                     f"The kernel of {managed.path} {happened}: its variables are gone.",
                 )
+            if event.kind == "shutdown":
+                # It was told: the next one is a new kernel, and takes no dead one's place.
+                self.notebooks.replace_kernel(event.kernel_id, None)
 
     async def _record_foreign_run(self, event: KernelEvent) -> None:
         """A person ran something in a shared kernel: find the cell, so that its state is known."""
