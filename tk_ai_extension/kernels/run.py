@@ -402,4 +402,5 @@ class Run:
             user_expressions=reply.get("user_expressions") or {},
             backend=self._backend,
             dropped=self._collector.dropped,
+            displays=self._collector.displays,
         )

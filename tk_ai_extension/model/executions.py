@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -79,6 +80,7 @@ class Execution:
         user_expressions: The reply's values of the request's expressions.
         backend: The executor that ran it: ``stack`` or ``direct``.
         dropped: Characters of output that went over the bound of what is kept.
+        displays: The numbers of the outputs with each display id.
     """
 
     status: EndStatus
@@ -91,6 +93,7 @@ class Execution:
     user_expressions: dict[str, Any] = field(default_factory=dict[str, Any])
     backend: str = ""
     dropped: int = 0
+    displays: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
 
 ExecutionEvent = Started | OutputsChanged | StatusEvent | InputRequested | Execution

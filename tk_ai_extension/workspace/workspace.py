@@ -17,6 +17,7 @@ from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.asking import AskingKernels
+from tk_ai_extension.workspace.displays import DisplayRegistry
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
@@ -70,6 +71,7 @@ class Workspace:
     runs: RunRecords = field(default_factory=RunRecords)
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
+    displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     asking: AskingKernels = field(default_factory=AskingKernels)
     turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
@@ -83,6 +85,8 @@ class Workspace:
             self.journal,
             self.runs,
             self.activity,
+            displays=self.displays,
+            open_document=self.store.open,
             asking=self.asking,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
@@ -195,6 +199,7 @@ class Workspace:
         self.seen.renamed(old, new)
         self.revisions.renamed(old, new)
         self.runs.renamed(old, new)
+        self.displays.renamed(old, new)
         self.policy.renamed(old, new)
         self.executions.renamed(old, new)
         self.activity.renamed(old, new)
@@ -217,6 +222,7 @@ class Workspace:
             )
         elif event.kind in ("restarted", "died", "shutdown"):
             self.runs.forget_kernel(event.kernel_id)
+            self.displays.forget_kernel(event.kernel_id)
             happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[
                 event.kind
             ]
