@@ -283,6 +283,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:one-notebook", "project", "a command acts on the notebook that is named, by its place or by `-n`, and on no other; two different ones are refused with exit 2"),
     Requirement("nb:pipe-is-the-notebook", "project", "in a pipe and with `--json` a run's output is the whole as the notebook holds it (cleared, overwritten and updated outputs as they ended), given as each cell has ended or its wait is over; the exit status is 4 where it still runs"),
     Requirement("nb:starts", "project", "a command that runs code starts the server and the kernel that it needs; a command that fails, or needs none, leaves no server and no kernel"),
+    Requirement("nb:killed-server", "project", "where a server is killed in a cell, the next one says that the cell still runs and that its later output is lost; what waits behind it counts its own time alone"),
     Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
     Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
     Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),

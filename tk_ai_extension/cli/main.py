@@ -114,6 +114,13 @@ def _forward(
 
 def _folder(argv: list[str]) -> tuple[str, list[str]]:
     """The folder to work in (``-C FOLDER`` before the command, else the current one), and the rest."""
+    if argv[:2] == ["complete", "--"]:
+        words = [_unquoted(word) for word in argv[2:]]
+        folder = os.getcwd()
+        if words[:1] == ["-C"] and len(words) > 2:
+            # What is completed is a command for that folder.
+            folder, words = _folder(words)
+        return folder, ["complete", "--", *words]
     if argv[:1] != ["-C"]:
         return os.getcwd(), argv
     if len(argv) < 2:
@@ -123,3 +130,15 @@ def _folder(argv: list[str]) -> tuple[str, list[str]]:
     except OSError as error:
         raise Refused(f"{argv[1]}: {error.strerror}.") from None
     return os.getcwd(), argv[2:]
+
+
+def _unquoted(word: str) -> str:
+    """A word as a shell has it, without its quotes, of which the last may be open."""
+    import shlex
+
+    for end in ("", "'", '"'):
+        try:
+            return "".join(shlex.split(word + end))
+        except ValueError:
+            continue
+    return word

@@ -74,7 +74,8 @@ class Execution:
         outputs: All outputs, as they stand in the notebook (nbformat).
         execution_count: The kernel's count, or None where it never ran.
         error: ename, evalue and traceback, where the code raised.
-        duration: Seconds of wall clock from submission to the end.
+        duration: Seconds of wall clock from when the kernel began it (where it did not, from its
+            submission) to the end.
         message: For a status other than ok and error, a sentence that says what happened.
         prompt: What ``input()`` asked, where it did.
         user_expressions: The reply's values of the request's expressions.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -192,6 +193,32 @@ class Workspace:
         if found is None:
             raise KernelNotFound(f"{path} has no running kernel.", hint="use_notebook starts one.")
         return found
+
+    async def note_lost_run(self, caller: Caller, path: str) -> str | None:
+        """Tell a caller where a server was stopped in the last run of a notebook.
+
+        Its kernel goes on alone: nobody receives what it prints.
+
+        Returns:
+            The cell that the kernel still runs as far as is known; None for none.
+        """
+        if self.runs.of(path) or self.executions.active(path=path):
+            return None  # something ran since
+        kernel_id = await self.kernel_of(path)
+        entries = await self.journal.history(path, 1, caller.user) if kernel_id else []
+        if kernel_id is None or not entries:
+            return None
+        (last,) = entries
+        if (last.kind, last.state) != ("run", "interrupted"):
+            return None
+        is_busy = (await self.kernels.info(kernel_id)).state == "busy"
+        self.notices.add(
+            caller,
+            f"The server was stopped while its kernel {last.summary} of {path}. What that printed "
+            f"afterwards is not in the notebook{'; the kernel is still busy' if is_busy else ''}.",
+        )
+        cells = re.findall(r"@([^\s,]+)", last.summary)
+        return cells[0] if is_busy and len(cells) == 1 else None
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook (or a folder above some) has another path: all that is known of it follows."""

@@ -220,9 +220,7 @@ class Commands:
 
     async def _complete(self, session: Session, words: list[str]) -> int:
         words = words[1:] if words[:1] == ["--"] else words
-        known = words and words[0] in self._commands
-        parser = self.parser(words[0]) if known else None
-        return await completion.complete(session, words, self._commands, parser)
+        return await completion.complete(session, words, self._commands, self.parser)
 
 
 def _key(terminal: Terminal) -> str | None:
