@@ -16,6 +16,7 @@ from rich.tree import Tree
 
 from tk_ai_extension.cli.permission_results import PendingRequest, PendingRequests
 from tk_ai_extension.cli.proposals import lines_of
+from tk_ai_extension.cli.terminal import harmless
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.following import CellRun, ExecutionResult
 from tk_ai_extension.tools.results import Result
@@ -56,14 +57,6 @@ NARROWEST = 20
 GAP = 3
 """Characters between two columns."""
 
-_CONTROLS = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
-    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
-    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-}
-"""What a notebook could tell the terminal to do, as the pictures of what it is; also what would show
-code in another order than it runs in."""
-
 
 def answer(result: Result) -> RenderableType:
     """A tool's answer, as what it is: an execution, a cell, a notebook, rows, or else its text."""
@@ -100,11 +93,6 @@ def refusal(error: ToolError) -> RenderableType:
 def plain(text: str, style: str = "") -> Text:
     """A text as it stands, whatever it holds."""
     return Text(harmless(text), style)
-
-
-def harmless(text: str) -> str:
-    """The same text without what a terminal would obey."""
-    return text.translate(_CONTROLS)
 
 
 _MARKS = {"title": "bold", "note": "dim", "+": "green", "-": "red", "@": "dim"}
