@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import tk_ai_extension
+from scripts import typescript
 from tests.proofs import ROOT
 
 LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
@@ -53,3 +54,7 @@ def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     # It raises where there is one, and names it.
     order = list(TopologicalSorter(imported).static_order())
     assert order.index("parts") < order.index("notebook") < order.index("panel")
+
+
+def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
+    assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()

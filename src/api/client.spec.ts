@@ -45,11 +45,11 @@ describe('an answer that is cut', () => {
   });
 
   it('is so also for who listens, after what came whole', async () => {
-    const api = cut('id: 3\ndata: {"kind": "began", "id": 3}\n\nid: 4\ndata: {"ki');
+    const api = cut('id: 3\ndata: {"kind": "began", "number": 3}\n\nid: 4\ndata: {"ki');
     const heard: (number | null)[] = [];
     const listening = async (): Promise<void> => {
       for await (const event of api.events('c', 2, new AbortController().signal)) {
-        heard.push(event?.id ?? null);
+        heard.push(event?.number ?? null);
       }
     };
     expect(await problemOf(listening())).toBe(UNREACHABLE);

@@ -1,31 +1,17 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { ChatEvent, IProblem, Leave, Mode } from './events';
+import type {
+  Answer,
+  ChatChanges,
+  ChatEvent,
+  ChatInfo,
+  ErrorInfo,
+  Mode,
+  ModelsInfo,
+  TakenBack
+} from './events';
 import { frames } from './sse';
-
-/** A chat as it is listed. */
-export interface IChatInfo {
-  id: string;
-  title: string;
-  notebook: string | null;
-  /** Seconds since the epoch. */
-  created: number;
-  updated: number;
-  /** Whether a turn goes on or waits. */
-  busy: boolean;
-}
-
-/** What answers in chats. */
-export interface IModels {
-  provider: string;
-  label: string;
-  ready: boolean;
-  model: string;
-  models: string[];
-  missing: string[];
-  hint: string;
-}
 
 export type Attachment =
   | { kind: 'cell'; cell: string }
@@ -56,33 +42,6 @@ export interface IUndo {
   cells: string[];
 }
 
-/** The result of an undo in one notebook. */
-export interface IUndone {
-  notebook: string;
-  cells: string[];
-  /** Cells that somebody has worked on since. */
-  left: string[];
-}
-
-/** What a chat changed and nobody has taken back. */
-export interface IStanding {
-  changes: readonly IStandingChange[];
-  /** Seconds since the epoch: what was changed earlier may stand without being listed. */
-  since: number;
-}
-
-export interface IStandingChange {
-  /** As the event names it that told of the change. */
-  entry: number;
-  turn: string | null;
-  /** The notebook's path now. */
-  notebook: string;
-  /** Seconds since the epoch. */
-  time: number;
-  /** The keys of the cells of which it stands. */
-  cells: readonly string[];
-}
-
 /** The statuses of what does not become better by asking again: the server knows of no such thing. */
 const LASTING = new Set([400, 404, 405, 406, 410, 414, 422]);
 
@@ -90,7 +49,7 @@ const LASTING = new Set([400, 404, 405, 406, 410, 414, 422]);
 export class ApiError extends Error {
   /** @param _status - that of the answer; 0 where there was none. */
   constructor(
-    readonly problem: IProblem,
+    readonly problem: ErrorInfo,
     private readonly _status = 0
   ) {
     super(problem.message);
@@ -109,19 +68,19 @@ export const UNREACHABLE = 'unreachable';
 export class ChatApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
-  async chats(): Promise<IChatInfo[]> {
-    return (await this._json<{ chats: IChatInfo[] }>('GET', 'chats')).chats;
+  async chats(): Promise<ChatInfo[]> {
+    return (await this._json<{ chats: ChatInfo[] }>('GET', 'chats')).chats;
   }
 
-  async chat(id: string): Promise<{ chat: IChatInfo; events: ChatEvent[] }> {
+  async chat(id: string): Promise<{ chat: ChatInfo; events: ChatEvent[] }> {
     const events: ChatEvent[] = [];
     let after = 0;
     for (;;) {
-      const page = await this._json<{ chat: IChatInfo; events: unknown[]; next: number | null }>(
+      const page = await this._json<{ chat: ChatInfo; events: ChatEvent[]; next: number | null }>(
         'GET',
         `chats/${id}${after === 0 ? '' : `?after=${after}`}`
       );
-      events.push(...page.events.map(each => numbered(each)));
+      events.push(...page.events);
       if (page.next === null) {
         return { chat: page.chat, events };
       }
@@ -129,16 +88,16 @@ export class ChatApi {
     }
   }
 
-  async rename(id: string, title: string): Promise<IChatInfo> {
-    return this._json<IChatInfo>('PATCH', `chats/${id}`, { title });
+  async rename(id: string, title: string): Promise<ChatInfo> {
+    return this._json<ChatInfo>('PATCH', `chats/${id}`, { title });
   }
 
   async remove(id: string): Promise<void> {
     await this._json('DELETE', `chats/${id}`);
   }
 
-  async models(): Promise<IModels> {
-    return this._json<IModels>('GET', 'models');
+  async models(): Promise<ModelsInfo> {
+    return this._json<ModelsInfo>('GET', 'models');
   }
 
   /** Uses the key in the root folder's file from now on. */
@@ -151,18 +110,18 @@ export class ChatApi {
     await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
 
-  async answer(permission: string, answer: Leave, message?: string): Promise<void> {
+  async answer(permission: string, answer: Answer, message?: string): Promise<void> {
     await this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
   /** Undoes entries of the journal in these cells of a notebook. */
-  async undo(notebook: string, entries: number[], cells: string[]): Promise<IUndone[]> {
+  async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries, cells);
   }
 
   /** What of a chat's changes stands. */
-  async changes(id: string): Promise<IStanding> {
-    return this._json<IStanding>('GET', `chats/${id}/changes`);
+  async changes(id: string): Promise<ChatChanges> {
+    return this._json<ChatChanges>('GET', `chats/${id}/changes`);
   }
 
   /** A chat as Markdown or as a notebook. */
@@ -198,7 +157,7 @@ export class ChatApi {
     const response = await request(this._settings, 'POST', path, body, headers);
     const begun = await bodyOf(async () => {
       for await (const frame of frames(response)) {
-        const event = numbered(JSON.parse(frame.data));
+        const event = JSON.parse(frame.data) as ChatEvent;
         if (event.kind === 'message') {
           return { chat: event.chat, turn: event.turn };
         }
@@ -224,7 +183,7 @@ export class ChatApi {
   ): AsyncGenerator<ChatEvent | null, void, undefined> {
     const headers = { 'Last-Event-ID': String(after) };
     for await (const frame of listen(this._settings, `chats/${id}/events`, signal, headers)) {
-      yield frame === null ? null : numbered(frame.value, Number(frame.id));
+      yield frame === null ? null : (frame.value as ChatEvent);
     }
   }
 
@@ -293,9 +252,10 @@ export async function undo(
   notebook: string,
   entries: number[],
   cells: string[]
-): Promise<IUndone[]> {
+): Promise<TakenBack[]> {
   const body = { notebook, entries, cells };
-  return (await requestJson<{ undone: IUndone[] }>(settings, 'POST', 'changes/undo', body)).undone;
+  return (await requestJson<{ undone: TakenBack[] }>(settings, 'POST', 'changes/undo', body))
+    .undone;
 }
 
 /**
@@ -333,20 +293,6 @@ async function bodyOf<T>(read: () => Promise<T>): Promise<T> {
   }
 }
 
-/**
- * An event under its number in the chat.
- *
- * What is said of a permission has the request's own id where others have their number.
- */
-function numbered(value: unknown, number?: number): ChatEvent {
-  const event = value as { id: number | string; number?: number };
-  if (typeof event.id === 'string') {
-    const id = number ?? event.number ?? 0;
-    return { ...event, permission: event.id, id } as unknown as ChatEvent;
-  }
-  return event as unknown as ChatEvent;
-}
-
 /** The error of a line that is cut, or was never there. */
 export function unreachable(): ApiError {
   return new ApiError({
@@ -357,11 +303,11 @@ export function unreachable(): ApiError {
   });
 }
 
-async function problemOf(response: Response): Promise<IProblem> {
+async function problemOf(response: Response): Promise<ErrorInfo> {
   const unknown = { code: `http_${response.status}`, hint: '', retryable: response.status >= 500 };
   const said = `${response.status} ${response.statusText}`;
   try {
-    const body = (await response.json()) as { error?: Partial<IProblem>; message?: string };
+    const body = (await response.json()) as { error?: Partial<ErrorInfo>; message?: string };
     return { ...unknown, message: body.message ?? said, ...body.error };
   } catch {
     return { ...unknown, message: said };
@@ -369,6 +315,6 @@ async function problemOf(response: Response): Promise<IProblem> {
 }
 
 /** The body of an answer. */
-export function answerOf(answer: Leave, message = ''): object {
+export function answerOf(answer: Answer, message = ''): object {
   return answer === 'deny' && message !== '' ? { answer, message } : { answer };
 }

@@ -1,23 +1,22 @@
-import { ApiError, type IChatInfo, type IMessage, UNREACHABLE } from '../api/client';
-import type { ChatEvent } from '../api/events';
+import { ApiError, type IMessage, UNREACHABLE } from '../api/client';
+import type { ChatEvent, ChatInfo } from '../api/events';
 import { Lines } from '../api/lines';
+import { MESSAGE, type Payload, story } from '../testing/events';
 import { ChatModel, type Routes } from './model';
 
 function happens(...kinds: ('message' | 'began' | 'done')[]): ChatEvent[] {
-  return kinds.map((kind, place) => ({
-    id: place + 1,
-    turn: 't',
-    time: 0,
-    kind,
-    chat: 'c',
-    text: '',
-    notebook: null,
-    mode: 'ask',
-    model: 'm',
-    attachments: [],
-    waits: 0,
-    end: 'done'
-  }));
+  return story(
+    ...kinds.map((kind): Payload => {
+      switch (kind) {
+        case 'message':
+          return MESSAGE;
+        case 'began':
+          return { kind };
+        case 'done':
+          return { kind, end: 'done', text: '' };
+      }
+    })
+  );
 }
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
@@ -29,7 +28,7 @@ function refusal(status: number): ApiError {
 }
 
 /** As they are in the list of chats. */
-function info(busy: boolean): IChatInfo {
+function info(busy: boolean): ChatInfo {
   return { id: 'c', title: '', notebook: null, created: 0, updated: 0, busy };
 }
 
@@ -172,15 +171,18 @@ describe('a chat', () => {
 
   it('keeps what the stream told before its past was read, and tells the past to nobody', async () => {
     const past = happens('message', 'done').map(each => ({ ...each, turn: 'before' }));
-    const now = happens('message', 'began', 'done').map(each => ({ ...each, id: each.id + 2 }));
+    const now = happens('message', 'began', 'done').map(each => ({
+      ...each,
+      number: each.number + 2
+    }));
     const routes = server(now);
     let answer = (): void => undefined;
-    const read = new Promise<{ chat: IChatInfo; events: ChatEvent[] }>(resolve => {
+    const read = new Promise<{ chat: ChatInfo; events: ChatEvent[] }>(resolve => {
       answer = () => resolve({ chat: info(false), events: past });
     });
     const chat = new ChatModel({ ...routes, chat: () => read }, new Lines(), 'c');
     const told: number[] = [];
-    chat.happened.connect((_, { id }) => told.push(id));
+    chat.happened.connect((_, { number }) => told.push(number));
     const loading = chat.load();
     expect(await chat.send({ message: 'Hello' })).toBe(true);
     answer();

@@ -1,14 +1,7 @@
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import {
-  ApiError,
-  type ChatApi,
-  type IMessage,
-  type IUndo,
-  type IUndone,
-  type PlanAnswer
-} from '../api/client';
-import type { ChatEvent, IProblem, Leave } from '../api/events';
+import { ApiError, type ChatApi, type IMessage, type IUndo, type PlanAnswer } from '../api/client';
+import type { Answer, ChatEvent, ErrorInfo, TakenBack } from '../api/events';
 import { keepLine } from '../api/line';
 import type { ILines, Need } from '../api/lines';
 import { reduce } from './reduce';
@@ -53,7 +46,7 @@ export class ChatModel {
   }
 
   /** What the server said to the last request that it did not carry out. */
-  get problem(): IProblem | null {
+  get problem(): ErrorInfo | null {
     return this._problem;
   }
 
@@ -165,12 +158,12 @@ export class ChatModel {
   }
 
   /** Answers a request for permission. */
-  async answer(permission: string, answer: Leave, message?: string): Promise<void> {
+  async answer(permission: string, answer: Answer, message?: string): Promise<void> {
     await this._try(() => this._api.answer(permission, answer, message));
   }
 
   /** Undoes changes in a notebook; null where that was not possible, and `problem` says why. */
-  async undo(notebook: string, { entries, cells }: IUndo): Promise<IUndone[] | null> {
+  async undo(notebook: string, { entries, cells }: IUndo): Promise<TakenBack[] | null> {
     const undone = await this._try(() => this._api.undo(notebook, entries, cells));
     await this.readJournal();
     return undone;
@@ -338,7 +331,7 @@ export class ChatModel {
   private _state = EMPTY;
   private _journal: IJournal | null = null;
   private _line: Line = 'open';
-  private _problem: IProblem | null = null;
+  private _problem: ErrorInfo | null = null;
   private _loaded = false;
   private _expected: string | null = null;
   private _following: AbortController | null = null;

@@ -1,5 +1,5 @@
-import { ApiError, ChatApi, type IChatInfo, unreachable } from '../api/client';
-import type { ChatEvent } from '../api/events';
+import { ApiError, ChatApi, unreachable } from '../api/client';
+import type { ChatEvent, ChatInfo } from '../api/events';
 import { Lines } from '../api/lines';
 import { Chats } from './service';
 
@@ -9,7 +9,7 @@ class Server extends ChatApi {
     super({} as never);
   }
 
-  override chats(): Promise<IChatInfo[]> {
+  override chats(): Promise<ChatInfo[]> {
     return Promise.resolve([]);
   }
 
@@ -31,9 +31,9 @@ class Server extends ChatApi {
   }
 
   override async *events(): AsyncGenerator<ChatEvent | null, void, undefined> {
-    yield { id: 1, turn: 't', time: 0, kind: 'message', waits: 0 } as never;
+    yield { number: 1, turn: 't', time: 0, kind: 'message', waits: 0 } as never;
     await new Promise<void>(resolve => (this.end = resolve));
-    yield { id: 2, turn: 't', time: 0, kind: 'done', end: 'done', text: '' } as never;
+    yield { number: 2, turn: 't', time: 0, kind: 'done', end: 'done', text: '' } as never;
   }
 
   end: () => void = () => undefined;

@@ -1,8 +1,8 @@
 import { Token } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { ChatApi, IChatInfo, IModels } from '../api/client';
-import type { ChatEvent } from '../api/events';
+import type { ChatApi } from '../api/client';
+import type { ChatEvent, ChatInfo, ModelsInfo } from '../api/events';
 import type { ILines } from '../api/lines';
 import { ChatModel } from './model';
 
@@ -17,9 +17,9 @@ export interface IChats {
   /** The routes of the server. */
   readonly api: ChatApi;
   /** The chats, the one used last first. */
-  readonly list: readonly IChatInfo[];
+  readonly list: readonly ChatInfo[];
   /** What answers; null until the server said so. */
-  readonly models: IModels | null;
+  readonly models: ModelsInfo | null;
   /** Emitted when the list or the models are new. */
   readonly changed: ISignal<IChats, void>;
   /** What happens in the chats that are open here. */
@@ -50,11 +50,11 @@ export class Chats implements IChats {
 
   isTold: () => boolean = () => true;
 
-  get list(): readonly IChatInfo[] {
+  get list(): readonly ChatInfo[] {
     return this._list;
   }
 
-  get models(): IModels | null {
+  get models(): ModelsInfo | null {
     return this._models;
   }
 
@@ -133,8 +133,8 @@ export class Chats implements IChats {
     this._shown.delete(chat);
   }
 
-  private _list: readonly IChatInfo[] = [];
-  private _models: IModels | null = null;
+  private _list: readonly ChatInfo[] = [];
+  private _models: ModelsInfo | null = null;
   private _open: readonly ChatModel[] = [];
   /** How often each is shown. */
   private readonly _shown = new Map<ChatModel, number>();

@@ -3,19 +3,19 @@ import { Lines } from '../api/lines';
 import { type IDecision, Reviews } from '../changes/reviews';
 import { Store } from '../parts/store';
 import { NotebookActivity, type Routes } from './activity';
-import type { IActivityEvent, IChange } from './routes';
+import type { Activity, ChangeInfo } from '../api/events';
 
-type Told = IActivityEvent | null;
+type Told = Activity | null;
 
 /** A server of one notebook: what it tells, it tells to whoever follows at this moment. */
 class Server implements Routes {
-  list: IChange[] = [];
+  list: ChangeInfo[] = [];
   left: string[] = [];
   followers = 0;
   path = '';
   refusal: () => ApiError | undefined = () => undefined;
 
-  changes(): Promise<IChange[]> {
+  changes(): Promise<ChangeInfo[]> {
     const refusal = this.refusal();
     return refusal === undefined ? Promise.resolve(this.list) : Promise.reject(refusal);
   }
@@ -58,7 +58,7 @@ class Server implements Routes {
     }
   }
 
-  tell(kind: IActivityEvent['kind'], ...cells: string[]): void {
+  tell(kind: Activity['kind'], ...cells: string[]): void {
     const [newest] = this.list;
     this._tell({
       kind,

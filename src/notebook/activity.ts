@@ -1,13 +1,13 @@
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { IUndone } from '../api/client';
+import type { Activity, ChangeInfo, TakenBack } from '../api/events';
 import { keepLine } from '../api/line';
 import type { ILines } from '../api/lines';
 import { keeping, keepingAll, NOTHING_KEPT } from '../changes/kept';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
-import type { ChangesApi, IActivityEvent, IChange } from './routes';
+import type { ChangesApi } from './routes';
 
 /** A cell that runs, and for whom. */
 export interface IRunning {
@@ -105,7 +105,7 @@ export class NotebookActivity implements IDisposable {
       this._mark();
     }
     this._reviews.tookBack(path);
-    return found.flatMap((each: IUndone) => each.left);
+    return found.flatMap((each: TakenBack) => each.left);
   }
 
   dispose(): void {
@@ -138,7 +138,7 @@ export class NotebookActivity implements IDisposable {
   }
 
   private async _follow(path: string, signal: AbortSignal): Promise<void> {
-    await keepLine<IActivityEvent | null>(
+    await keepLine<Activity | null>(
       this._lines,
       {
         need: () => 'next',
@@ -157,11 +157,7 @@ export class NotebookActivity implements IDisposable {
   }
 
   /** Takes in what happened; null is the beginning of a line. */
-  private async _take(
-    event: IActivityEvent | null,
-    path: string,
-    signal: AbortSignal
-  ): Promise<void> {
+  private async _take(event: Activity | null, path: string, signal: AbortSignal): Promise<void> {
     switch (event?.kind) {
       case 'running':
         this._running = [
@@ -208,7 +204,7 @@ export class NotebookActivity implements IDisposable {
   private _path: string | null;
   private _seen = false;
   private _renamed = Promise.resolve();
-  private _changes: readonly IChange[] = [];
+  private _changes: readonly ChangeInfo[] = [];
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];
   private _line: AbortController | null = null;

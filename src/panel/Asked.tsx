@@ -1,8 +1,7 @@
 import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IProblem, Leave } from '../api/events';
-import type { IRequest } from '../api/permissions';
+import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
 import type { IEnded } from '../questions/model';
 import type { ChatModel } from '../chat/model';
 import { waitingQuestion } from '../chat/state';
@@ -44,9 +43,9 @@ export function Asked({ chat }: { chat: ChatModel }): JSX.Element {
   );
 }
 
-function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
+function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
   const { questions, trans } = useDesk();
-  const [problem, setProblem] = useState<IProblem | null>(null);
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const runs = request.effect === 'EXECUTE';
   const labels: Labels = {
     once: [
@@ -63,8 +62,8 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
     ],
     ...useCommonLabels(request)
   };
-  const answer = async (leave: Leave, message?: string): Promise<void> => {
-    setProblem(await questions.answer(request, leave, message));
+  const give = async (answer: Answer, message?: string): Promise<void> => {
+    setProblem(await questions.answer(request, answer, message));
   };
   return (
     <QuestionCard
@@ -73,7 +72,7 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
       who={useWho(request)}
       title={useTitle(request)}
       labels={labels}
-      onAnswer={answer}
+      onAnswer={give}
     >
       {problem === null ? null : (
         <div className="tk-Question-problem" role="alert">
@@ -85,7 +84,7 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
 }
 
 /** Who asks, and by which way in. */
-function useWho({ author, caller, face }: IRequest): string {
+function useWho({ author, caller, face }: PermissionInfo): string {
   const { trans } = useDesk();
   const ways: Partial<Record<string, string>> = {
     mcp: 'MCP',
@@ -102,7 +101,7 @@ function useAnnounced(chat: ChatModel): { text: string; count: number } {
   const [said, setSaid] = useState({ text: '', count: 0 });
   useEffect(() => {
     const say = (text: string): void => setSaid(({ count }) => ({ text, count: count + 1 }));
-    const asked = (_: unknown, { author, caller }: IRequest): void => {
+    const asked = (_: unknown, { author, caller }: PermissionInfo): void => {
       say(trans.__('%1 needs your approval.', shortName(caller ?? author)));
     };
     const ended = (_: unknown, { request, outcome, here }: IEnded): void => {

@@ -2,7 +2,7 @@ import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-com
 import { memo } from 'react';
 import type { JSX } from 'react';
 
-import type { IPicture } from '../api/events';
+import type { Picture } from '../api/events';
 import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
 import type { ChatModel } from '../chat/model';
@@ -100,7 +100,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
   );
 }
 
-function Picture({ picture }: { picture: IPicture }): JSX.Element | null {
+function Picture({ picture }: { picture: Picture }): JSX.Element | null {
   const { trans } = useDesk();
   if (!PICTURES.has(picture.mime)) {
     return null;

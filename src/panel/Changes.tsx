@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IChange } from '../api/events';
+import type { CellChangedEvent } from '../api/events';
 import { undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import type { ChatModel } from '../chat/model';
@@ -117,9 +117,9 @@ interface IProps {
 function CellChanges({ review, onUndo }: IProps): JSX.Element {
   const { surroundings, trans } = useDesk();
   const { changes, notebook, cell } = review;
-  const [first, last] = [changes[0] as IChange, changes.at(-1) as IChange];
+  const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
   const { added, removed } = tally(changes.map(change => change.diff));
-  const words: Record<IChange['action'], string> = {
+  const words: Record<CellChangedEvent['action'], string> = {
     insert: trans.__('New cell %1', last.index),
     replace: trans.__('Cell %1', last.index),
     delete: trans.__('Deleted cell %1', last.index),

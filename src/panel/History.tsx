@@ -4,7 +4,7 @@ import { closeIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-
 import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IChatInfo } from '../api/client';
+import type { ChatInfo } from '../api/events';
 import { useDesk, useSignal } from './desk';
 import { orSay } from './failing';
 import { TitleBox } from './Header';
@@ -72,7 +72,7 @@ export function History({ current, onOpen, onClose, onRemoved }: IProps): JSX.El
 }
 
 interface IEntryProps {
-  chat: IChatInfo;
+  chat: ChatInfo;
   isCurrent: boolean;
   onOpen: (id: string | null) => void;
   onRemoved: (id: string) => void;

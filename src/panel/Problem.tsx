@@ -1,12 +1,12 @@
 import type { JSX } from 'react';
 
-import type { IProblem } from '../api/events';
+import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
 import { Button } from './Button';
 import { useDesk } from './desk';
 
 interface IProps {
-  problem: IProblem;
+  problem: ErrorInfo;
   onRetry?: (() => void) | undefined;
   /** Lets Claude go on with what it has begun. */
   onContinue?: (() => void) | undefined;

@@ -2,8 +2,9 @@ import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
+import type { CellRun } from '../api/events';
 import type { IResult } from '../chat/state';
-import { linesOfWhole, runsOf } from '../chat/runs';
+import { runsOf, textOf } from '../chat/runs';
 import { useDesk } from './desk';
 import { JsonTree } from './JsonTree';
 import { LongText } from './LongText';
@@ -25,19 +26,7 @@ export function Results({ result, changed }: IProps): JSX.Element {
   return (
     <>
       {runs.map((run, place) => (
-        <div key={place} className="tk-Run">
-          {runs.length > 1 && run.index !== null && (
-            <div className="tk-Run-title">{trans.__('Cell %1', run.index)}</div>
-          )}
-          {run.data.map((value, number) => (
-            <JsonTree key={number} name={trans.__('Output')} value={value} open />
-          ))}
-          {run.artifact !== null ? (
-            <CutText text={run.output} artifact={run.artifact} />
-          ) : (
-            run.output !== '' && <LongText text={run.output} />
-          )}
-        </div>
+        <Run key={place} run={run} named={runs.length > 1} />
       ))}
       {changed &&
         result.ok &&
@@ -56,13 +45,39 @@ export function Results({ result, changed }: IProps): JSX.Element {
   );
 }
 
+function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
+  const { trans } = useDesk();
+  const text = textOf(run);
+  return (
+    <div className="tk-Run">
+      {named && run.index != null && (
+        <div className="tk-Run-title">{trans.__('Cell %1', run.index)}</div>
+      )}
+      {run.data?.map((value, number) => (
+        <JsonTree key={number} name={trans.__('Output')} value={value} open />
+      ))}
+      {run.artifact != null ? (
+        <CutText text={text} lines={run.total_lines ?? null} artifact={run.artifact} />
+      ) : (
+        text !== '' && <LongText text={text} />
+      )}
+    </div>
+  );
+}
+
 function noticesOf({ structured }: IResult): string[] {
   const { notices } = structured;
   return Array.isArray(notices) ? notices.filter(each => typeof each === 'string') : [];
 }
 
 /** An output that the server has cut, and keeps whole for whoever asks. */
-function CutText({ text, artifact }: { text: string; artifact: string }): JSX.Element {
+function CutText(props: {
+  text: string;
+  /** Lines of the whole; null where that is not known. */
+  lines: number | null;
+  artifact: string;
+}): JSX.Element {
+  const { text, lines, artifact } = props;
   const { chats, trans } = useDesk();
   const [whole, setWhole] = useState<string | null>(null);
   const [note, setNote] = useState('');
@@ -85,7 +100,7 @@ function CutText({ text, artifact }: { text: string; artifact: string }): JSX.El
     <>
       <LongText
         text={whole ?? text}
-        more={whole === null ? { count: linesOfWhole(text), show: () => void show() } : undefined}
+        more={whole === null ? { count: lines, show: () => void show() } : undefined}
       />
       {note !== '' && (
         <div className="tk-Notice" role="status">

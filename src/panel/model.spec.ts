@@ -2,6 +2,7 @@ import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/clien
 import type { ChatEvent, Mode } from '../api/events';
 import { Lines } from '../api/lines';
 import { Chats } from '../chat/service';
+import { MESSAGE, story as numberedStory } from '../testing/events';
 import type { IDesk } from './desk';
 import { Memory } from './memory';
 import { PanelModel } from './model';
@@ -16,19 +17,12 @@ const SEEN = {
 };
 
 function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
-  const message = {
-    kind: 'message',
-    chat: 'c',
-    text: 'Why?',
-    notebook: 'a.ipynb',
-    mode,
-    model: 'm',
-    attachments: ['b.csv'],
-    active_cell: 'x',
-    waits: 0
-  } as const;
-  const events = [message, { kind: 'began' }, { kind: 'done', end, text: '' }] as const;
-  return events.map((event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }));
+  const about = { text: 'Why?', mode, attachments: ['b.csv'], active_cell: 'x' };
+  return numberedStory(
+    { ...MESSAGE, ...about },
+    { kind: 'began' },
+    { kind: 'done', end, text: '' }
+  );
 }
 
 /** A desk before a server that keeps what it is sent, and takes it where `takes` says so. */

@@ -1,10 +1,11 @@
 import { keepLine } from '../api/line';
 import type { ILines } from '../api/lines';
-import type { IRequest, PermissionsApi, RequestEvent } from '../api/permissions';
+import type { PermissionsApi } from '../api/permissions';
+import type { PermissionEvent, PermissionInfo } from '../api/events';
 import { reduce } from './waiting';
 
 /** Hears of the requests until `signal` aborts. */
-export type Listen = (take: (event: RequestEvent) => void, signal: AbortSignal) => Promise<void>;
+export type Listen = (take: (event: PermissionEvent) => void, signal: AbortSignal) => Promise<void>;
 
 /** A page says that it listens: whoever has the line tells it what waits. */
 interface IJoined {
@@ -14,7 +15,7 @@ interface IJoined {
 /** By a line of the page's own. */
 export function listening(routes: Pick<PermissionsApi, 'follow'>, lines: ILines): Listen {
   return async (take, signal) => {
-    await keepLine<RequestEvent>(
+    await keepLine<PermissionEvent>(
       lines,
       {
         need: () => 'first',
@@ -46,8 +47,8 @@ export function sharing(listen: Listen, name: string): Listen {
   }
   return async (take, signal) => {
     const channel = new BroadcastChannel(name);
-    let waiting: readonly IRequest[] | null = null;
-    channel.onmessage = ({ data }: MessageEvent<RequestEvent | IJoined>) => {
+    let waiting: readonly PermissionInfo[] | null = null;
+    channel.onmessage = ({ data }: MessageEvent<PermissionEvent | IJoined>) => {
       if (data.kind !== 'joined') {
         take(data);
       } else if (waiting !== null) {
@@ -55,7 +56,7 @@ export function sharing(listen: Listen, name: string): Listen {
       }
     };
     channel.postMessage({ kind: 'joined' } satisfies IJoined);
-    const tell = (event: RequestEvent): void => {
+    const tell = (event: PermissionEvent): void => {
       waiting = reduce(waiting ?? [], event);
       take(event);
       channel.postMessage(event);

@@ -1,17 +1,18 @@
 import { ApiError, unreachable } from '../api/client';
 import { Lines } from '../api/lines';
-import type { Leave } from '../api/events';
-import type { IRequest, PermissionsApi, RequestEvent } from '../api/permissions';
+import type { Answer, PermissionEvent, PermissionInfo } from '../api/events';
+import type { PermissionsApi } from '../api/permissions';
+import { request } from '../testing/events';
 import { listening } from './listening';
 import { type IEnded, Questions } from './model';
 
 /** A server that tells what it is told to, and takes answers or refuses them. */
 class Server implements Pick<PermissionsApi, 'answer' | 'follow'> {
-  waits: IRequest[] = [];
+  waits: PermissionInfo[] = [];
   refusal: ApiError | null = null;
   lines = 0;
 
-  async answer(id: string, answer: Leave): Promise<void> {
+  async answer(id: string, answer: Answer): Promise<void> {
     await Promise.resolve();
     if (this.refusal !== null) {
       throw this.refusal;
@@ -19,8 +20,8 @@ class Server implements Pick<PermissionsApi, 'answer' | 'follow'> {
     this.tell({ kind: 'settled', id, outcome: answer });
   }
 
-  async *follow(signal: AbortSignal): AsyncGenerator<RequestEvent, void, undefined> {
-    const told: (RequestEvent | null)[] = [{ kind: 'waiting', permissions: this.waits }];
+  async *follow(signal: AbortSignal): AsyncGenerator<PermissionEvent, void, undefined> {
+    const told: (PermissionEvent | null)[] = [{ kind: 'waiting', permissions: this.waits }];
     let wake = (): void => undefined;
     this.tell = event => {
       told.push(event);
@@ -45,25 +46,9 @@ class Server implements Pick<PermissionsApi, 'answer' | 'follow'> {
     this.hungUp();
   }
 
-  tell: (event: RequestEvent) => void = () => undefined;
+  tell: (event: PermissionEvent) => void = () => undefined;
   cut: () => void = () => undefined;
   hungUp: () => void = () => undefined;
-}
-
-function request(id: string): IRequest {
-  return {
-    id,
-    author: 'ada',
-    caller: 'nightly',
-    face: 'rest',
-    tool: 'execute_cell',
-    effect: 'EXECUTE',
-    notebook: 'plan.ipynb',
-    preview: 'Run cell 0:\n1 / 0',
-    answers: ['once', 'chat', 'notebook', 'deny'],
-    created: 0,
-    within_call: false
-  };
 }
 
 function refused(code: string): ApiError {

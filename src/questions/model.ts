@@ -3,14 +3,14 @@ import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { ApiError } from '../api/client';
-import type { IProblem, Leave } from '../api/events';
-import type { IRequest, Outcome, PermissionsApi, RequestEvent } from '../api/permissions';
+import type { Answer, ErrorInfo, Outcome, PermissionEvent, PermissionInfo } from '../api/events';
+import type { PermissionsApi } from '../api/permissions';
 import type { Listen } from './listening';
 import { reduce } from './waiting';
 
 /** A request that waits no more. */
 export interface IEnded {
-  request: IRequest;
+  request: PermissionInfo;
   /** Null where it ended while nobody looked. */
   outcome: Outcome | null;
   /** Whether it was answered in this page. */
@@ -20,15 +20,15 @@ export interface IEnded {
 /** What agents ask that are not the panel's own chats. */
 export interface IQuestions {
   /** The requests that wait, the oldest first. */
-  readonly waiting: readonly IRequest[];
+  readonly waiting: readonly PermissionInfo[];
   /** Emitted when others wait. */
   readonly changed: ISignal<IQuestions, void>;
   /** Emitted for each request once it is known of. */
-  readonly asked: ISignal<IQuestions, IRequest>;
+  readonly asked: ISignal<IQuestions, PermissionInfo>;
   /** Emitted for each that waits no more. */
   readonly ended: ISignal<IQuestions, IEnded>;
   /** Answers one; what went wrong, where it still waits afterwards. */
-  answer(request: IRequest, answer: Leave, message?: string): Promise<IProblem | null>;
+  answer(request: PermissionInfo, answer: Answer, message?: string): Promise<ErrorInfo | null>;
 }
 
 export const IQuestions = new Token<IQuestions>(
@@ -47,7 +47,7 @@ export class Questions implements IQuestions, IDisposable {
     private readonly _routes: Pick<PermissionsApi, 'answer'>
   ) {}
 
-  get waiting(): readonly IRequest[] {
+  get waiting(): readonly PermissionInfo[] {
     return this._waiting;
   }
 
@@ -55,7 +55,7 @@ export class Questions implements IQuestions, IDisposable {
     return this._changed;
   }
 
-  get asked(): ISignal<this, IRequest> {
+  get asked(): ISignal<this, PermissionInfo> {
     return this._asked;
   }
 
@@ -83,7 +83,11 @@ export class Questions implements IQuestions, IDisposable {
     }
   }
 
-  async answer(request: IRequest, answer: Leave, message?: string): Promise<IProblem | null> {
+  async answer(
+    request: PermissionInfo,
+    answer: Answer,
+    message?: string
+  ): Promise<ErrorInfo | null> {
     this._answering.add(request.id);
     try {
       await this._routes.answer(request.id, answer, message);
@@ -112,11 +116,11 @@ export class Questions implements IQuestions, IDisposable {
     Signal.clearData(this);
   }
 
-  private _take(event: RequestEvent): void {
+  private _take(event: PermissionEvent): void {
     this._show(reduce(this._waiting, event), event.kind === 'settled' ? event.outcome : null);
   }
 
-  private _show(waiting: readonly IRequest[], outcome: Outcome | null): void {
+  private _show(waiting: readonly PermissionInfo[], outcome: Outcome | null): void {
     const before = this._waiting;
     if (waiting === before) {
       return;
@@ -135,11 +139,11 @@ export class Questions implements IQuestions, IDisposable {
     }
   }
 
-  private _waiting: readonly IRequest[] = [];
+  private _waiting: readonly PermissionInfo[] = [];
   private _line: AbortController | null = null;
   private _disposed = false;
   private readonly _answering = new Set<string>();
   private readonly _changed = new Signal<this, void>(this);
-  private readonly _asked = new Signal<this, IRequest>(this);
+  private readonly _asked = new Signal<this, PermissionInfo>(this);
   private readonly _ended = new Signal<this, IEnded>(this);
 }
