@@ -137,7 +137,7 @@ export class ChatApi {
   /**
    * Sends a message, and gives the chat and the turn that it became once the server has it.
    *
-   * The turn goes on by itself; `events` tells of it.
+   * The turn goes on by itself; its chat is followed on the channel.
    */
   async send(message: IMessage): Promise<{ chat: string; turn: string }> {
     return this._begin('mcp/chat', message);
@@ -170,23 +170,6 @@ export class ChatApi {
     return begun;
   }
 
-  /**
-   * What happens in a chat after an event, until the line is cut or `signal` aborts: null once the
-   * server tells, then each event.
-   *
-   * @throws ApiError - the server cannot be reached, or does not know the chat.
-   */
-  async *events(
-    id: string,
-    after: number,
-    signal: AbortSignal
-  ): AsyncGenerator<ChatEvent | null, void, undefined> {
-    const headers = { 'Last-Event-ID': String(after) };
-    for await (const frame of listen(this._settings, `chats/${id}/events`, signal, headers)) {
-      yield frame === null ? null : (frame.value as ChatEvent);
-    }
-  }
-
   private _json<T>(method: string, path: string, body?: object): Promise<T> {
     return requestJson<T>(this._settings, method, path, body);
   }
@@ -207,17 +190,13 @@ export async function request(
   method: string,
   path: string,
   body?: object,
-  headers: Record<string, string> = {},
-  signal?: AbortSignal
+  headers: Record<string, string> = {}
 ): Promise<Response> {
   const url = URLExt.join(settings.baseUrl, 'api/tk-ai', path);
   const init: RequestInit = { method, headers };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...headers, 'Content-Type': 'application/json' };
-  }
-  if (signal !== undefined) {
-    init.signal = signal;
   }
   let response: Response;
   try {
@@ -256,32 +235,6 @@ export async function undo(
   const body = { notebook, entries, cells };
   return (await requestJson<{ undone: TakenBack[] }>(settings, 'POST', 'changes/undo', body))
     .undone;
-}
-
-/**
- * Listens to one of the extension's routes until the line is cut or `signal` aborts: null once the
- * server tells, then the JSON value of each event.
- *
- * @throws ApiError - as `request` does, and where the line is cut.
- */
-export async function* listen(
-  settings: ServerConnection.ISettings,
-  path: string,
-  signal: AbortSignal,
-  headers: Record<string, string> = {}
-): AsyncGenerator<{ id: string; value: unknown } | null, void, undefined> {
-  const accepting = { Accept: 'text/event-stream', ...headers };
-  try {
-    const response = await request(settings, 'GET', path, undefined, accepting, signal);
-    yield null;
-    for await (const { id, data } of frames(response)) {
-      yield { id, value: JSON.parse(data) };
-    }
-  } catch (error) {
-    if (!signal.aborted) {
-      throw error instanceof ApiError ? error : unreachable();
-    }
-  }
 }
 
 /** Reads the body of an answer; one that is cut, or is somebody else's, is none of the server's. */

@@ -1,8 +1,8 @@
 /** How what a turn of a chat changed stands, cell by cell. Plain values. */
 
 import type { CellChangedEvent } from '../api/events';
-import { changesByCell, type IJournal, type ITurn } from '../chat/state';
-import { type IKept, isKept, keeping } from './kept';
+import { changesByCell, type IJournal, type ITurn } from '../state/chat';
+import { type IKept, isKept, keeping } from '../state/kept';
 import { type IStandingStep, pendingSteps } from './pending';
 
 /**

@@ -2,8 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ChatEvent, End } from '../api/events';
 import { describe as describeCall, touchedCell } from './describe';
-import { reduce } from './reduce';
-import { EMPTY, type ICall } from './state';
+import { reduce } from '../state/reduce';
+import { EMPTY, type ICall } from '../state/chat';
 
 const CALL: ICall = {
   kind: 'call',

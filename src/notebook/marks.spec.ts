@@ -1,4 +1,4 @@
-import { keeping, keepingAll, NOTHING_KEPT } from '../changes/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
 import { marksOf, placeOf, undoing } from './marks';
 import type { ChangedCell, ChangeInfo } from '../api/events';
 

@@ -1,6 +1,6 @@
 /** Which cells agents have changed since the person last kept what they saw. Plain values. */
 
-import type { IKept } from '../changes/kept';
+import type { IKept } from '../state/kept';
 import type { IUndo } from '../api/client';
 import { type IStandingStep, pendingSteps, undoOf } from '../changes/pending';
 import type { ChangeInfo } from '../api/events';

@@ -1,7 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
-import { listen, requestJson, undo } from '../api/client';
-import type { Activity, ChangeInfo, TakenBack } from '../api/events';
+import { requestJson, undo } from '../api/client';
+import type { ChangeInfo, TakenBack } from '../api/events';
 
 /** The routes that tell of what agents do in notebooks. Paths are the server's: without a drive. */
 export class ChangesApi {
@@ -16,20 +16,6 @@ export class ChangesApi {
   /** Takes changes back, all of them or those of some cells. */
   async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries, cells);
-  }
-
-  /**
-   * What happens in a notebook from now on: null once the server listens, then each activity.
-   *
-   * @throws ApiError - the server cannot be reached, or does not tell.
-   */
-  async *follow(
-    notebook: string,
-    signal: AbortSignal
-  ): AsyncGenerator<Activity | null, void, undefined> {
-    for await (const event of listen(this._settings, routeOf(notebook), signal)) {
-      yield event === null ? null : (event.value as Activity);
-    }
   }
 }
 

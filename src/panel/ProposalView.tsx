@@ -5,11 +5,11 @@ import type { Proposal, ProposalStep } from '../api/events';
 import { stepLines } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import { visible } from '../parts/visible';
-import { useDesk } from './desk';
+import { useServices } from './services';
 
 /** All that a call would do, step by step: nothing is folded, and what runs is verbatim. */
 export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <>
       {proposal.steps.length === 0 && (
@@ -28,7 +28,7 @@ export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element 
 }
 
 function Step({ step }: { step: ProposalStep }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const lines = useMemo(() => stepLines(step), [step]);
   return (
     <div className={step.runs ? 'tk-Step tk-mod-runs' : 'tk-Step'}>

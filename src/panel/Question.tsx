@@ -2,13 +2,13 @@ import { useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
 
 import type { Answer } from '../api/events';
-import type { ChatModel } from '../chat/model';
-import type { ICall, IQuestion } from '../chat/state';
+import type { ICall, IQuestion } from '../state/chat';
 import { visible } from '../parts/visible';
 import { useArming } from './arming';
 import { Button } from './Button';
-import { useDesk } from './desk';
+import { useServices } from './services';
 import { ProposalView } from './ProposalView';
+import type { ITurnActions } from './Turn';
 
 /** What an answer is called, and what it means in full. */
 export type Labels = Record<Answer, readonly [string, string]>;
@@ -32,10 +32,10 @@ interface IProps {
 export function Question(props: {
   call: ICall;
   question: IQuestion;
-  chat: ChatModel;
+  onAnswer: ITurnActions['answer'];
 }): JSX.Element {
-  const { call, question, chat } = props;
-  const { trans } = useDesk();
+  const { call, question } = props;
+  const { trans } = useServices();
   const runs = question.effect === 'EXECUTE';
   const labels: Labels = {
     ...useCommonLabels(question),
@@ -54,7 +54,7 @@ export function Question(props: {
       tool={call.tool}
       title={useTitle(question)}
       labels={labels}
-      onAnswer={(choice, message) => chat.answer(question.id, choice, message)}
+      onAnswer={(choice, message) => props.onAnswer(question.id, choice, message)}
     />
   );
 }
@@ -68,7 +68,7 @@ export function Question(props: {
  */
 export function QuestionCard(props: IProps): JSX.Element {
   const { question, tool, who, title, labels, onAnswer, children } = props;
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const answers = useRef<HTMLDivElement>(null);
@@ -204,7 +204,7 @@ export function QuestionCard(props: IProps): JSX.Element {
 
 /** What is asked, in one sentence. */
 export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'notebook'>): string {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const where = notebook === null ? null : visible(notebook);
   if (effect === 'EXECUTE') {
     return trans.__('Run this in %1?', where ?? trans.__('the kernel'));
@@ -214,7 +214,7 @@ export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'noteb
 
 /** The answers that mean the same wherever somebody asks. */
 export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' | 'deny'> {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return {
     notebook: [
       trans.__('Always in this notebook'),

@@ -3,9 +3,9 @@ import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
 import type { CellRun } from '../api/events';
-import type { IResult } from '../chat/state';
+import type { IResult } from '../state/chat';
 import { runsOf, textOf } from '../chat/runs';
-import { useDesk } from './desk';
+import { useServices } from './services';
 import { JsonTree } from './JsonTree';
 import { LongText } from './LongText';
 import { save } from './saving';
@@ -21,7 +21,7 @@ interface IProps {
 
 /** What came of a call: of code what it put out, of others what they answered. */
 export function Results({ result, changed }: IProps): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const runs = runsOf(result.structured);
   return (
     <>
@@ -46,7 +46,7 @@ export function Results({ result, changed }: IProps): JSX.Element {
 }
 
 function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const text = textOf(run);
   return (
     <div className="tk-Run">
@@ -78,7 +78,7 @@ function CutText(props: {
   artifact: string;
 }): JSX.Element {
   const { text, lines, artifact } = props;
-  const { chats, trans } = useDesk();
+  const { chats, trans } = useServices();
   const [whole, setWhole] = useState<string | null>(null);
   const [note, setNote] = useState('');
   const show = async (): Promise<void> => {

@@ -3,7 +3,7 @@
 import type { PermissionEvent, PermissionInfo } from '../api/events';
 
 /** The requests after an event. What is known already stays the same object. */
-export function reduce(
+export function reduceRequests(
   waiting: readonly PermissionInfo[],
   event: PermissionEvent
 ): readonly PermissionInfo[] {

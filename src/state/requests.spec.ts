@@ -1,6 +1,6 @@
 import type { PermissionEvent, PermissionInfo } from '../api/events';
 import { request } from '../testing/events';
-import { reduce } from './waiting';
+import { reduceRequests as reduce } from './requests';
 
 const asked = (permission: PermissionInfo): PermissionEvent => ({ kind: 'asked', permission });
 const settled = (id: string): PermissionEvent => ({ kind: 'settled', id, outcome: 'deny' });

@@ -126,7 +126,7 @@ export interface IChatState {
 export const EMPTY: IChatState = { last: 0, turns: [] };
 
 /** Whether a turn goes on or waits. */
-export function isBusy(state: IChatState): boolean {
+export function isBusy(state: Pick<IChatState, 'turns'>): boolean {
   return state.turns.some(turn => turn.end === null);
 }
 
@@ -159,7 +159,7 @@ export function changesByCell(turn: ITurn): Map<string, CellChangedEvent[]> {
 }
 
 /** Tokens and dollars of all turns. */
-export function total(state: IChatState): { tokens: number; cost: number | null } {
+export function total(state: Pick<IChatState, 'turns'>): { tokens: number; cost: number | null } {
   let tokens = 0;
   let cost: number | null = null;
   for (const { usage } of state.turns) {

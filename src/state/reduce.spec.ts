@@ -1,7 +1,7 @@
 import type { ChatEvent } from '../api/events';
 import { MESSAGE, numbered, PROPOSAL, story } from '../testing/events';
 import { reduce } from './reduce';
-import { changesByCell, EMPTY, isBusy, isUnsent, total, waitingQuestion, waits } from './state';
+import { changesByCell, EMPTY, isBusy, isUnsent, total, waitingQuestion, waits } from './chat';
 
 const CHANGE = {
   kind: 'cell_change',

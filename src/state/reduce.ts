@@ -1,7 +1,7 @@
 /** Events become what a chat shows. Pure: a state is never changed, and what did not change is kept. */
 
 import type { ChatEvent, End, Json } from '../api/events';
-import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './state';
+import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './chat';
 
 /**
  * The state after some events.
