@@ -62,11 +62,6 @@ interface IMessage {
   over?: true;
 }
 
-/** The codes of errors that asking again does not mend. */
-function lasts({ retryable }: ErrorInfo): boolean {
-  return !retryable;
-}
-
 /** Multiplexes the topics of a page over its connection, and goes on where each was. */
 export class Channel implements IChannel {
   constructor(private readonly _connection: IConnection) {}
@@ -174,7 +169,7 @@ class Subscription implements IDisposable {
         this._last = reset === true ? null : this._last;
         await this._follower.live?.(reset === true);
       } else if (error !== undefined) {
-        throw new ApiError(error, lasts(error) ? 400 : 500);
+        throw new ApiError(error, error.retryable ? 503 : 400);
       } else if (over === true) {
         this._again();
       } else {
@@ -221,7 +216,7 @@ class Subscription implements IDisposable {
   }
 
   private _onError(error: ApiError): void {
-    if (error.lasts) {
+    if (error.isPermanent) {
       this.dispose();
       this._follower.failed?.(error);
     } else {

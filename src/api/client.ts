@@ -43,7 +43,7 @@ export interface IUndo {
 }
 
 /** The statuses of what does not become better by asking again: the server knows of no such thing. */
-const LASTING = new Set([400, 404, 405, 406, 410, 414, 422]);
+const PERMANENT = new Set([400, 404, 405, 406, 410, 414, 422]);
 
 /** The server's answer to a request that it did not carry out. */
 export class ApiError extends Error {
@@ -56,8 +56,8 @@ export class ApiError extends Error {
   }
 
   /** Whether it stays so: not where a proxy, a login or the network stands before the server. */
-  get lasts(): boolean {
-    return LASTING.has(this._status);
+  get isPermanent(): boolean {
+    return PERMANENT.has(this._status);
   }
 }
 

@@ -60,8 +60,8 @@ export class ChatModel {
   }
 
   /** Emitted when nothing may go on any more. */
-  get rested(): ISignal<this, void> {
-    return this._rested;
+  get idle(): ISignal<this, void> {
+    return this._idle;
   }
 
   /** What happens, as it happens; not what was read of the past. */
@@ -107,7 +107,7 @@ export class ChatModel {
       .catch(() => undefined)
       .then(() => {
         this._sends--;
-        this._rested.emit();
+        this._idle.emit();
       });
     return sending;
   }
@@ -156,7 +156,7 @@ export class ChatModel {
 
   dispose(): void {
     this._disposed = true;
-    this._hangUp();
+    this._detach();
     this._store.update(state => ({ ...state, open: without(state.open, this.key) }));
     Signal.clearData(this);
   }
@@ -199,7 +199,7 @@ export class ChatModel {
     };
     this._reading ??= read().finally(() => {
       this._reading = null;
-      this._rested.emit();
+      this._idle.emit();
     });
     return this._reading;
   }
@@ -228,15 +228,15 @@ export class ChatModel {
           live: isReset => {
             // The server does not know what it once sent: it is read again.
             this._set({ lost: false, ...(isReset ? { ...EMPTY, loaded: false } : {}) });
-            this._rest(isReset);
+            this._detachIfIdle(isReset);
           },
           take: event => {
             this._take([event]);
-            this._rest();
+            this._detachIfIdle();
           },
           lost: () => this._set({ lost: true }),
           failed: error => {
-            this._hangUp();
+            this._detach();
             this._failed(error);
           }
         }
@@ -245,17 +245,17 @@ export class ChatModel {
   }
 
   /** Follows no more once nothing happens. */
-  private _rest(isReset = false): void {
+  private _detachIfIdle(isReset = false): void {
     if (!isReset && !this._hasMore()) {
-      this._hangUp();
+      this._detach();
     }
   }
 
-  private _hangUp(): void {
+  private _detach(): void {
     this._following?.dispose();
     this._following = null;
     this._set({ lost: false });
-    this._rested.emit();
+    this._idle.emit();
   }
 
   private async _try<T>(request: (id: string) => Promise<T>): Promise<T | null> {
@@ -309,7 +309,7 @@ export class ChatModel {
   private _sending: Promise<void> = Promise.resolve();
   private _sends = 0;
   private _disposed = false;
-  private readonly _rested = new Signal<this, void>(this);
+  private readonly _idle = new Signal<this, void>(this);
   private readonly _happened = new Signal<this, ChatEvent>(this);
 }
 

@@ -93,7 +93,7 @@ export class Chats implements IChats {
       }
     });
     // Once all that has just happened in it was told.
-    chat.rested.connect(() => queueMicrotask(() => this._sweep(chat)));
+    chat.idle.connect(() => queueMicrotask(() => this._sweep(chat)));
     void chat.load();
     return chat;
   }

@@ -63,7 +63,7 @@ export class NotebookActivity implements IDisposable {
   /** The notebook has another path now. */
   async rename(path: string | null): Promise<void> {
     const old = this._path;
-    this._hangUp();
+    this._detach();
     this._path = path;
     if (old !== null && path !== null) {
       // One after the other, where it is renamed again meanwhile.
@@ -109,7 +109,7 @@ export class NotebookActivity implements IDisposable {
 
   dispose(): void {
     this._disposed = true;
-    this._hangUp();
+    this._detach();
     this._reviews.decided.disconnect(this._onDecided);
     Signal.clearData(this);
   }
@@ -129,7 +129,7 @@ export class NotebookActivity implements IDisposable {
   /** Follows what happens while somebody looks. */
   private _attend(): void {
     if (!this._seen || this._path === null || this._disposed) {
-      this._hangUp();
+      this._detach();
     } else if (this._following === null) {
       const path = this._path;
       const isOver = (): boolean => this._following !== following;
@@ -174,7 +174,7 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'missed':
         // A new subscription begins with what runs.
-        this._hangUp();
+        this._detach();
         this._attend();
     }
   }
@@ -189,7 +189,7 @@ export class NotebookActivity implements IDisposable {
     }
   }
 
-  private _hangUp(): void {
+  private _detach(): void {
     this._following?.dispose();
     this._following = null;
   }

@@ -227,6 +227,23 @@ async def test_the_changes_of_a_notebook_are_followed(
     assert (await page.next(number))["event"]["kind"] == "changed"
 
 
+async def test_what_nobody_follows_any_more_is_not_kept(
+    open_page: OpenPage, extension: Any, notebook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "KEEP", 0.0)
+    page = await open_page("page")
+    followers = extension.services.workspace.activity._followers
+    first = await page.subscribe(changes=notebook)
+    assert (await page.next(first))["reset"] is True
+    await page.send({"unsubscribe": first})
+    # The feed goes with its last subscription.
+    async with asyncio.timeout(DEADLINE):
+        while followers:
+            number = await page.subscribe(permissions=True)
+            await page.next(number)
+    assert followers == set()
+
+
 async def test_a_silent_connection_is_kept_alive_by_messages(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ The server answers that nothing was missed (``live``), or that what the page kno
     {"subscription": 3, "id": 18, "event": {"kind": "text", ...}}
 
 Events of a chat have their numbers there, and are kept with it. Those of the other topics are
-numbered for each page, and the last of them kept for `KEEP` seconds after the connection was lost.
+numbered for each page, and the last of them kept for `KEEP` seconds after the subscription has ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
 
 KEEP = 60.0
-"""Seconds for which the events of a page are kept whose connection was lost."""
+"""Seconds for which events are kept of a subscription that has ended, and a page that is away."""
 
 MAX_KEPT = 500
 """Events of a topic that are kept."""
@@ -56,9 +56,13 @@ class Feed:
 
     Args:
         source: The events. It begins with the state of the topic.
+
+    Attributes:
+        readers: How many subscriptions read it now.
     """
 
     def __init__(self, source: AsyncIterator[Json]) -> None:
+        self.readers = 0
         self._name = secrets.token_hex(4)
         self._kept: deque[tuple[int, Json]] = deque(maxlen=MAX_KEPT)
         self._last = 0
@@ -208,13 +212,21 @@ class Channel:
         if feed is None or position is None:
             if feed is not None:
                 feed.close()
-            feed, position = Feed(self._source(kind, value)), 0
-            self._feeds[key] = feed
-            await say(reset=True)
-        else:
-            await say(live=True)
-        async for event_id, event in feed.after(position):
-            await say(id=event_id, event=event)
+            feed = self._feeds[key] = Feed(self._source(kind, value))
+        feed.readers += 1
+        try:
+            await say(**({"reset": True} if position is None else {"live": True}))
+            async for event_id, event in feed.after(position or 0):
+                await say(id=event_id, event=event)
+        finally:
+            feed.readers -= 1
+            asyncio.get_running_loop().call_later(KEEP, self._expire, key, feed)
+
+    def _expire(self, key: str, feed: Feed) -> None:
+        """Nobody has read a feed for a while: its events are kept no more."""
+        if not feed.readers and self._feeds.get(key) is feed:
+            del self._feeds[key]
+            feed.close()
 
     async def _source(self, kind: str, value: str) -> AsyncIterator[Json]:
         workspace = self._services.workspace
