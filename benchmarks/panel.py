@@ -16,7 +16,6 @@ from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
 import tk_ai_extension
-from tk_ai_extension.agent.claude.messages_api import Exchange
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -30,6 +29,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.model.callers import owner
+from tk_ai_extension.testing.messages_api import Exchange
 from tk_ai_extension.testing.scripted_model import MODEL, Answer, ScriptedModel, Text
 from tk_ai_extension.workspace.state import state_folder
 

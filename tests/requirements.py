@@ -124,6 +124,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:restart-among-callers", "project", "a kernel restarted while several callers run code ends each run that it cuts as kernel_restarted and as nothing else; what was edited stays explained by a serial order, no code runs twice, and without a restart no run ends so"),
     Requirement("exec:saved", "S3", "outputs are attached to the cell and saved; the file on disk has them at most 2 s later while the cell still runs"),
     Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them"),
+    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates is updated in the notebook, wherever that is; outputs that are others by now are left alone"),
+    Requirement("exec:output-widget", "project", "what an Output widget captures is the widget's, not the cell's, and the kernel gets it"),
     Requirement("exec:bounded", "project", "what an execution holds in memory is bounded: messages not yet read, requests that wait for a shared kernel, status events; doubling the output doubles the work, never more"),
     # -- Outputs --
     Requirement("out:types", "S3 S4", "stream, execute_result, display_data, error"),
@@ -280,6 +282,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("nb:cleanup", "S3", "shutdown stops the kernel and cleans up, and only its own"),
     Requirement("nb:one-notebook", "project", "a command acts on the notebook that is named, by its place or by `-n`, and on no other; two different ones are refused with exit 2"),
     Requirement("nb:pipe-is-the-notebook", "project", "in a pipe and with `--json` a run's output is the whole as the notebook holds it (cleared, overwritten and updated outputs as they ended), given as each cell has ended or its wait is over; the exit status is 4 where it still runs"),
+    Requirement("nb:starts", "project", "a command that runs code starts the server and the kernel that it needs; a command that fails, or needs none, leaves no server and no kernel"),
+    Requirement("nb:killed-server", "project", "where a server is killed in a cell, the next one says that the cell still runs and that its later output is lost; what waits behind it counts its own time alone"),
+    Requirement("nb:terminal", "project", "on a terminal of any width each row of a list shows what names it and its state; what is said is words, in a pipe too"),
+    Requirement("nb:full-output", "project", "output that cannot be written ends a command with a sentence and exit status 1"),
+    Requirement("nb:completion", "project", "in bash, zsh and fish Tab completes each argument by what it takes: notebooks, cells, kernels, choices, folders; names are escaped"),
     # -- Rendering --
     Requirement("ui:cell-status", "S0 S1", "per cell: pending, running, complete, error"),
     Requirement("ui:status-line", "S0", "action, path, cell, type in one line; code preview that expands"),

@@ -15,10 +15,9 @@ import pytest
 import yaml
 from markdown.extensions.toc import slugify
 
-from scripts.docs import glossary
 from scripts.docs.configuration import traits
 from scripts.docs.decisions import decisions
-from scripts.docs.errors import ENDS, error_classes
+from scripts.docs.errors import ENDS
 from scripts.docs.guarantees import BEHAVIOUR, PROMISES, family
 from scripts.docs.pages import DOCS, PAGES
 from scripts.docs.performance import performance_page
@@ -27,12 +26,14 @@ from scripts.docs.tools import characters
 from tests.proofs import ROOT, proofs
 from tests.requirements import REQUIREMENTS
 from tests.servers import StartServer, start_server
+from tk_ai_extension.cli.commands.topics import error_classes
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import EndStatus
 from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.base import ROUTE_ERRORS, NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
+from tk_ai_extension.tools import glossary
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.toolsets import TOOLSETS
 

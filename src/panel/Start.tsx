@@ -22,7 +22,8 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
         <>
           <p>{trans.__('No model is connected yet. A short tour shows what one would do.')}</p>
           <div className="tk-Start-buttons">
-            <Button primary onClick={() => onStart(trans.__('start'))}>
+            {/* The tour's keyword: not translated. */}
+            <Button primary onClick={() => onStart('start')}>
               {trans.__('Take the tour')}
             </Button>
             <Button onClick={() => void commands.execute('tk-ai:connect')}>

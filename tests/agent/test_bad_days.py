@@ -11,8 +11,8 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
 from tests.desk import Desk
-from tk_ai_extension.agent.claude.messages_api import Exchange
 from tk_ai_extension.agent.events import Event
+from tk_ai_extension.testing.messages_api import Exchange
 from tk_ai_extension.testing.scripted_model import (
     BROKEN,
     OVERLOADED,

@@ -169,7 +169,7 @@ async def test_a_file_of_keys_is_found_where_the_setting_says(tmp_path: Path) ->
     elsewhere = ProviderSettings(secrets_file=str(tmp_path / "keys"))
     root = tmp_path / "root"
     assert (await provision(root, elsewhere).provider()).name == "anthropic"
-    none = await in_project(tmp_path, key, secrets_file="")._chosen()
+    none = await in_project(tmp_path, key, secrets_file="").provider()
     assert none.name == "tour"
 
 
@@ -201,7 +201,7 @@ async def test_a_project_s_key_waits_until_its_folder_is_trusted(tmp_path: Path)
     asked = provision(root, ProviderSettings())
     found = await asked.provider()
     assert (found.ready, found.untrusted, found.source) == (False, str(root), None)
-    assert found.environment.keys() == {"NO_PROXY", "no_proxy"}
+    assert found.environment == {}
     assert (await asked.trust())["source"] == "project"
     assert (await asked.provider()).environment == {"ANTHROPIC_API_KEY": "k"}
     # Another folder that takes its place is not the one that was trusted.
@@ -226,7 +226,7 @@ async def test_a_project_s_key_is_not_used_where_its_kernels_have_a_sandbox(tmp_
     for settings, source in (('{"sandbox": true}', None), ('{"sandbox": false}', "project")):
         (tmp_path / ".nb" / "project.json").write_text(settings, encoding="utf-8")
         for folder in (tmp_path, below):
-            assert (await in_project(folder, text)._chosen()).source == source
+            assert (await in_project(folder, text).provider()).source == source
     (tmp_path / ".nb" / "project.json").write_text("no JSON", encoding="utf-8")
     asked = in_project(tmp_path, text)
     with pytest.raises(NoModel, match="sandbox"):
@@ -237,7 +237,7 @@ async def test_a_project_s_key_is_not_used_where_its_kernels_have_a_sandbox(tmp_
     inside.write_text(text, encoding="utf-8")
     inside.chmod(0o600)
     planted = provision(tmp_path, ProviderSettings(), user_file=inside)
-    assert (await planted._chosen()).name == "tour"
+    assert (await planted.provider()).name == "tour"
 
 
 @pytest.mark.proves("threat:project-keys")

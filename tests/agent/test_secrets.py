@@ -60,7 +60,6 @@ async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIter
             yield talk
         finally:
             await talk.chats.close()
-            await provision.close()
 
 
 @pytest.mark.proves("ext:secrets", "threat:secrets")

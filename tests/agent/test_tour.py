@@ -2,80 +2,110 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
-from tornado.httpclient import AsyncHTTPClient
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.tcpserver import TCPServer
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.desk import Desk
+from tk_ai_extension.agent import tour_texts as texts
+from tk_ai_extension.agent.backend import TextBlock, TurnEnded
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude import tour_texts as texts
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
-from tk_ai_extension.agent.claude.messages import Answer, MessagesRequest, Text, ToolUse
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.provision import Provision
-from tk_ai_extension.agent.claude.tour import STEPS, Tour
-from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.events import Event, TextDelta, ToolCalled
 from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.server.chatting import ClaudeOrTour
 from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
+from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 NOTEBOOK = "Notebook a.ipynb: 2 cells"
 
 
+CREDENTIAL = TurnCredential("turn", "token")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the tour says, and the call that it waits for; None at the end of its turn."""
+
+    text: str
+    call: tuple[str, Mapping[str, Any]] | None
+
+
 class Conversation:
-    """A chat with the tour, as the CLI carries it."""
+    """A chat with the tour, whose calls the test answers."""
 
     def __init__(self, mode: str, notebook: str = NOTEBOOK) -> None:
         self._seen = f"<seen>\nPermission mode: {mode}. And so on.\n\n{notebook}\n</seen>"
-        self._messages: list[dict[str, Any]] = []
+        self._session = TourSession(self._carry_out)
+        self._results: asyncio.Queue[types.CallToolResult] = asyncio.Queue()
 
-    def say(self, text: str) -> Answer:
-        blocks = [{"type": "text", "text": each} for each in (self._seen, text)]
-        return self._answered(blocks)
+    async def say(self, text: str) -> Said:
+        content = [TextBlock(self._seen), TextBlock(text)]
+        await self._session.interrupt()
+        await self._session.send(content, model="tk-tour", credential=CREDENTIAL)
+        return await self._said(begins=True)
 
-    def result(self, text: str, *, is_error: bool = False) -> Answer:
-        """What the tour does when its call was answered with this."""
-        call = self._messages[-1]["content"][-1]["id"]
-        content = [{"type": "text", "text": text}]
-        block = {"type": "tool_result", "tool_use_id": call, "content": content}
-        return self._answered([{**block, "is_error": is_error}])
+    async def result(self, cell: str = "", **structured: Any) -> Said:
+        """What the tour does when its call was answered with this; a cell's key: its code failed."""
+        failed = {"runs": [{"cell": cell, "status": "error"}]} if cell else {}
+        self._results.put_nowait(
+            types.CallToolResult(
+                content=[],
+                structured_content=structured | failed,
+                is_error=bool(cell or structured),
+            )
+        )
+        return await self._said(begins=False)
 
-    def _answered(self, blocks: list[dict[str, Any]]) -> Answer:
-        self._messages.append({"role": "user", "content": blocks})
-        request = MessagesRequest({}, {"model": "tk-tour", "messages": self._messages})
-        answer = Tour().reply(request)
-        assert isinstance(answer, Answer)
+    async def _carry_out(self, token: str, *_call: object) -> types.CallToolResult:
+        assert token == CREDENTIAL.token
+        return await self._results.get()
+
+    async def _said(self, *, begins: bool) -> Said:
+        said = ""
+        call = None
+        async with asyncio.timeout(20):
+            while True:
+                match await self._session.receive():
+                    case TextDelta(text=text):
+                        said += text
+                    case ToolCalled(tool=tool, arguments=arguments):
+                        call = (tool, arguments)
+                        break
+                    case TurnEnded(error=error):
+                        assert error is None
+                        # Of the turn that was interrupted.
+                        if said:
+                            break
+                    case event:
+                        raise AssertionError(event)
         # The tour is called a script at the beginning of each turn, and once.
-        begins = "tool_result" not in str(blocks)
-        assert text_of(answer).startswith(texts.LABEL) == begins
-        assert text_of(answer).count(texts.LABEL) == begins
-        self._messages.append(answer.message(request))
-        return answer
-
-
-def text_of(answer: Answer) -> str:
-    return "".join(block.text for block in answer.blocks if isinstance(block, Text))
-
-
-def call_of(answer: Answer) -> tuple[str, Mapping[str, Any]] | None:
-    calls = [block for block in answer.blocks if isinstance(block, ToolUse)]
-    return (calls[0].name, calls[0].input) if calls else None
+        assert said.startswith(texts.LABEL) == begins
+        assert said.count(texts.LABEL) == begins
+        return Said(said, call)
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
 @pytest.mark.parametrize("message", ["Hello", "How warm is it?", "start", "connect", "数"])
-def test_the_first_answer_to_any_message_says_that_it_is_the_tour(mode: str, message: str) -> None:
-    assert texts.INTRO in text_of(Conversation(mode).say(message))
+async def test_the_first_answer_to_any_message_says_that_it_is_the_tour(
+    mode: str, message: str
+) -> None:
+    assert texts.INTRO in (await Conversation(mode).say(message)).text
 
 
 @pytest.mark.parametrize(
@@ -90,95 +120,101 @@ def test_the_first_answer_to_any_message_says_that_it_is_the_tour(mode: str, mes
         ("ask", "How do I connect a model?", None),
     ],
 )
-def test_it_starts_right_away_in_auto_mode_and_when_asked_in_the_others(
+async def test_it_starts_right_away_in_auto_mode_and_when_asked_in_the_others(
     mode: str, message: str, tool: str | None
 ) -> None:
-    call = call_of(Conversation(mode).say(message))
-    assert (call[0] if call else None) == tool
+    said = await Conversation(mode).say(message)
+    assert (said.call[0] if said.call else None) == tool
 
 
-def test_without_a_notebook_it_makes_one() -> None:
+async def test_without_a_notebook_it_makes_one() -> None:
     conversation = Conversation("ask", notebook="")
-    assert call_of(conversation.say("start")) == (
+    assert (await conversation.say("start")).call == (
         "use_notebook",
         {"notebook": "tour.ipynb", "mode": "create"},
     )
-    assert call_of(conversation.result("made")) == ("read_notebook", {"view": "reading"})
+    assert (await conversation.result()).call == ("read_notebook", {"view": "reading"})
 
 
 @pytest.mark.parametrize("notebook", [NOTEBOOK, ""])
-def test_in_plan_mode_it_ends_with_a_plan(notebook: str) -> None:
+async def test_in_plan_mode_it_ends_with_a_plan(notebook: str) -> None:
     conversation = Conversation("plan", notebook)
-    answer = conversation.say("start")
-    if call_of(answer):
-        answer = conversation.result("cells")
-    assert texts.PLAN in text_of(answer)
-    assert call_of(answer) is None
+    answer = await conversation.say("start")
+    if answer.call:
+        answer = await conversation.result()
+    assert texts.PLAN in answer.text
+    assert answer.call is None
 
 
 @pytest.mark.parametrize("code", ["permission_denied", "permission_required"])
-def test_a_call_that_was_refused_ends_it(code: str) -> None:
+async def test_a_call_that_was_refused_ends_it(code: str) -> None:
     conversation = Conversation("ask")
-    conversation.say("start")
-    conversation.result("cells")
-    answer = conversation.result(f"Error [{code}]: no\nhint", is_error=True)
-    assert texts.REFUSED in text_of(answer)
-    assert call_of(answer) is None
+    await conversation.say("start")
+    await conversation.result()
+    answer = await conversation.result(error={"code": code})
+    assert texts.REFUSED in answer.text
+    assert answer.call is None
 
 
-def test_what_fails_unplanned_ends_it_and_it_can_begin_again() -> None:
+async def test_what_fails_unplanned_ends_it_and_it_can_begin_again() -> None:
     conversation = Conversation("auto")
-    conversation.say("start")
-    assert call_of(conversation.result("Error [conflict]: changed", is_error=True)) is None
-    answer = conversation.say("start")
-    assert texts.INTRO not in text_of(answer)
-    assert call_of(answer) == ("read_notebook", {"view": "reading"})
+    await conversation.say("start")
+    assert (await conversation.result(error={"code": "conflict"})).call is None
+    answer = await conversation.say("start")
+    assert texts.INTRO not in answer.text
+    assert answer.call == ("read_notebook", {"view": "reading"})
 
 
-def test_a_message_after_a_call_that_was_cut_off_is_heard() -> None:
+async def test_a_message_after_a_call_that_was_cut_off_is_heard() -> None:
     conversation = Conversation("auto")
-    conversation.say("start")
-    conversation.result("cells")
-    assert texts.CONNECT in text_of(conversation.say("connect"))
+    await conversation.say("start")
+    await conversation.result()
+    assert texts.CONNECT in (await conversation.say("connect")).text
 
 
-def test_without_matplotlib_it_draws_by_other_means() -> None:
+async def test_without_matplotlib_it_draws_by_other_means() -> None:
     conversation = Conversation("auto")
-    conversation.say("start")
-    conversation.result("cells")
-    conversation.result("insert 2 @abcd")
-    answer = conversation.result("@abcd ok")
-    assert call_of(answer) == ("insert_and_execute_cell", {"source": texts.PLOT_CELL})
-    answer = conversation.result("@efgh [2] error\nModuleNotFoundError", is_error=True)
-    assert call_of(answer) == ("overwrite_cell", {"cell": "efgh", "source": texts.DRAWING_CELL})
-    assert call_of(conversation.result("Overwritten")) == ("execute_cell", {"cell": "efgh"})
-    answer = conversation.result("@efgh [3] ok")
-    assert call_of(answer) == ("insert_and_execute_cell", {"source": texts.FAILING_CELL})
+    await conversation.say("start")
+    await conversation.result()
+    await conversation.result()
+    answer = await conversation.result()
+    assert answer.call == ("insert_and_execute_cell", {"source": texts.PLOT_CELL})
+    answer = await conversation.result("efgh")
+    assert answer.call == ("overwrite_cell", {"cell": "efgh", "source": texts.DRAWING_CELL})
+    assert (await conversation.result()).call == ("execute_cell", {"cell": "efgh"})
+    answer = await conversation.result()
+    assert answer.call == ("insert_and_execute_cell", {"source": texts.FAILING_CELL})
 
 
-def test_every_step_leads_to_a_step_that_exists() -> None:
-    following = {each for step in STEPS.values() for each in (step.then, step.on_error)}
-    assert following - {None} <= STEPS.keys()
+async def test_a_turn_that_is_interrupted_before_it_begins_ends() -> None:
+    async def call(*_call: object) -> types.CallToolResult:
+        raise AssertionError("it was interrupted")
+
+    session = TourSession(call)
+    content = [TextBlock("<seen>\nPermission mode: auto.\n</seen>"), TextBlock("start")]
+    await session.send(content, model="tk-tour", credential=CREDENTIAL)
+    await session.interrupt()
+    async with asyncio.timeout(20):
+        assert await session.receive() == TurnEnded()
 
 
 # -- the whole chain
 
 
 @pytest.fixture
-async def provision(tmp_path: Path) -> AsyncIterator[Provision]:
-    provision = Provision(ProviderSettings(trust_folder=True), dict, tmp_path)
-    yield provision
-    await provision.close()
+def provision(tmp_path: Path) -> Provision:
+    return Provision(ProviderSettings(trust_folder=True), dict, tmp_path)
 
 
 @pytest.fixture
 async def tour(desk: Desk, provision: Provision, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person in a server with no model connected."""
+    config = ClaudeConfig(tmp_path / "claude", cli="/nowhere/claude")
     services = ChatServices(
         workspace=desk.workspace,
         registry=desk.registry,
         transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-        backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), provision.provider),
+        backend=ClaudeOrTour(ClaudeBackend(config, provision.provider)),
         settings=ChatSettings(),
     )
     talk = Talk(Chats(services), services, ScriptedModel())
@@ -210,7 +246,7 @@ async def test_the_whole_tour_works_in_the_active_notebook(tour: Talk, desk: Des
     assert title.source == texts.TITLE_CELL
     assert data.outputs[0].text.startswith(" 0 min  84.0 °C\n")
     assert "image/png" in plot.outputs[0].data
-    assert mended.source == texts.MENDED_CELL
+    assert mended.source == texts.FIXED_CELL
     assert "°C in 30 minutes" in mended.outputs[0].text
 
 
@@ -265,7 +301,7 @@ async def test_a_person_without_a_notebook_gets_one_and_is_asked_before_each_cha
         "execute_cell",
     ]
     assert events[-1].data["text"] == texts.END
-    assert [cell.source for cell in desk.on_disk("tour.ipynb").cells][-1] == texts.MENDED_CELL
+    assert [cell.source for cell in desk.on_disk("tour.ipynb").cells][-1] == texts.FIXED_CELL
 
 
 async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
@@ -277,19 +313,6 @@ async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
     *_, ran = of_kind(events, "tool_result")
     assert (ran["tool"], ran["ok"]) == ("insert_and_execute_cell", False)
     assert events[-1].data == {"end": "done", "text": texts.BROKEN}
-
-
-async def test_the_tour_answers_nobody_else(provision: Provision) -> None:
-    environment = (await provision.provider()).environment
-    url = f"{environment['ANTHROPIC_BASE_URL']}/v1/messages"
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "start"}]})
-    client = AsyncHTTPClient(force_instance=True)
-    for key, code in ((environment["ANTHROPIC_API_KEY"], 200), ("guess", 401), ("", 401)):
-        headers = {"x-api-key": key}
-        response = await client.fetch(
-            url, method="POST", headers=headers, body=body, raise_error=False
-        )
-        assert response.code == code
 
 
 async def test_a_key_is_used_as_soon_as_it_is_there(provision: Provision, tmp_path: Path) -> None:

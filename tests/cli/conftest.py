@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -80,6 +84,31 @@ class Nb:
         ended = Ended(run.returncode, run.stdout.decode(), run.stderr.decode())
         assert status is None or ended.status == status, f"{words}: {ended}"
         return ended
+
+    def typed(
+        self, *words: str, columns: int = 80, terminal: str = "dumb", status: int | None = 0
+    ) -> str:
+        """What a terminal of so many columns shows of a command, without colours."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+        process = subprocess.Popen(
+            [*NB, *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=self.root,
+            env={**self.environment, "TERM": terminal},
+        )
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # how Linux says that nobody holds the other end any more
+            while data := os.read(ours, 65_536):
+                shown += data
+        os.close(ours)
+        ended = process.wait(DEADLINE)
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
+        assert status is None or ended == status, f"{words}: {text}"
+        return text
 
     async def start(self, *words: str, **options: Any) -> asyncio.subprocess.Process:
         """Starts a command and does not wait for it."""

@@ -62,13 +62,14 @@ def test_a_wrong_call_ends_with_2_says_why_and_changes_nothing(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("words", [["exec", "0", "-n", "a.ipynb"], ["run", "1", "-n", "a.ipynb"]])
-def test_without_a_host_nothing_runs_and_it_says_how_to_start_one(
+@pytest.mark.parametrize("words", [["vars", "-n", "a.ipynb"], ["restart", "-n", "a.ipynb"]])
+def test_what_needs_a_kernel_that_is_not_there_says_how_to_start_one(
     nb: Nb, path: Path, words: list[str]
 ) -> None:
     ended = nb(*words, status=3)
-    assert "`nb open NOTEBOOK` starts the host" in ended.err
+    assert "`nb open` starts one" in ended.err
     assert nb(*words, "--json", status=3).json["error"]["code"] == "kernel_not_found"
+    assert nb.processes() == []
 
 
 def test_a_cell_that_fails_ends_with_1(nb: Nb, path: Path) -> None:

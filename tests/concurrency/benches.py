@@ -53,8 +53,10 @@ async def save_room(store: NotebookRouter, path: str) -> None:
     await room.save()
 
 
-async def save_tab(page: TabPage, path: str) -> None:
-    """Has a page save what is not saved."""
+async def save_tab(store: Any, page: TabPage, path: str) -> None:
+    """Has a page save what is not saved, once it is known what came of each change."""
+    # A page that lost its connection is asked afterwards what it did, and the journal then says it.
+    await store._tabs._tasks.join()
     if page.notebooks[path].dirty:
         await page.save(path)
 
@@ -196,7 +198,7 @@ async def tab_bench(folder: Path) -> AsyncIterator[ConcurrencyBench]:
             folder,
             store,
             opened=page.open,
-            settle=partial(save_tab, page),
+            settle=partial(save_tab, store, page),
             person=TabTypist(page),
             faults=[
                 Fault("dropped connection", partial(drop_connection, page), frozenset(DROPPED))
@@ -278,7 +280,7 @@ async def served_bench(
                 await page.connect()
                 closing.push_async_callback(page.close)
                 bench.person, bench.opened = TabTypist(page), page.open
-                bench.settle = partial(save_tab, page)
+                bench.settle = partial(save_tab, workspace.store, page)
             else:
                 bench.program = Program(root)
             yield bench

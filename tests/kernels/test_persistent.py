@@ -1,4 +1,4 @@
-"""Without a Jupyter Server: kernels that outlive the process which started them."""
+"""Kernels that outlive the process which started them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 
 from tests.kernels.conftest import TIMEOUTS
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager, PersistentProvisioner
+from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
+from tk_ai_extension.kernels.persistent_processes import PersistentProvisioner
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import KernelNotFound, KernelStartFailed
 from tk_ai_extension.testing import faults
@@ -31,19 +32,18 @@ from tk_ai_extension.testing.executor_bench import (
 
 HOST = """
 import asyncio, json, sys
-from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager, PersistentProvisioner
+from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.executions import ExecutionRequest
 
 async def main(folder):
-    manager = PersistentMultiKernelManager(connection_dir=folder)
+    manager = PersistentMappingKernelManager(connection_dir=folder, adopt_on_start=False)
     kernels = JupyterKernels(manager, capture_stderr=False)
     kernel_id = await kernels.start("python3")
     events = kernels.executor(kernel_id).execute(kernel_id, ExecutionRequest("kept = 41"))
     last = [event async for event in events][-1]
     assert last.status == "ok", last
-    servers = [name for name in sys.modules if name.startswith("jupyter_server")]
-    print(json.dumps([kernel_id, (await kernels.info(kernel_id)).pid, servers]), flush=True)
+    print(json.dumps([kernel_id, (await kernels.info(kernel_id)).pid]), flush=True)
     if sys.stdin.readline().strip() == "leave":
         await kernels.close()
         manager.detach()
@@ -61,7 +61,7 @@ async def left_by_a_host(folder: Path, end: str) -> tuple[str, int]:
     assert host.stdout is not None
     try:
         async with asyncio.timeout(DEADLINE):
-            kernel_id, pid, servers = json.loads(await host.stdout.readline())
+            kernel_id, pid = json.loads(await host.stdout.readline())
             if end == "leaves":
                 host.stdin.write(b"leave\n")
                 assert await host.wait() == 0
@@ -69,7 +69,6 @@ async def left_by_a_host(folder: Path, end: str) -> tuple[str, int]:
         if host.returncode is None:
             host.kill()
             await host.wait()
-    assert servers == [], "it needs no Jupyter Server"
     return kernel_id, pid
 
 
@@ -81,7 +80,7 @@ def files(folder: Path) -> list[str]:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[ExecutorBench]:
     """Kernels without a server, in a folder."""
-    manager = PersistentMultiKernelManager(connection_dir=str(tmp_path))
+    manager = PersistentMappingKernelManager(connection_dir=str(tmp_path), adopt_on_start=False)
     kernels = JupyterKernels(manager, capture_stderr=False, timeouts=TIMEOUTS, ready_timeout=20)
 
     async def request(method: str, path: str) -> None:
@@ -165,7 +164,7 @@ def noted(folder: Path, **changes: Any) -> str:
 
 def adopted_in(folder: Path) -> list[str]:
     """What a host of its own takes over, and leaves again."""
-    manager = PersistentMultiKernelManager(connection_dir=str(folder))
+    manager = PersistentMappingKernelManager(connection_dir=str(folder), adopt_on_start=False)
     adopted = manager.adopt({})
     manager.detach()
     return adopted

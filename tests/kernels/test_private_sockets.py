@@ -18,7 +18,7 @@ from tests.kernels.guests import connect
 from tests.kernels.guests import run as run_as_guest
 from tests.kernels.test_persistent import left_by_a_host
 from tk_ai_extension.kernels import socket_folders
-from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
+from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.share import Connection
 from tk_ai_extension.kernels.socket_folders import supports_ipc
@@ -73,7 +73,7 @@ async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
 ) -> None:
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
-    manager = PersistentMultiKernelManager(connection_dir=str(deep))
+    manager = PersistentMappingKernelManager(connection_dir=str(deep), adopt_on_start=False)
     kernels = JupyterKernels(manager, capture_stderr=False, timeouts=TIMEOUTS, ready_timeout=20)
     kernel_id = await kernels.start("python3")
     guests: list[Any] = []
@@ -115,7 +115,7 @@ async def test_the_sockets_of_a_kernel_that_was_killed_with_its_host_are_removed
     assert len(folders(temporary)) == 1
     faults.kill(pid)
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 10)
-    manager = PersistentMultiKernelManager(connection_dir=str(tmp_path))
+    manager = PersistentMappingKernelManager(connection_dir=str(tmp_path), adopt_on_start=False)
     assert manager.adopt({}) == []
     manager.detach()
     assert folders(temporary) == []
@@ -129,7 +129,9 @@ async def test_a_kernel_that_cannot_be_launched_leaves_no_folder(
     argv = [str(tmp_path / "python3"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec.write_text(json.dumps({"argv": argv, "display_name": "missing", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    manager = PersistentMultiKernelManager(connection_dir=str(tmp_path / "state"))
+    manager = PersistentMappingKernelManager(
+        connection_dir=str(tmp_path / "state"), adopt_on_start=False
+    )
     kernels = JupyterKernels(manager, capture_stderr=False)
     (tmp_path / "state").mkdir()
     with pytest.raises(KernelStartFailed):

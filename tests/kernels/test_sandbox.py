@@ -20,7 +20,7 @@ from jupyter_client.manager import AsyncKernelManager
 import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tk_ai_extension.kernels.environment import AllowedEnvironment
-from tk_ai_extension.kernels.persistence import PersistentMultiKernelManager
+from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
@@ -485,9 +485,9 @@ class TestKernelsThatLast:
         manager.detach()
 
 
-def _host(folder: Path, root: Path, confine: Any) -> tuple[PersistentMultiKernelManager, Any]:
+def _host(folder: Path, root: Path, confine: Any) -> tuple[PersistentMappingKernelManager, Any]:
     """What a host has of kernels."""
-    manager = PersistentMultiKernelManager(connection_dir=str(folder))
+    manager = PersistentMappingKernelManager(connection_dir=str(folder), adopt_on_start=False)
     kernels = JupyterKernels(
         manager,
         environment=AllowedEnvironment(),

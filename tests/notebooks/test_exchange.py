@@ -14,7 +14,7 @@ from jupyter_server.serverapp import ServerApp
 from tests.notebooks.conftest import running_server
 from tests.notebooks.tabs import PATH, Desk
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.operations import Insert, Replace
+from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.document_bench import code, notebook, stream, written
@@ -95,6 +95,26 @@ async def test_outputs_go_on_in_a_room_that_is_opened_while_the_cell_runs(
     assert await opened.outputs("aaaa1111") == (stream("one two three"),)
     assert (await opened.read()).cells[0].execution_count == 4
     assert text_of(await server.first_cell()) == "one two three"
+
+
+@pytest.mark.proves("exec:saved", "ext:rtc")
+async def test_outputs_that_were_cleared_before_a_room_is_opened_stay_cleared(
+    server: RoomServer,
+) -> None:
+    server.hide_rooms()
+    document = await server.router.open(PATH)
+    async with document.writing("aaaa1111") as writer:
+        await writer.start()
+        await writer.write([Append(stream("one ")), Append(stream("old", "stderr"))])
+        await document.apply([SetOutputs("aaaa1111", ())])
+        server.show_rooms()
+        opened = await server.router.open(PATH)
+        assert await opened.outputs("aaaa1111") == ()
+        await writer.write([StreamEdit(1, 3, "new")])
+        assert await opened.outputs("aaaa1111") == (stream("new", "stderr"),)
+        await writer.write([StreamEdit(0, 4, "two "), StreamEdit(1, 5, "xt"), StreamEdit(0, 5, "")])
+        await writer.finish(4)
+    assert await opened.outputs("aaaa1111") == (stream("next", "stderr"), stream("t"))
 
 
 @pytest.mark.proves("exec:saved", "ext:rtc")

@@ -13,7 +13,7 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from jupyter_server_ydoc.loaders import FileLoader
 
 from tests.notebooks.conftest import room_bench, running_server
-from tk_ai_extension.kernels import persistence
+from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import CollaborationUnsupported
@@ -87,8 +87,8 @@ def test_a_stack_that_is_not_known_is_not_used() -> None:
 def test_a_kernel_manager_without_a_part_is_said_and_let_go_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert persistence.missing_parts() == []
-    manager = persistence.PersistentKernelManager()
+    assert persistent.missing_parts() == []
+    manager = persistent.PersistentServerKernelManager()
     monkeypatch.delattr(KernelManager, "_close_control_socket")
-    assert persistence.missing_parts() == ["AsyncIOLoopKernelManager._close_control_socket"]
+    assert persistent.missing_parts() == ["ServerKernelManager._close_control_socket"]
     manager.detach()

@@ -3,8 +3,7 @@
 import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.workspace.runs import RunRecords
-from tk_ai_extension.workspace.staleness import states
+from tk_ai_extension.workspace.staleness import RunRecords, states
 
 
 def notebook(*sources, language="python"):

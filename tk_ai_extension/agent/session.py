@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,6 @@ import mcp_types as types
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentBackend,
-    AgentEvent,
     AgentSession,
     Checkpoint,
     History,
@@ -29,7 +27,6 @@ from tk_ai_extension.agent.events import (
     Began,
     Done,
     End,
-    EventPayload,
     Failed,
     Noticed,
     Planned,
@@ -150,19 +147,14 @@ class ChatSession:
         self._turn: Turn | None = None
         self._agent: AgentSession | None = None
         self._provider: ModelProvider | None = None
+        # How long the agent's next event is waited for; None where none is.
+        self._limit: asyncio.Timeout | None = None
         self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
     @property
     def busy(self) -> bool:
         """Whether a turn goes on or waits."""
         return self._turn is not None or not self._waiting.empty()
-
-    @property
-    def caller(self) -> Caller:
-        """The chat as a caller, in no turn."""
-        return Caller(
-            user=self.user, key=self.id, face="chat", mode="auto", name=self._services.backend.name
-        )
 
     def send(self, message: Message, answer: PlanSettled | None = None) -> str:
         """Queues a turn; its id.
@@ -180,19 +172,17 @@ class ChatSession:
         if self._waiting.qsize() >= MAX_TURNS:
             raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
         turn_id = secrets.token_hex(6)
-        caller = replace(self.caller, mode=message.request.mode, turn=turn_id)
-        asking, waiting = message.asking, self._services.workspace.asking
-
-        def emit(what: EventPayload) -> None:
-            self.log.add(turn_id, what)
-            if asking is not None and what.kind == Done.kind:
-                waiting.end(asking.kernel_id, caller)
-
-        turn = Turn(
-            turn_id, message, caller, self._services.workspace, self._services.registry, emit
+        caller = Caller(
+            user=self.user,
+            key=self.id,
+            face="chat",
+            mode=message.request.mode,
+            name=self._services.backend.name,
+            turn=turn_id,
         )
-        if asking is not None:
-            waiting.begin(asking.kernel_id, caller)
+        turn = Turn(
+            turn_id, message, caller, self._services.workspace, self._services.registry, self.log
+        )
         turn.publish(
             Sent(
                 self.id,
@@ -230,7 +220,9 @@ class ChatSession:
         turn = self._turn
         if turn is not None and only in (None, turn.id):
             stopped = True
-            turn.stop(why)
+            stopped_at = turn.stop(why)
+            if self._limit is not None and not self._limit.expired():
+                self._limit.reschedule(stopped_at + STOP_TIMEOUT)
             if self._agent is not None:
                 try:
                     await self._agent.interrupt()
@@ -301,7 +293,7 @@ class ChatSession:
             await self._bind(turn.caller, message.notebook)
         agent = await self._ready(turn)
         blocks = await content(services.workspace, services.registry, turn.caller, message)
-        if turn.stopping.is_set():
+        if turn.stopped is not None:
             return "stopped"
         try:
             await agent.send(
@@ -314,10 +306,10 @@ class ChatSession:
         except ToolError as error:
             # What it says from now on would be taken for the next turn's.
             await self._close_agent()
-            if isinstance(error, AgentDied) and turn.stopping.is_set():
+            if isinstance(error, AgentDied) and turn.stopped is not None:
                 return "stopped"
             raise
-        if turn.stopping.is_set():
+        if turn.stopped is not None:
             return "stopped"
         if ended.error is not None:
             raise ended.error
@@ -336,60 +328,45 @@ class ChatSession:
         workspace.notebooks.add(caller, None, document.path, kernel_id)
 
     async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
-        """Tells what the agent reports until the turn has ended.
+        """Publish what the agent reports until the turn has ended.
 
         Raises:
             AgentDied.
             ModelSilent: nothing came for so long, and no call of ours is under way.
         """
         patience = self._services.settings.silence
-        stopping = asyncio.create_task(turn.stopping.wait())
-        try:
-            while True:
-                event = await self._receive(agent, turn, stopping, patience)
-                match event:
-                    case None:
-                        continue
-                    case TurnEnded():
-                        return event
-                    case Checkpoint():
-                        await self._remember(turn, event)
-                    case Working():
-                        pass
-                    case _:
-                        turn.receive(event)
-                patience = self._services.settings.silence
-                if isinstance(event, Retried):
-                    patience += event.seconds
-        finally:
-            await _ended(stopping)
-
-    async def _receive(
-        self, agent: AgentSession, turn: Turn, stopping: asyncio.Task[Any], patience: float
-    ) -> AgentEvent | None:
-        """What the agent reports next; None where that has to be asked again."""
-        stops = turn.stopping.is_set()
-        seconds = None if turn.calls else patience
-        if stops:
-            # It may have been stopped before it heard of the turn, and go on as if nothing was.
-            seconds = max(turn.stopped + STOP_TIMEOUT - time.monotonic(), 0)
-        receiving = asyncio.create_task(agent.receive())
-        try:
-            awaited = (receiving,) if stops else (receiving, stopping)
-            await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if receiving.done():
-                return receiving.result()
-            if stopping.done() and not stops:
-                return None
-        finally:
-            await _ended(receiving)
-        name = self._services.backend.name
-        if stops:
-            raise AgentDied(f"{name} did not stop in time.")
-        if turn.calls:
-            return None
-        await self._close_agent()
-        raise ModelSilent(f"The model said nothing for {patience:.0f} s.")
+        clock = asyncio.get_running_loop().time
+        while True:
+            if turn.stopped is not None:
+                until = turn.stopped + STOP_TIMEOUT
+            else:
+                until = None if turn.calls else clock() + patience
+            try:
+                async with asyncio.timeout_at(until) as self._limit:
+                    event = await agent.receive()
+            except TimeoutError:
+                if turn.stopped is not None:
+                    # It may have been stopped before it received the turn, and go on regardless.
+                    name = self._services.backend.name
+                    raise AgentDied(f"{name} did not stop in time.") from None
+                if turn.calls:
+                    continue
+                await self._close_agent()
+                raise ModelSilent(f"The model said nothing for {patience:.0f} s.") from None
+            finally:
+                self._limit = None
+            match event:
+                case TurnEnded():
+                    return event
+                case Checkpoint():
+                    await self._remember(turn, event)
+                case Working():
+                    pass
+                case _:
+                    turn.receive(event)
+            patience = self._services.settings.silence
+            if isinstance(event, Retried):
+                patience += event.seconds
 
     # -- the agent
 
@@ -485,9 +462,3 @@ class ChatSession:
 
 async def _provider(backend: AgentBackend) -> ModelProvider:
     return await backend.provider()
-
-
-async def _ended(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

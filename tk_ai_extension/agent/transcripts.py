@@ -164,13 +164,7 @@ class Transcripts:
         Raises:
             ChatNotFound: there is none, or it is somebody else's.
         """
-        rows = await self._rows(
-            f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
-            *(chat_id, user),
-        )
-        if not rows:
-            raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
-        return Chat(*rows[0])
+        return await self._database.read(lambda db: _chat(db, user, chat_id))
 
     async def list(self, user: str) -> list[Chat]:
         """A user's chats, the one used last first."""
@@ -228,7 +222,7 @@ class Transcripts:
         """
         server, lease = self._lease.id, self._lease
 
-        def take(db: sqlite3.Connection) -> bool:
+        def take(db: sqlite3.Connection) -> Chat:
             lease.begin()
             # Nobody else may look before this one has written.
             db.execute("BEGIN IMMEDIATE")
@@ -240,11 +234,11 @@ class Transcripts:
                     "INSERT OR REPLACE INTO answering SELECT id, ? FROM chats WHERE id = ?",
                     (server, chat.id),
                 )
-            return row is None or row[0] == server
+            elif row[0] != server:
+                raise ChatElsewhere("Another server of this folder answers in this chat just now.")
+            return _chat(db, chat.user, chat.id)
 
-        if not await self._database.run(take):
-            raise ChatElsewhere("Another server of this folder answers in this chat just now.")
-        return await self.get(chat.user, chat.id)
+        return await self._database.run(take)
 
     async def release(self, chat_id: str) -> None:
         """Lets other servers answer in a chat; what is not this server's stays as it is."""
@@ -409,6 +403,21 @@ class Transcripts:
         self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
     ) -> None:
         await self._database.run(lambda db: db.execute(statement, values), failed)
+
+
+def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
+    """A user's own chat.
+
+    Raises:
+        ChatNotFound: there is none, or it is somebody else's.
+    """
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?",  # noqa: S608 (names)
+        (chat_id, user),
+    ).fetchone()
+    if row is None:
+        raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
+    return Chat(*row)
 
 
 def _json(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +19,13 @@ from tk_ai_extension.agent.events import (
     EventPayload,
     PermissionAsked,
     PermissionSettled,
+    Sent,
     TextDelta,
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
 )
+from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.mcp.descriptions import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
@@ -56,10 +58,9 @@ class Turn:
         caller: Who acts in it: the chat, in its mode, in this turn.
         workspace: What the tools work on.
         registry: The tools.
-        emit: Takes the events.
+        log: Takes the events.
         text: What the agent has written since its last call.
-        stopping: Set when somebody stops it.
-        stopped: When that was, on the monotonic clock.
+        stopped: When somebody has stopped it, on the event loop's clock; None where nobody has.
         calls: The calls under way.
         context: The context variables of who sent the message: the provider is chosen by them, also
             where the message has waited for other turns.
@@ -71,10 +72,9 @@ class Turn:
     caller: Caller
     workspace: Workspace
     registry: Registry
-    emit: Callable[[EventPayload], object]
+    log: ChatLog
     text: str = ""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    stopped: float = 0.0
+    stopped: float | None = None
     calls: set[asyncio.Task[types.CallToolResult]] = field(
         default_factory=set["asyncio.Task[types.CallToolResult]"]
     )
@@ -92,13 +92,17 @@ class Turn:
         self._credential = self.workspace.turns.issue(self)
         return self._credential
 
-    def stop(self, why: str) -> None:
-        """Marks it as stopped; the calls under way answer with the reason, a sentence."""
+    def stop(self, why: str) -> float:
+        """Mark it as stopped; the calls under way answer with the reason, a sentence.
+
+        Returns:
+            When it was stopped first, on the event loop's clock.
+        """
         self._revoke()
-        if not self.stopping.is_set():
+        if self.stopped is None:
             self.why_stopped = why
-            self.stopped = time.monotonic()
-            self.stopping.set()
+            self.stopped = asyncio.get_running_loop().time()
+        return self.stopped
 
     def receive(self, what: EventPayload) -> None:
         """Takes what the agent reports; what is known of a call already is nothing new."""
@@ -123,10 +127,19 @@ class Turn:
         """Tells what happened, unless it comes too late: a cell may not heed an interrupt."""
         if self.over:
             return
-        self.over = isinstance(what, Done)
-        self.emit(what)
-        if isinstance(what, ToolCalled):
-            self._known.setdefault(what.call, asyncio.Event()).set()
+        self.log.add(self.id, what)
+        asking = self.message.asking
+        match what:
+            case Sent() if asking is not None:
+                self.workspace.asking.begin(asking.kernel_id, self.caller)
+            case ToolCalled(call=call):
+                self._known.setdefault(call, asyncio.Event()).set()
+            case Done():
+                self.over = True
+                if asking is not None:
+                    self.workspace.asking.end(asking.kernel_id, self.caller)
+            case _:
+                pass
 
     async def call(
         self, call: str | None, tool: str, arguments: Mapping[str, Any]

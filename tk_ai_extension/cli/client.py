@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
+class OutputFailed(Exception):
+    """What is printed cannot be written where it goes, as on a full disk; the message says why."""
+
+
 class Redirect:
-    """Where a command belongs."""
+    """Where a command belongs: the address of a server; empty for the project's own, which is started."""
 
     def __init__(self, url: str, token: str, notebook: str | None) -> None:
         self.url = url
@@ -32,6 +36,7 @@ def forward(
     console: Console,
     *,
     own: bool,
+    started: bool = False,
     notebook: str | None = None,
 ) -> int | Redirect:
     """Has a server run a command, and is its terminal meanwhile.
@@ -46,13 +51,16 @@ def forward(
         console: Reads and edits what the command asks for.
         own: Whether it is the project's own server, which runs here as the same user: no other one is
             told keys and tokens, nor opens pages.
+        started: Whether the server was started for this command: if it fails and nothing runs, the
+            server ends with it.
         notebook: The current notebook, where another server has said it.
 
     Returns:
         The exit status, or the server that the command belongs to; nothing was done then.
     """
     lines = connection.makefile("r", encoding="utf-8")
-    _say(connection, {**_greeting(argv, project, own), "notebook": notebook})
+    greeting = _greeting(argv, project, own)
+    _say(connection, {**greeting, "notebook": notebook, "started": started})
     interrupted = False
     while True:
         try:
@@ -100,10 +108,21 @@ def unreachable(why: str, argv: list[str]) -> int:
     return wire.UNREACHABLE
 
 
-def nobody_reads() -> int:
-    """Whoever read our output has enough: nothing more is printed, nor flushed at exit; the status."""
+def nobody_reads(failure: OutputFailed | None = None) -> int:
+    """Print nothing more, nor flush it at exit: who read it has enough, or it cannot be written.
+
+    Returns:
+        The exit status.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return wire.OK
+    if failure is None:
+        return wire.OK
+    try:
+        sys.stderr.write(f"nb: the output cannot be written: {failure}.\n")
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
+    return wire.FAILED
 
 
 def _greeting(argv: list[str], project: str, own: bool) -> dict[str, object]:
@@ -156,13 +175,23 @@ def _print(frame: Mapping[str, Any], *, own: bool) -> None:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Writes and flushes text; what the stream's encoding does not have becomes an escape."""
+    """Writes and flushes text; what the stream's encoding does not have becomes an escape.
+
+    Raises:
+        BrokenPipeError: nobody reads it.
+        OutputFailed: it cannot be written.
+    """
     try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.strerror) from None
 
 
 def _answer(

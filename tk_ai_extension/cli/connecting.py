@@ -145,9 +145,24 @@ def _message(connection: socket.socket, body: bytes) -> str:
         return ""
 
 
+class Connected:
+    """A connection to the server that a command is for.
+
+    Attributes:
+        connection: It.
+        own: Whether the server is the project's own.
+        started: Whether it was started for this command.
+    """
+
+    def __init__(self, connection: socket.socket, *, own: bool, started: bool = False) -> None:
+        self.connection = connection
+        self.own = own
+        self.started = started
+
+
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> tuple[socket.socket, bool] | None:
+) -> Connected | None:
     """Open a connection to the server that a command is for.
 
     It is the project's own where that runs or has left kernels, else one of a person in whose folder
@@ -161,8 +176,7 @@ def find_server(
         own: Whether no other than the project's own is meant.
 
     Returns:
-        The connection, and whether it is to the project's own server; None where the command is to run
-        in this process.
+        The connection; None where the command is to run in this process.
 
     Raises:
         Refused: the project's server refuses, or cannot be started.
@@ -170,26 +184,35 @@ def find_server(
     server = own_server(project)
     if server is not None:
         try:
-            return server.open(path), True
+            return Connected(server.open(path), own=True)
         except NoAnswer:
             pass  # it was killed
     if not project.has_kernels():
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
-                    return server.open(path), False
+                    return Connected(server.open(path), own=False)
                 except (NoAnswer, Refused):
                     continue  # it is gone, hangs or has no extension: what it has open is left alone
         if not starts:
             return None
+    return start_server(project, path)
+
+
+def start_server(project: Project, path: str) -> Connected:
+    """Start the project's server, unless another command has just done so, and connect to it.
+
+    Raises:
+        Refused: it cannot be started, or does not answer.
+    """
     from tk_ai_extension.cli.launch import launch
 
-    launch(project)
+    started = launch(project)
     server = own_server(project)
     if server is None:
         raise Refused(f"the host ended at once; {project.log} has its last words.")
     try:
-        return server.open(path), True
+        return Connected(server.open(path), own=True, started=started)
     except NoAnswer:
         raise Refused(f"the host does not answer; {project.log} may say why.") from None
 
@@ -205,13 +228,14 @@ def own_server(project: Project) -> Server | None:
         return None
     if hasattr(socket, "AF_UNIX"):
         return Server("http://localhost/", str(known["token"]), project)
-    running = (each for each in _running() if each[2] == known["token"])
-    return next((Server(url, token, project) for _, url, token in running), None)
+    running = (each for each in running_servers() if each.token == known["token"])
+    return next((Server(each.url, each.token, project) for each in running), None)
 
 
 def server_at(url: str) -> Server | None:
     """Return this user's running server of this address; None where Jupyter's files name none."""
-    return next((Server(url, token) for _, named, token in _running() if named == url), None)
+    named = (each for each in running_servers() if each.url == url)
+    return next((Server(each.url, each.token) for each in named), None)
 
 
 def servers_over(folder: str) -> list[Server]:
@@ -220,31 +244,58 @@ def servers_over(folder: str) -> list[Server]:
     Those that ended badly are among them: nobody answers there.
     """
     place = os.path.join(os.path.realpath(folder), "")
-    over = [entry for entry in _running() if place.startswith(os.path.join(entry[0], ""))]
-    over.sort(key=lambda entry: len(entry[0]), reverse=True)
-    return [Server(url, token) for _, url, token in over]
+    over = [each for each in running_servers() if place.startswith(os.path.join(each.root, ""))]
+    over.sort(key=lambda each: len(each.root), reverse=True)
+    return [Server(each.url, each.token) for each in over]
 
 
-def _running() -> list[tuple[str, str, str]]:
-    """Folder, address and token of each server that Jupyter's runtime files name."""
-    runtime = runtime_folder()
+class RunningServer:
+    """What Jupyter's runtime files say of a server, which may have ended badly since.
+
+    Attributes:
+        root: The folder of its notebooks, without links.
+        url: Its address.
+        token: What lets in.
+        pid: Its process; 0 where that is not said.
+        started: When it wrote that it runs, in ns.
+    """
+
+    def __init__(self, root: str, url: str, token: str, pid: int, started: int) -> None:
+        self.root = root
+        self.url = url
+        self.token = token
+        self.pid = pid
+        self.started = started
+
+
+def running_servers(runtime: str | None = None) -> list[RunningServer]:
+    """Return the servers of this user that runtime files name.
+
+    Args:
+        runtime: The folder of the files; Jupyter's unless given.
+    """
+    runtime = runtime or runtime_folder()
     try:
         names = os.listdir(runtime)
     except OSError:
         return []
-    found: list[tuple[str, str, str]] = []
+    found: list[RunningServer] = []
     for name in names:
         if not (name.startswith("jpserver-") and name.endswith(".json")):
             continue
         path = os.path.join(runtime, name)
         try:
-            if hasattr(os, "geteuid") and os.stat(path).st_uid != os.geteuid():
+            status = os.stat(path)
+            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
                 continue  # who wrote it is to receive no token
             with open(path, "rb") as file:
                 entry = json.load(file)
             root, url, token = entry["root_dir"], str(entry["url"]), str(entry["token"])
+            pid = name[len("jpserver-") : -len(".json")]
             if url.startswith(("http://", "https://")):
-                found.append((os.path.realpath(root), url, token))
+                number = int(pid) if pid.isdigit() else 0
+                place = os.path.realpath(root)
+                found.append(RunningServer(place, url, token, number, status.st_mtime_ns))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # it is being written
     return found

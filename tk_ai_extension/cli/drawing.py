@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from rich.box import ROUNDED, SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.markdown import Markdown
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
@@ -17,6 +16,7 @@ from rich.tree import Tree
 
 from tk_ai_extension.cli.permission_results import PendingRequest, PendingRequests
 from tk_ai_extension.cli.proposals import lines_of
+from tk_ai_extension.cli.terminal import harmless
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.following import CellRun, ExecutionResult
 from tk_ai_extension.tools.results import Result
@@ -44,16 +44,18 @@ MAX_DEPTH = 6
 MAX_BRANCHES = 50
 """How many members of one value."""
 
-SHORT = 14
-"""Characters of a column that keeps its width."""
+HEADINGS = {"execution_count": "count"}
+"""What columns are called whose name takes more room than their values."""
 
-_CONTROLS = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
-    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
-    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-}
-"""What a notebook could tell the terminal to do, as the pictures of what it is; also what would show
-code in another order than it runs in."""
+KEPT = ("index", "cell", "id", "execution_id", "kernel_id", "name", "time", "state")
+"""The columns of a table that are shown however narrow the terminal is."""
+
+SHORT = 20
+"""Characters of a column that keeps its width."""
+NARROWEST = 20
+"""Characters that a longer column has at least; others are left out for it."""
+GAP = 3
+"""Characters between two columns."""
 
 
 def answer(result: Result) -> RenderableType:
@@ -66,11 +68,18 @@ def answer(result: Result) -> RenderableType:
     if isinstance(fields.get("source"), str) and "cell_type" in fields:
         return _cell(fields)
     if isinstance(fields.get("text"), str) and "revision" in fields:
-        return Syntax(harmless(fields["text"].rstrip("\n")), "python", word_wrap=True)
+        return _code(fields["text"].rstrip("\n"))
     lists = [name for name, value in fields.items() if _is_rows(value)]
     if len(lists) == 1:
         return _rows(lists[0], fields)
     return plain(result.as_text())
+
+
+def _code(text: str) -> RenderableType:
+    """Code in the terminal's own colours, on its own background, whichever that is."""
+    return Syntax(
+        harmless(text), "python", theme="ansi_dark", background_color="default", word_wrap=True
+    )
 
 
 def refusal(error: ToolError) -> RenderableType:
@@ -84,11 +93,6 @@ def refusal(error: ToolError) -> RenderableType:
 def plain(text: str, style: str = "") -> Text:
     """A text as it stands, whatever it holds."""
     return Text(harmless(text), style)
-
-
-def harmless(text: str) -> str:
-    """The same text without what a terminal would obey."""
-    return text.translate(_CONTROLS)
 
 
 _MARKS = {"title": "bold", "note": "dim", "+": "green", "-": "red", "@": "dim"}
@@ -117,7 +121,8 @@ def _execution(result: ExecutionResult) -> RenderableType:
     if result.prompt is not None:
         parts.append(plain(f"input() asked {result.prompt!r}; nobody could answer", "yellow"))
     if result.skipped:
-        parts.append(Text(f"· {result.skipped} more cells were not run", "dim"))
+        were = "cell was" if result.skipped == 1 else "cells were"
+        parts.append(Text(f"· {result.skipped} more {were} not run", "dim"))
     if result.status in ("queued", "running"):
         parts.append(Text(f"Still {result.status}: nb watch {result.execution_id}", "yellow"))
     return Group(*parts)
@@ -178,43 +183,94 @@ def _head(run: CellRun) -> Text:
 def _cell(fields: dict[str, Any]) -> RenderableType:
     count = f" [{fields['execution_count']}]" if "execution_count" in fields else ""
     title = f"@{fields['address']} cell {fields['index']} {fields['cell_type']}{count}"
-    text = harmless(fields["source"])
-    is_markdown = fields["cell_type"] == "markdown"
-    source = Markdown(text) if is_markdown else Syntax(text, "python", word_wrap=True)
+    if fields["cell_type"] == "markdown":
+        from rich.markdown import Markdown
+
+        source: RenderableType = Markdown(harmless(fields["source"]))
+    else:
+        source = _code(fields["source"])
     state = fields.get("state", "")
     box = Panel(source, title=plain(title), subtitle=state, title_align="left", box=ROUNDED)
     return Group(box, plain(fields["output"])) if fields.get("output") else box
 
 
 def _rows(name: str, fields: dict[str, Any]) -> RenderableType:
-    rows: list[dict[str, Any]] = fields.pop(name)
-    # What says nothing in any row takes no room; a versioned address begins with the id beside it.
-    columns = [
-        key
-        for key in dict.fromkeys(key for row in rows for key in row)
-        if key != "address" and any(row.get(key) for row in rows)
-    ]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in columns:
-        number = all(isinstance(row.get(column, 0), int | float) for row in rows)
-        heading = column.replace("_", " ")
-        widest = max(len(heading), *(len(_shown(column, row.get(column))) for row in rows))
-        table.add_column(
-            heading,
-            # Where there is too little room, the long ones give way.
-            min_width=widest if widest <= SHORT else None,
-            justify="right" if number else "left",
-            overflow="ellipsis",
-            no_wrap=True,
-        )
-    for row in rows:
-        table.add_row(*(_shown(column, row.get(column)) for column in columns))
+    table = Rows(fields.pop(name))
     scalars = ", ".join(
         f"{key.replace('_', ' ')}: {value}"
         for key, value in fields.items()
         if value and isinstance(value, str | int | float)
     )
     return Group(plain(scalars, "dim"), table) if scalars else table
+
+
+class Rows:
+    """Rows as a table that fits the terminal: columns of long texts share what the others leave.
+
+    Where that is too little, the last columns that are not `KEPT` are left out.
+
+    Args:
+        rows: Values by column.
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._rows = rows
+        # What says nothing in any row takes no room; a versioned address begins with the id beside it.
+        self._columns = [
+            key
+            for key in dict.fromkeys(key for row in rows for key in row)
+            if key != "address" and any(row.get(key) for row in rows)
+        ]
+        self._widths = {
+            column: max(
+                len(_heading(column)),
+                *(_shown(column, row.get(column)).cell_len for row in rows),
+            )
+            for column in self._columns
+        }
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Give rich the table; rich calls it."""
+        widths = self.widths(options.max_width)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        for column, width in widths.items():
+            number = all(isinstance(row.get(column, 0), int | float) for row in self._rows)
+            table.add_column(
+                _heading(column),
+                width=width,
+                justify="right" if number else "left",
+                overflow="ellipsis",
+                no_wrap=True,
+            )
+        for row in self._rows:
+            table.add_row(*(_shown(column, row.get(column)) for column in widths))
+        yield table
+
+    def widths(self, available: int) -> dict[str, int]:
+        """Return the characters of each column that is shown, in so many characters."""
+        columns = list(self._columns)
+        elastic = [column for column in columns if self._widths[column] > SHORT]
+        optional = [column for column in columns if column not in (*KEPT, *elastic[:1])]
+        while True:
+            room = available - GAP * (len(columns) - 1)
+            room -= sum(self._widths[column] for column in columns if column not in elastic)
+            if room >= NARROWEST * len(elastic) or not optional:
+                break
+            gone = optional.pop()
+            columns.remove(gone)
+            elastic = [column for column in elastic if column != gone]
+        widths = {column: self._widths[column] for column in columns}
+        # The shortest first: what one does not need the others have.
+        elastic.sort(key=lambda column: self._widths[column])
+        for number, column in enumerate(elastic):
+            share = room // (len(elastic) - number)
+            widths[column] = max(min(self._widths[column], share), 1)
+            room -= widths[column]
+        return widths
+
+
+def _heading(column: str) -> str:
+    return HEADINGS.get(column, column.replace("_", " "))
 
 
 def _is_rows(value: Any) -> bool:

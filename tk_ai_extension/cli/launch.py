@@ -17,8 +17,11 @@ LISTENS = "listens"
 """What a server says on its standard output when it does; else it says why it cannot."""
 
 
-def launch(project: Project) -> None:
+def launch(project: Project) -> bool:
     """Starts the project's server, unless another command has just done so, and waits until it listens.
+
+    Returns:
+        Whether it was started.
 
     Raises:
         Refused: ``.nb`` cannot be written, or the server did not start; the message has its own words.
@@ -27,8 +30,10 @@ def launch(project: Project) -> None:
     try:
         with open(os.path.join(project.folder, LAUNCH_LOCK), "w", encoding="ascii") as lock:
             file_locks.lock(lock.fileno())
-            if not listens(project):
-                _start(project)
+            if listens(project):
+                return False
+            _start(project)
+            return True
     except OSError as error:
         raise Refused(
             f"the host cannot be started in {project.folder}: {error.strerror}."

@@ -10,13 +10,29 @@ from __future__ import annotations
 import os
 import sys
 
+from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.client import Console, Redirect, forward, nobody_reads, unreachable
-from tk_ai_extension.cli.connecting import COMMANDS, NoAnswer, Server, find_server
+from tk_ai_extension.cli.client import (
+    Console,
+    OutputFailed,
+    Redirect,
+    forward,
+    nobody_reads,
+    unreachable,
+    write,
+)
+from tk_ai_extension.cli.connecting import (
+    COMMANDS,
+    Connected,
+    NoAnswer,
+    Server,
+    find_server,
+    start_server,
+)
 from tk_ai_extension.cli.project import Project, Refused
 
-STARTS_SERVER = ("open", "chat", "mcp", "serve", "lab")
-"""The commands that start a server where there is none."""
+STARTS_SERVER = ("open", "chat", "mcp", "lab")
+"""The commands that start a server where there is none; those that run code do it where they are right."""
 
 OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
 """The commands that are about the project's own server, whoever else has the notebook."""
@@ -34,6 +50,9 @@ def main(argv: list[str] | None = None) -> int:
         folder, argv = _folder(argv)
         project = Project.find(folder)
         name = argv[0] if argv else ""
+        if name == "--version":
+            write(sys.stdout, f"nb {__version__}\n")
+            return wire.OK
         if project.notice and name != "complete":
             sys.stderr.write(f"nb: {project.notice}\n")
         if name == "mcp" and not {"-h", "--help"} & set(argv):
@@ -48,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         return wire.INTERRUPTED
     except BrokenPipeError:
         return nobody_reads()
+    except OutputFailed as failure:
+        return nobody_reads(failure)
 
 
 def _run(project: Project, folder: str, argv: list[str]) -> int:
@@ -67,9 +88,9 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
 
         done = run(project, argv, console)
     else:
-        connection, own = found
-        with connection:
-            done = forward(connection, argv, project.root, console, own=own)
+        done = _forward(found, project, argv, console)
+    if isinstance(done, Redirect) and not done.url:
+        done = _forward(start_server(project, COMMANDS), project, argv, console)
     if isinstance(done, Redirect):
         try:
             with Server(done.url, done.token).open(COMMANDS) as there:
@@ -81,8 +102,25 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
     return done
 
 
+def _forward(
+    found: Connected, project: Project, argv: list[str], console: Console
+) -> int | Redirect:
+    """Runs a command in a server; the exit status, or the server that it belongs to."""
+    with found.connection as connection:
+        return forward(
+            connection, argv, project.root, console, own=found.own, started=found.started
+        )
+
+
 def _folder(argv: list[str]) -> tuple[str, list[str]]:
     """The folder to work in (``-C FOLDER`` before the command, else the current one), and the rest."""
+    if argv[:2] == ["complete", "--"]:
+        words = [_unquoted(word) for word in argv[2:]]
+        folder = os.getcwd()
+        if words[:1] == ["-C"] and len(words) > 2:
+            # What is completed is a command for that folder.
+            folder, words = _folder(words)
+        return folder, ["complete", "--", *words]
     if argv[:1] != ["-C"]:
         return os.getcwd(), argv
     if len(argv) < 2:
@@ -92,3 +130,15 @@ def _folder(argv: list[str]) -> tuple[str, list[str]]:
     except OSError as error:
         raise Refused(f"{argv[1]}: {error.strerror}.") from None
     return os.getcwd(), argv[2:]
+
+
+def _unquoted(word: str) -> str:
+    """A word as a shell has it, without its quotes, of which the last may be open."""
+    import shlex
+
+    for end in ("", "'", '"'):
+        try:
+            return "".join(shlex.split(word + end))
+        except ValueError:
+            continue
+    return word

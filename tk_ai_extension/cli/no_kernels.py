@@ -1,4 +1,4 @@
-"""The kernels of a command without a host: none."""
+"""The kernels of a command without a server: none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tk_ai_extension.kernels.base import Executor, KernelEvent, KernelInfo, Kern
 from tk_ai_extension.model.errors import KernelNotFound
 
 
-class HostRequired(KernelNotFound):
-    """What runs code needs the project's host."""
+class ServerRequired(KernelNotFound):
+    """What runs code needs the project's server, which is started when a kernel is; nothing was done."""
 
-    default_hint = "`nb open NOTEBOOK` starts the host and the notebook's kernel."
+    default_hint = "`nb open NOTEBOOK` starts the server and the notebook's kernel."
 
 
 class NoKernels:
@@ -39,7 +39,7 @@ class NoKernels:
         """Refuses.
 
         Raises:
-            HostRequired: always.
+            ServerRequired: always.
         """
         _refuse()
 
@@ -92,4 +92,4 @@ class NoSessions:
 
 
 def _refuse() -> NoReturn:
-    raise HostRequired("No host runs in this project, so there is no kernel.")
+    raise ServerRequired("No server runs in this project, so there is no kernel.")

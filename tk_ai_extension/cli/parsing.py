@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tk_ai_extension.tools.glossary import meaning
 from tk_ai_extension.tools.registry import Tool
 
 STDIN = "-"
@@ -118,7 +120,8 @@ def add_tool_arguments(
             continue
         schema = properties[name]
         required = tool.arguments.model_fields[name].is_required()
-        _add(parser, name, schema, by_place=name in positionals, required=required)
+        help_text = _help(tool, name, schema)
+        _add(parser, name, schema, by_place=name in positionals, required=required, help=help_text)
 
 
 def _add(
@@ -128,11 +131,12 @@ def _add(
     *,
     by_place: bool,
     required: bool,
+    help: str,  # noqa: A002 - argparse's name for it
 ) -> None:
     if name == "notebook":
-        add_notebook(parser, by_place=by_place, required=required, help=_help(schema))
+        add_notebook(parser, by_place=by_place, required=required, help=help)
         return
-    described: dict[str, Any] = {"help": _help(schema)}
+    described: dict[str, Any] = {"help": help}
     if schema.get("type") == "boolean" and not by_place:
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -163,8 +167,14 @@ def _add(
     )
 
 
-def _help(schema: Mapping[str, Any]) -> str:
-    text = str(schema.get("description", "")).replace("%", "%%").replace("`", "")
+def _help(tool: Tool, name: str, schema: Mapping[str, Any]) -> str:
+    text = str(schema.get("description") or meaning(tool.name, name))
+    # As a phrase of a list, without the links of the documentation.
+    text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("%", "%%").replace("`", "")
+    text = text[:1].lower() + text[1:].removesuffix(".")
+    if name == "wait":
+        # A command waits by itself: see `Session.run`.
+        return f"{text} (default: until it ends)"
     if "default" in schema and schema["default"] not in (None, "", False):
         text = f"{text} (default: {schema['default']})".strip()
     return text

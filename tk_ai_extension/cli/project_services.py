@@ -7,6 +7,7 @@ import contextlib
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jupyter_core.paths import jupyter_runtime_dir
 
@@ -18,10 +19,11 @@ from tk_ai_extension.cli.writing import written
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox
-from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare, share_kernel, unshare_kernel
-from tk_ai_extension.kernels.sharing.share import NoConnection
 from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolError
 from tk_ai_extension.workspace.state import default_data_folder, state_folder
+
+if TYPE_CHECKING:
+    from tk_ai_extension.kernels.sharing.kernelspec import InstalledShare
 
 
 class LabMissing(ToolError):
@@ -98,6 +100,10 @@ class ProjectServices:
         self.stopping = True
         if clean:
             self.settings.forget()
+
+    def stop_unused(self) -> None:
+        """Have the server end that was started for a command which has failed; decisions hold."""
+        self.cleans = self.stopping = True
 
     # -- where it works
 
@@ -190,6 +196,8 @@ class ProjectServices:
             KernelNotFound: it has none, or one that cannot be shared.
             DiskFull, ReadOnly, SaveFailed: what leads people to it cannot be written.
         """
+        from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
+
         async with self._deciding:
             if kernel_id is None:
                 raise KernelNotFound(f"{path} has no running kernel.", hint="`nb open` starts one.")
@@ -211,6 +219,8 @@ class ProjectServices:
         async with self._deciding:
             if self.settings.now.shared is None:
                 return False
+            from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
+
             with written("the kernelspec of the shared kernel"):
                 await asyncio.to_thread(unshare_kernel, self._folder)
             self.settings.change(shared=None)
@@ -223,6 +233,9 @@ class ProjectServices:
                 await self._share(kernels, kernel_id)
 
     async def _share(self, kernels: Kernels, kernel_id: str) -> InstalledShare:
+        from tk_ai_extension.kernels.sharing.kernelspec import share_kernel
+        from tk_ai_extension.kernels.sharing.share import NoConnection
+
         language = (await kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"
         try:

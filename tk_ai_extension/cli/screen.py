@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from io import StringIO
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console, RenderableType
-
-from tk_ai_extension.cli import drawing
 from tk_ai_extension.cli.pictures import picture
-from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.cli.terminal import Terminal, harmless
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.following import ExecutionResult
 from tk_ai_extension.tools.results import Result
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _WHOLE = re.compile(r"(\[[^\[\]\n]*)read_output (?=[\w-]{12}\])")
 """Where an answer points to what was too long to show."""
@@ -42,7 +42,7 @@ class Screen:
         """Shows what a running call is doing, on a line that gives way to what comes next."""
         if self.live:
             width = max(self._terminal.info.columns - 3, 20)
-            line = drawing.harmless(" ".join(message.split())[:width])
+            line = harmless(" ".join(message.split())[:width])
             self._terminal.err(f"{_CLEAR}\x1b[33m●\x1b[0m {line}")
             self._line = True
 
@@ -58,6 +58,8 @@ class Screen:
             text = _in_words(result.full_text())
             self._terminal.out(text if text.endswith("\n") else text + "\n")
             return
+        from tk_ai_extension.cli import drawing  # takes long to import, and a pipe does without
+
         for notice in result.notices:
             self._print(drawing.plain(f"Note: {notice}", "yellow"))
         self._print(drawing.answer(result))
@@ -69,6 +71,8 @@ class Screen:
 
     def show_part(self, result: ExecutionResult) -> None:
         """Shows what is new in an execution that goes on."""
+        from tk_ai_extension.cli import drawing
+
         for run in result.runs:
             if run.output:
                 self._print(drawing.plain(run.output))
@@ -77,10 +81,12 @@ class Screen:
     def refuse(self, error: ToolError) -> None:
         """Shows an error: what is wrong, and what to do."""
         if self.live:
+            from tk_ai_extension.cli import drawing
+
             self._terminal.err(self._rendered(drawing.refusal(error)))
         else:
             # Standard error may be a terminal though the output is not.
-            self._terminal.err(f"{drawing.harmless(error.as_text())}\n")
+            self._terminal.err(f"{harmless(error.as_text())}\n")
 
     def _show_images(self, result: Result) -> None:
         for image in result.images:
@@ -90,6 +96,8 @@ class Screen:
         self._terminal.out(_in_words(self._rendered(what)))
 
     def _rendered(self, what: RenderableType) -> str:
+        from rich.console import Console
+
         around = self._terminal.info
         file = StringIO()
         console = Console(

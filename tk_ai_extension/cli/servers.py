@@ -6,17 +6,15 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
-from jupyter_core.paths import jupyter_runtime_dir
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
-from tornado.simple_httpclient import HTTPTimeoutError
 
+from tk_ai_extension.cli.connecting import running_servers, runtime_folder
 from tk_ai_extension.model.errors import OpenElsewhere, ToolError
 from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
@@ -110,34 +108,15 @@ class Server:
             ServerSilent: it does not answer in time.
             ServerUnreachable: it does not answer, or not to us.
         """
-        return await self._fetch(path)
+        from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+        from tornado.simple_httpclient import HTTPTimeoutError
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Send JSON; what the server answers, None where there is nothing.
-
-        Raises:
-            ServerGone, ServerSilent, ServerUnreachable: as `get`.
-        """
-        return await self._fetch(path, method="POST", body=json.dumps(body))
-
-    async def _fetch(self, path: str, **options: Any) -> Any:
-        """What the server answers.
-
-        Raises:
-            ServerGone: nobody listens there.
-            ServerSilent: it does not answer in time.
-            ServerUnreachable: it does not answer, or not to us.
-        """
-        headers = {"Authorization": f"token {self.token}"} if self.token else {}
-        if "body" in options:
-            headers["Content-Type"] = "application/json"
         request = HTTPRequest(
             self.url + path,
-            headers=headers,
+            headers={"Authorization": f"token {self.token}"} if self.token else {},
             request_timeout=PATIENCE,
             connect_timeout=PATIENCE,
             follow_redirects=False,
-            **options,
         )
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)
@@ -166,11 +145,10 @@ class Servers:
     def __init__(
         self, runtime: Path | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._runtime = runtime or Path(jupyter_runtime_dir())
+        self._runtime = str(runtime or runtime_folder())
         self._clock = clock
         # A project's own server, once people can find it, is none of the others.
         self._process = os.getpid() if runtime is None else 0
-        self._known: dict[Path, tuple[int, Server | None]] = {}
         # Whether a server has the extension, and when it said so.
         self._extended: dict[Server, tuple[bool, float]] = {}
         # When a server did not answer: each further question would take as long again.
@@ -262,12 +240,11 @@ class Servers:
 
     def running(self) -> list[Server]:
         """The servers of this user that run on this machine."""
-        try:
-            files = list(self._runtime.glob("jpserver-*.json"))
-        except OSError:
-            return []
-        servers = [self._read(file) for file in files]
-        return [server for server in servers if server is not None]
+        return [
+            Server(each.url, each.token, Path(each.root), each.started)
+            for each in running_servers(self._runtime)
+            if each.pid != self._process and psutil.pid_exists(each.pid)
+        ]
 
     async def has_extension(self, server: Server) -> bool:
         """Whether this extension answers there; False, too, where the server does not answer."""
@@ -332,30 +309,9 @@ class Servers:
             str(session.get("path", "")).removeprefix("RTC:") == wanted for session in sessions
         )
 
-    def _read(self, file: Path) -> Server | None:
-        try:
-            status = file.stat()
-            if status.st_uid != os.geteuid():
-                return None  # who has written it is to hear no token, and owns no notebook here
-            changed = status.st_mtime_ns
-            known = self._known.get(file)
-            if known is None or known[0] != changed:
-                server = _server(json.loads(file.read_bytes()), changed)
-                known = self._known[file] = (changed, server)
-        except (OSError, ValueError, KeyError, TypeError):
-            # Being written, or left by a server that did not end well.
-            return None
-        pid = int(file.stem.rpartition("-")[2]) if file.stem[-1:].isdigit() else 0
-        return known[1] if pid != self._process and psutil.pid_exists(pid) else None
-
 
 def _place(url: str) -> tuple[str, str, int | None, str]:
     """An address for comparison: this machine has several names for itself."""
     parts = urlsplit(url)
     host = "localhost" if parts.hostname in LOCAL else str(parts.hostname)
     return parts.scheme, host, parts.port, parts.path
-
-
-def _server(entry: dict[str, Any], started: int) -> Server:
-    root = Path(entry["root_dir"]).resolve()
-    return Server(str(entry["url"]), str(entry["token"]), root, started)

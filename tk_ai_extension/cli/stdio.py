@@ -46,7 +46,7 @@ def relay(project: Project, argv: list[str]) -> int:
     path = MCP + _query(argv)
     found = find_server(project, os.getcwd(), path, starts=True)
     assert found is not None
-    return _Relay(found[0], path).run()
+    return _Relay(found.connection, path).run()
 
 
 def _query(argv: list[str]) -> str:

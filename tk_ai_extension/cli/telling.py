@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.pictures import picture
 from tk_ai_extension.cli.proposals import lines_of
-from tk_ai_extension.cli.terminal import Terminal
+from tk_ai_extension.cli.terminal import Terminal, harmless
 from tk_ai_extension.tools.results import Image
 
 MAX_ARGUMENTS = 120

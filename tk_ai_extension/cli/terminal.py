@@ -12,6 +12,19 @@ from typing import Protocol
 
 from tk_ai_extension.cli import client, wire
 
+_CONTROLS = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+}
+"""What a notebook could tell the terminal to do, as the pictures of what it is; also what would show
+code in another order than it runs in."""
+
+
+def harmless(text: str) -> str:
+    """The same text without what a terminal would obey."""
+    return text.translate(_CONTROLS)
+
 
 class NothingRead(Exception):
     """The command went away before it had answered: that is not an empty input."""
@@ -85,7 +98,7 @@ class Terminal(Protocol):
         """Has the command run in another server instead; it has done nothing here.
 
         Args:
-            url: The server's address.
+            url: The server's address; empty for the project's own, which is started.
             token: What lets in there.
             notebook: The whole path of the caller's current notebook.
         """

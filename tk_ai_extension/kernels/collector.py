@@ -129,6 +129,11 @@ class OutputCollector:
         """All outputs as they stand, as nbformat has them."""
         return tuple(self._complete(at) for at in range(len(self._outputs)))
 
+    @property
+    def displays(self) -> dict[str, tuple[int, ...]]:
+        """The numbers of the outputs with each display id."""
+        return {name: tuple(places) for name, places in self._displays.items()}
+
     def _complete(self, at: int) -> Json:
         stream = self._streams.get(at)
         return self._outputs[at] if stream is None else {**self._outputs[at], "text": stream.value}

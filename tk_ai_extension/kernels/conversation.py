@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tk_ai_extension.kernels.base import KernelState, Message
+from tk_ai_extension.kernels.output_widgets import OutputWidgets
 
 
 class SequenceGapDetector:
@@ -51,6 +52,9 @@ class SequenceGapDetector:
 
 HANDSHAKE_INTERVAL = 0.2
 """Seconds after which an answered handshake is repeated whose echo on iopub was not heard."""
+
+CAPTURED = "captured"
+"""In place of the type of a message whose output a widget has captured."""
 
 Channel = Literal["shell", "control", "stdin", "iopub"]
 """A channel of the Jupyter protocol."""
@@ -139,6 +143,7 @@ class Conversation(ABC):
         self._listeners: dict[str, Listener] = {}
         self._ours: set[str] = set()
         self._gaps = SequenceGapDetector()
+        self._widgets = OutputWidgets()
         self._receiving = asyncio.Event()
         self._ending: Ending | None = None
 
@@ -303,9 +308,18 @@ class Conversation(ABC):
                 self._observer.on_state(state)
         elif kind == "shutdown_reply":
             self._observer.on_stopping(bool(content.get("restart")))
-        listener = self._listeners.get(parent.get("msg_id", ""))
-        if listener is not None:
-            listener.on_iopub(kind, content, missing)
+        request = parent.get("msg_id", "")
+        listener = self._listeners.get(request)
+        if listener is None:
+            return
+        if request in self._ours:
+            # What a person runs over our connection has a front end that knows its widgets.
+            if self._widgets.captures(request, kind, content):
+                kind = CAPTURED
+            elif state == "idle":
+                for update in self._widgets.ended(request):
+                    self._transmit("shell", self.session.msg("comm_msg", update))
+        listener.on_iopub(kind, content, missing)
 
 
 class _Probe:

@@ -5,10 +5,15 @@ Set ``c.ServerApp.kernel_manager_class`` to `PersistentMappingKernelManager`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
+import psutil
+from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from jupyter_server.services.kernels.kernelmanager import (
     AsyncMappingKernelManager,
@@ -16,18 +21,93 @@ from jupyter_server.services.kernels.kernelmanager import (
 )
 from traitlets import Bool, default
 
-from tk_ai_extension.kernels.persistence import PersistenceMixin, PersistentManagerMixin
+from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.persistent_processes import (
+    LOG,
+    NEW,
+    NOTE,
+    UNUSABLE,
+    ConfinedProvisioner,
+    Note,
+    PersistentProvisioner,
+    identity,
+    reading,
+)
+from tk_ai_extension.kernels.process import AdoptedProcess
+from tk_ai_extension.kernels.sandbox.confinement import Confinement, connection_file_in
+from tk_ai_extension.kernels.socket_folders import remove_folder
+from tk_ai_extension.kernels.starting import KEPT
+from tk_ai_extension.model.errors import SandboxUnavailable
+from tk_ai_extension.model.probing import missing_in
+
+log = logging.getLogger(__name__)
 
 
-class PersistentServerKernelManager(PersistentManagerMixin, ServerKernelManager):
-    """Manages one persistent kernel of a Jupyter Server."""
+def missing_parts() -> list[str]:
+    """Return the private attributes of Jupyter's kernel managers that adoption needs and that are missing."""
+    used: dict[type[Any], tuple[str, ...]] = {
+        ServerKernelManager: (
+            *("_attempted_start", "_close_control_socket", "_connection_file_written"),
+            *("_launch_args", "load_connection_file", "start_restarter", "stop_restarter"),
+            *("execution_state", "last_activity", "ports"),
+        ),
+        AsyncMappingKernelManager: (
+            *("_kernels", "_pending_kernels", "pre_start_kernel", "add_restart_callback"),
+            *("_kernel_connections", "_kernel_ports", "_initialized_culler", "initialize_culler"),
+            *("start_watching_activity", "stop_watching_activity", "remove_kernel"),
+        ),
+        LocalProvisioner: ("connection_info", "pgid", "pid", "ports_cached", "process"),
+    }
+    return [part for kind, names in used.items() for part in missing_in(kind, names)]
 
 
-class PersistentMappingKernelManager(PersistenceMixin, AsyncMappingKernelManager):
+class PersistentServerKernelManager(ServerKernelManager):
+    """Manages one kernel, which keeps running, with its connection file, when its manager goes away."""
+
+    def __del__(self) -> None:
+        self.detach()  # not the base's, which removes the connection file
+
+    def detach(self) -> None:
+        """Stop managing the kernel, which keeps running."""
+        self.stop_restarter()
+        if (close := getattr(self, "_close_control_socket", None)) is not None:
+            close()
+        if isinstance(self.provisioner, PersistentProvisioner):
+            self.provisioner.release()
+
+    def adopt(
+        self, kernel_id: str, process: AdoptedProcess, note: Note, environment: Mapping[str, str]
+    ) -> None:
+        """Manage a running kernel whose connection file is this manager's.
+
+        Args:
+            kernel_id: Its id.
+            process: Its process.
+            note: Its note.
+            environment: The environment that a restart gives it.
+        """
+        with reading(Path(self.connection_file)):
+            self.load_connection_file()
+        self._connection_file_written = True
+        self.kernel_id = kernel_id
+        cast("PersistentProvisioner", self.provisioner).adopt(process, note)
+        env = dict(environment)
+        if note.started_for:
+            env["JPY_SESSION_NAME"] = note.started_for
+        self._launch_args: Any = {"env": env, "cwd": note.cwd}
+        self._attempted_start = True
+        cast("Any", self).ready.set_result(None)
+        self.start_restarter()
+
+
+class PersistentMappingKernelManager(AsyncMappingKernelManager):
     """The kernels of a Jupyter Server, which keep running when it stops or is killed.
 
     A server that is started again in the same runtime folder adopts them, with their ids and
-    variables. An adopted kernel counts as busy until it has answered.
+    variables. An adopted kernel counts as busy until it has answered. What is needed to find a kernel
+    again is in ``connection_dir``, which must have the mode 0700: connection files hold the kernels' keys.
+    Several processes may have the same ``connection_dir``; a kernel is adopted when the process that
+    managed it is gone.
     """
 
     adopt_on_start = Bool(
@@ -47,11 +127,65 @@ class PersistentMappingKernelManager(PersistenceMixin, AsyncMappingKernelManager
     def _default_kernel_manager_class(self) -> Any:
         return f"{__name__}.{PersistentServerKernelManager.__name__}"
 
+    def pre_start_kernel(
+        self, kernel_name: str | None, kwargs: Any
+    ) -> tuple[KernelManager, str, str]:
+        """Give a new kernel its provisioner. Called before each start, with its arguments.
+
+        An argument of our own is ``confinement``, the `Confinement` of a kernel in a sandbox.
+
+        Raises:
+            SandboxUnavailable: the kernelspec names a provisioner, which no sandbox holds.
+        """
+        confinement: Confinement | None = kwargs.pop("confinement", None)
+        manager, name, kernel_id = cast("Any", super()).pre_start_kernel(kernel_name, kwargs)
+        spec: Any = manager.kernel_spec
+        known: Any = {"kernel_id": kernel_id, "kernel_spec": spec, "parent": manager}
+        if confinement is not None:
+            if "kernel_provisioner" in spec.metadata:
+                raise SandboxUnavailable(
+                    f"The kernelspec `{name}` names a provisioner of its own, which starts kernels "
+                    "outside of a sandbox.",
+                    hint="Choose another kernelspec: list_kernels shows those that are installed.",
+                )
+            manager.provisioner = ConfinedProvisioner(confinement=confinement, **known)
+        elif "kernel_provisioner" not in spec.metadata:
+            manager.provisioner = PersistentProvisioner(**known)
+        return manager, name, kernel_id
+
     def adopt(self, environment: Mapping[str, str] | None = None) -> list[str]:
-        """Adopt the kernels that still run; see `PersistenceMixin.adopt`."""
-        adopted = super().adopt(environment)
-        for kernel_id in adopted:
+        """Adopt the kernels that still run, and remove the files of those that do not.
+
+        In a copy of ``connection_dir`` the files are removed as well: its kernels are those of the
+        original. A kernel that may run but cannot be adopted (its kernelspec is not installed, its
+        note is truncated, another process manages it) is left alone with its files.
+
+        Args:
+            environment: The environment that a restart gives them; by default this process's,
+                without the agent's secrets.
+
+        Returns:
+            Their ids, which are the same as before.
+        """
+        adopted: list[str] = []
+        if environment is None:
+            environment = InheritedEnvironment().environment("", None)
+        for note in sorted(Path(self.connection_dir).glob(f"kernel-*{NOTE}")):
+            kernel_id = note.stem.removeprefix("kernel-")
+            if kernel_id in self:
+                continue
+            try:
+                manager = self._adopt(kernel_id, note, environment)
+            except UNUSABLE as error:
+                log.warning("Kernel %s is left alone: %r", kernel_id, error)
+                continue
+            if manager is None:
+                for ending in (NOTE, NEW, ".json", LOG):
+                    note.with_suffix(ending).unlink(missing_ok=True)
+                continue
+            self._kernels[kernel_id] = manager
             self._watch_adopted(kernel_id)
+            adopted.append(kernel_id)
         if adopted and not self._initialized_culler:
             self.initialize_culler()
         return adopted
@@ -64,13 +198,66 @@ class PersistentMappingKernelManager(PersistenceMixin, AsyncMappingKernelManager
         """
         if now or self.shutdown_on_exit:
             await cast("Any", super()).shutdown_all(now=now)
-            return
+        else:
+            self.detach()
+
+    def detach(self) -> None:
+        """Stop managing all kernels, which keep running."""
         base: Any = self
         for kernel_id, manager in list(self._kernels.items()):
             base.stop_watching_activity(kernel_id)
-            if isinstance(manager, PersistentManagerMixin):
-                manager.detach()
+            cast("PersistentServerKernelManager", manager).detach()
         self._kernels.clear()
+
+    def started_for(self, kernel_id: str) -> str:
+        """Return the path that a kernel was started for, or an empty string if it is not known."""
+        provisioner = self.get_kernel(kernel_id).provisioner
+        return provisioner.started_for if isinstance(provisioner, PersistentProvisioner) else ""
+
+    def log_of(self, kernel_id: str) -> str:
+        """Return the end of a kernel's log: it may say why the kernel did not start."""
+        try:
+            written = Path(self.connection_dir, f"kernel-{kernel_id}{LOG}").read_bytes()
+        except FileNotFoundError:
+            return ""
+        return written[-KEPT:].decode("utf-8", "replace").strip()
+
+    def _adopt(
+        self, kernel_id: str, note: Path, environment: Mapping[str, str]
+    ) -> PersistentServerKernelManager | None:
+        """Return the manager of a kernel that was started before; None if only files are left.
+
+        Nothing in the note is trusted: anybody may have written it.
+        """
+        known = Note.read(note)
+        if known.folder != identity(note.parent):
+            log.info("Kernel %s belongs to the folder that this one is a copy of.", kernel_id)
+            return None
+        folder = None
+        if known.sandbox is not None:
+            with reading(note):
+                folder = Path(known.sandbox["folder"])
+        try:
+            process = AdoptedProcess(
+                known.pid,
+                str(connection_file_in(folder)) if folder else f"kernel-{kernel_id}.json",
+            )
+        except psutil.NoSuchProcess:
+            log.info("Kernel %s is not running any more.", kernel_id)
+            for left in filter(None, (folder, known.sockets)):
+                remove_folder(left)
+            return None
+        confinement = None
+        if known.sandbox is not None:
+            with reading(note):
+                confinement = Confinement.from_note(known.sandbox)
+        with reading(note):  # and the kernelspec that it names
+            manager = self.pre_start_kernel(
+                known.kernel_name, {"kernel_id": kernel_id, "confinement": confinement}
+            )[0]
+        adopted = cast("PersistentServerKernelManager", manager)
+        adopted.adopt(kernel_id, process, known, environment)
+        return adopted
 
     def _watch_adopted(self, kernel_id: str) -> None:
         """Do for an adopted kernel what the base class does for one that it has started."""

@@ -249,6 +249,8 @@ class Run:
         if self.started:
             return
         self.started = True
+        # What waits behind somebody else's code takes no time of its own.
+        self._began = self._loop.time()
         if self._request.timeout is not None:
             self._after(self._request.timeout, self._time_out)
 
@@ -402,4 +404,5 @@ class Run:
             user_expressions=reply.get("user_expressions") or {},
             backend=self._backend,
             dropped=self._collector.dropped,
+            displays=self._collector.displays,
         )

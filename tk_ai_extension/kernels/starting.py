@@ -148,7 +148,7 @@ class KernelStarter:
         environment: What a kernel's environment holds.
         root: The folder that paths are relative to, for a manager that has no notion of it.
         capture_stderr: Whether a kernel writes its stderr through a pipe of ours, unless its manager
-            keeps a log of it (`PersistenceMixin.log_of`).
+            keeps a log of it (`PersistentMappingKernelManager.log_of`).
         ready_timeout: Seconds in which a kernel must answer.
         confine: The sandbox that the kernel of a notebook is to have, None for none.
         connect: Waits until a kernel answers; raises `ConnectionClosed` where it will not.

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import Json
@@ -21,6 +22,7 @@ _ANSI = re.compile(
 )
 MAX_DEPTH = 100
 """Levels of a JSON output that a program is given as such: its own reader has a bound, too."""
+_CODE_OR_REFERENCE = re.compile(r"(`++)[^`\n]++\1|&(?:lt|gt|amp|quot|nbsp|#39);")
 _PIECE = 1 << 18
 """Characters that are cleaned in one go: the regular expressions' C code holds the interpreter."""
 _LONGEST_ESCAPE = 1_000
@@ -128,7 +130,7 @@ def _display(output: Json, result: Digest) -> tuple[str, bool]:
             result.data.append(_portable(value))
             text = sanitise(_json_text(value))
     if "text/markdown" in data:
-        return sanitise(_joined(data["text/markdown"])), False
+        return sanitise(_markdown_text(_joined(data["text/markdown"]))), False
     if image is not None:
         return f"[{image}]", True
     if text is not None:
@@ -138,6 +140,13 @@ def _display(output: Json, result: Digest) -> tuple[str, bool]:
     if "text/html" in data:
         return sanitise(html_text(_joined(data["text/html"]))), False
     return f"[{', '.join(data)}]" if data else "", False
+
+
+def _markdown_text(markdown: str) -> str:
+    """Markdown with its character references as what they stand for, but in code, where they are text."""
+    return _CODE_OR_REFERENCE.sub(
+        lambda match: unescape(match[0]) if match[0].startswith("&") else match[0], markdown
+    )
 
 
 def _joined(value: Any) -> str:

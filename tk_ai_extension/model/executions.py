@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -73,12 +74,14 @@ class Execution:
         outputs: All outputs, as they stand in the notebook (nbformat).
         execution_count: The kernel's count, or None where it never ran.
         error: ename, evalue and traceback, where the code raised.
-        duration: Seconds of wall clock from submission to the end.
+        duration: Seconds of wall clock from when the kernel began it (where it did not, from its
+            submission) to the end.
         message: For a status other than ok and error, a sentence that says what happened.
         prompt: What ``input()`` asked, where it did.
         user_expressions: The reply's values of the request's expressions.
         backend: The executor that ran it: ``stack`` or ``direct``.
         dropped: Characters of output that went over the bound of what is kept.
+        displays: The numbers of the outputs with each display id.
     """
 
     status: EndStatus
@@ -91,6 +94,7 @@ class Execution:
     user_expressions: dict[str, Any] = field(default_factory=dict[str, Any])
     backend: str = ""
     dropped: int = 0
+    displays: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
 
 ExecutionEvent = Started | OutputsChanged | StatusEvent | InputRequested | Execution

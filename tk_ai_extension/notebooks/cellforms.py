@@ -56,6 +56,13 @@ def metadata_of(cell: Mapping[str, Any]) -> Mapping[str, Any]:
     return {k: v for k, v in known.items() if k != _TRANSIENT} if _TRANSIENT in known else known
 
 
+def without_transient(notebook: Json) -> Json:
+    """A notebook as it is stored; its cells are changed in place."""
+    for cell in cast("list[Json]", notebook["cells"]):
+        cell["metadata"] = dict(metadata_of(cell))
+    return notebook
+
+
 def count_of(cell: Mapping[str, Any]) -> int | None:
     """A stored code cell's execution count."""
     return whole_number(cell.get("execution_count"))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import signature
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from jupyter_server.utils import ensure_async
 
-from tk_ai_extension.model.cells import CellContent, Json, Snapshot, cell_keys
+from tk_ai_extension.model.cells import Json, Snapshot
 from tk_ai_extension.model.errors import (
     FileMissing,
     NotANotebook,
@@ -27,18 +28,12 @@ from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.managers import manager_errors
-from tk_ai_extension.notebooks.reading import id_faults, read_cell
+from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import (
-    Entered,
-    Find,
-    NotebookSession,
-    SessionDocument,
-    cell_of,
-    found_in,
-    nothing,
-)
-from tk_ai_extension.notebooks.transactions import EditTransaction, Step
+from tk_ai_extension.notebooks.session import KeptDocument, NotebookSession, Pulled
+from tk_ai_extension.notebooks.transactions import Step
+
+T = TypeVar("T")
 
 _TRIES = 5
 _RENAMING = 2.0
@@ -58,7 +53,7 @@ class _Kept:
         self.snapshot: Snapshot | None = None
 
 
-class ContentsDocument(SessionDocument):
+class ContentsDocument(KeptDocument):
     """A notebook behind a contents manager.
 
     Args:
@@ -70,73 +65,60 @@ class ContentsDocument(SessionDocument):
     kind = "contents"
 
     def __init__(self, manager: Any, kept: _Kept, changed: Callable[[str], None]) -> None:
-        super().__init__(kept.session)
+        super().__init__(kept.session, changed)
         self._manager = manager
         self._kept = kept
-        self._tell = changed
 
     @property
     def path(self) -> str:
         """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
         return self._kept.path
 
-    def _changed(self) -> None:
-        self._tell(self.path)
-
-    async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`."""
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """See `SessionDocument.pull`."""
         async with self.session.lock:
-            return self.session.shown(await self._load())
+            return look(await self._pulled())
 
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`."""
+    async def _pulled(self) -> Pulled:
+        """What the manager has, which the lock keeps as it is, with the outputs so far."""
+        snapshot = await self._load()
+        stored, nbformat = self._stored(), snapshot.nbformat
+        return self.session.with_runs(
+            Pulled(
+                snapshot,
+                lambda index: cellforms.content_of(stored[index], nbformat),
+                lambda: cellforms.without_transient(
+                    {**self._kept.notebook, "cells": [dict(cell) for cell in stored]}
+                ),
+            )
+        )
+
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:  # noqa: ARG002
+        """See `SessionDocument.attempt`."""
         async with self.session.lock:
-            snapshot = await self._load()
-            return self._loader(snapshot)(cell_of(snapshot, cell).index).outputs
+            before = await self._pulled()
+            edit = before.edited(operations)
+            cells = list(self._stored())
+            for step in edit.steps:
+                _carry_out(cells, step)
+            if edit.steps and not await self._save(cells):
+                return None
+            running = self.session.running_cells(before.snapshot)
+            # As it was saved: in what is read later others may have changed it already.
+            after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
+            follow(edit, running, after.cells)
+            shown = self.session.shown(after)
+            if edit.steps:
+                self.changed()
+            return Applied(shown, edit.changes())
 
-    async def raw(self) -> Json:
-        """See `NotebookDocument.raw`."""
+    async def stored(self) -> Snapshot:
+        """See `KeptDocument.stored`."""
         async with self.session.lock:
-            snapshot = await self._load()
-            cells = [dict(cell) for cell in self._stored()]
-            for cell in cells:
-                cell["metadata"] = dict(cellforms.metadata_of(cell))
-            for running, cell in self.session.running_cells(snapshot):
-                cells[cell.index] |= {
-                    "outputs": list(running.outputs()),
-                    "execution_count": running.execution_count,
-                }
-            return {**self._kept.notebook, "cells": cells}
+            return await self._load()
 
-    async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """See `SessionDocument.commit`."""
-        async with self.session.lock:
-            for _ in range(_TRIES):
-                before = await self._load()
-                edit = EditTransaction(self.session.shown(before), self._loader(before))
-                edit.apply(operations)
-                cells = list(self._stored())
-                for step in edit.steps:
-                    _carry_out(cells, step)
-                if not edit.steps or await self._save(cells):
-                    running = self.session.running_cells(before)
-                    # As it was saved: in what is read later others may have changed it already.
-                    after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
-                    follow(edit, running, after.cells)
-                    shown = self.session.shown(after)
-                    if edit.steps:
-                        self._changed()
-                    return Applied(shown, edit.changes())
-        raise SaveFailed(f"{self.path} is written all the time by others.")
-
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
-        snapshot = await self.read()
-        cell = found_in(snapshot, find)
-        place = self.session.place(self.path, self._push_outputs, self._changed, nothing)
-        return Entered(cell, len(snapshot.cells), place)
-
-    async def _push_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """See `KeptDocument.save_outputs`."""
         self._kept.renamed.clear()
         try:
             await self._save_once(runs)
@@ -209,12 +191,6 @@ class ContentsDocument(SessionDocument):
     def _stored(self) -> list[Json]:
         return cast("list[Json]", self._kept.notebook["cells"])
 
-    def _loader(self, snapshot: Snapshot) -> Callable[[int], CellContent]:
-        stored, nbformat = self._stored(), snapshot.nbformat
-        return self.session.loader(
-            snapshot, lambda index: cellforms.content_of(stored[index], nbformat)
-        )
-
 
 class ContentsNotebooks:
     """The notebooks of a contents manager.
@@ -263,9 +239,6 @@ class ContentsNotebooks:
             await ensure_async(self._manager.save(model, path))
         self._changed(path)
 
-    def check_writable(self, path: str) -> None:
-        """What a save would run into cannot be known before."""
-
     def renamed(self, old: str, new: str) -> None:
         """A person renamed a notebook, or a folder above some: what is known of them goes along."""
         for path, kept in list(self._kept.items()):
@@ -287,16 +260,13 @@ def _snapshot(path: str, notebook: Json) -> Snapshot:
     original: Any = notebook.get("metadata", {}).get("orig_nbformat", nbformat[0])
     if isinstance(original, int) and original < nbformat[0]:
         nbformat = (original, 0)
-    ids = cellforms.ids_of(stored, nbformat)
-    cells = tuple(
-        read_cell(cell, index, key, ids[index])
-        for index, (cell, key) in enumerate(zip(stored, cell_keys(ids), strict=True))
-    )
+    cells = [read_cell(cell, 0, "", cellforms.id_of(cell, nbformat)) for cell in stored]
     metadata = cast("Json", notebook.get("metadata") or {})
-    faults = list(id_faults(ids, nbformat))
-    if nbformat[0] != 4:
-        faults.append(f"nbformat {nbformat[0]} can be read, not written")
-    return Snapshot(path, cells, metadata, nbformat, tuple(faults))
+    snapshot = snapshot_of(path, cells, metadata, nbformat)
+    if nbformat[0] == 4:
+        return snapshot
+    fault = f"nbformat {nbformat[0]} can be read, not written"
+    return replace(snapshot, warnings=(*snapshot.warnings, fault))
 
 
 def _carry_out(cells: list[Json], step: Step) -> None:

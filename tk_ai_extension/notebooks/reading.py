@@ -272,6 +272,23 @@ def renamed(cell: Cell, index: int, key: str) -> Cell:
     return moved
 
 
+def snapshot_of(
+    path: str,
+    cells: Sequence[Cell],
+    metadata: Json,
+    nbformat: tuple[int, int],
+    *,
+    live: bool = False,
+) -> Snapshot:
+    """The snapshot of a notebook of these cells, each with the index and the key that it has there."""
+    ids = [cell.id for cell in cells]
+    placed = tuple(
+        renamed(cell, index, key)
+        for index, (cell, key) in enumerate(zip(cells, cell_keys(ids), strict=True))
+    )
+    return Snapshot(path, placed, metadata, nbformat, tuple(id_faults(ids, nbformat)), live=live)
+
+
 def summarise_stored(stored: Any) -> OutputsSummary:
     """What stored outputs are."""
     if not isinstance(stored, list) or not stored:

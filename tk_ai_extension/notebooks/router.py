@@ -122,7 +122,9 @@ class NotebookRouter:
             return document
         rooms = self._live_rooms()
         if rooms is None and self._tabs is not None:
-            return self._in_tab(document, self._tabs)
+            from tk_ai_extension.notebooks.tabs.document import TabDocument
+
+            return TabDocument(document, self._tabs)
         if rooms is None or (only_look and rooms.find(path) is None):
             return document
         if not await self._can_be_live(rooms, document):
@@ -135,14 +137,7 @@ class NotebookRouter:
                 return document
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
-        return RoomDocument(document, rooms, self._kept.check_writable)
-
-    def _in_tab(self, document: SessionDocument, tabs: TabRegistry) -> SessionDocument:
-        """The document that looks for a tab at each operation: one may be opened in the middle."""
-        from tk_ai_extension.notebooks.tabs.document import TabDocument
-
-        check = self._kept.check_writable
-        return TabDocument(document, tabs, check, self._subscriptions.notify)
+        return RoomDocument(document, rooms)
 
     def _live_rooms(self) -> Rooms | None:
         """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""

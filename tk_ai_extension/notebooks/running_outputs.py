@@ -8,16 +8,23 @@ from dataclasses import replace
 from threading import Lock
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.outputs import (
+    Append,
     ClearOutputs,
     OutputBuffer,
     OutputChange,
+    ReplaceOutput,
     StreamEdit,
     summarise,
 )
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _NUMBERED = re.compile(r"cell-\d+\Z")
+
+
+Mark = tuple[int, int, int]
+"""How often a cell cleared its outputs, how many there are, and the characters of the last, if a stream."""
 
 
 class RunningOutputs:
@@ -42,6 +49,7 @@ class RunningOutputs:
         self._hash = cell.hash
         self._cells = count
         self._outputs = OutputBuffer()
+        self._clears = 0
         self._hidden = 0
         self._hidden_text = 0
 
@@ -52,39 +60,58 @@ class RunningOutputs:
             for change in changes:
                 self._outputs.apply(change)
                 if isinstance(change, ClearOutputs):
+                    self._clears += 1
                     self._hidden = self._hidden_text = 0
 
-    def take(self) -> None:
-        """What was pushed counts as written."""
+    def take(self) -> list[tuple[OutputChange, str]]:
+        """Counts what is pending as written.
+
+        Returns:
+            Each change, with the text that it cuts off the end of a stream.
+        """
         pending, self.pending = self.pending, []
-        self.write(pending)
+        taken: list[tuple[OutputChange, str]] = []
+        for change in pending:
+            gone = ""
+            if isinstance(change, StreamEdit) and (text := self._outputs.stream(change.index)):
+                gone = text.since(change.start)
+            taken.append((change, gone))
+            self.write((change,))
+        return taken
+
+    def stream_name(self, index: int) -> str:
+        """The name of the stream that output ``index`` is."""
+        return (self._outputs.name(index) if index < len(self._outputs) else None) or "stdout"
 
     def end(self, execution_count: int | None) -> None:
         """The cell has run."""
         self.ended, self.execution_count = True, execution_count
         self._version += 1
 
-    def hide(self) -> None:
+    def mark(self) -> Mark:
+        """How far the outputs have come."""
+        last = self._outputs.stream(len(self._outputs) - 1) if self._outputs else None
+        return self._clears, len(self._outputs), 0 if last is None else len(last)
+
+    def hide(self, until: Mark | None = None) -> None:
         """Somebody cleared the cell while it runs: what came until now is not shown any more.
 
         The executor goes on to count from the first output, so it is kept.
+
+        Args:
+            until: How far they had come then; nothing is hidden where the cell itself cleared them since.
         """
         with self._lock:
+            clears, outputs, characters = until or self.mark()
             self.execution_count = None
             self._version += 1
-            self._hidden = len(self._outputs)
-            last = self._outputs.stream(self._hidden - 1) if self._hidden else None
-            self._hidden_text = len(last) if last is not None else 0
+            if clears == self._clears:
+                self._hidden, self._hidden_text = outputs, characters
 
     @property
     def is_hidden(self) -> bool:
         """Whether some of what came is not shown."""
         return self._hidden > 0
-
-    @property
-    def has_any(self) -> bool:
-        """Whether anything came so far."""
-        return len(self._outputs) > 0
 
     def outputs(self) -> tuple[Json, ...]:
         """The outputs so far."""
@@ -161,26 +188,32 @@ def follow(
 
 
 def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
-    """The changes, with what is printed in a row to one stream in one piece."""
+    """The changes as places take them: Unicode, and what is printed in a row to one stream in one piece."""
     done: list[OutputChange] = []
     parts: list[str] = []
-    index = end = -1
+    index = start = end = -1
+
+    def close() -> None:
+        if parts:
+            done.append(StreamEdit(index, start, encodable_text("".join(parts))))
+            parts.clear()
+
     for change in changes:
-        if isinstance(change, StreamEdit) and (change.index, change.start) == (index, end):
-            parts.append(change.new)
-            end += len(change.new)
-            continue
-        _close(done, parts)
-        done.append(change)
-        parts, index, end = [], -1, -1
-        if isinstance(change, StreamEdit):
-            parts, index, end = [change.new], change.index, change.start + len(change.new)
-    _close(done, parts)
+        match change:
+            case StreamEdit(at, since, new):
+                if not parts or (at, since) != (index, end):
+                    close()
+                    index, start = at, since
+                parts.append(new)
+                end = since + len(new)
+            case Append(output):
+                close()
+                done.append(Append(encodable(output)))
+            case ReplaceOutput(at, output):
+                close()
+                done.append(ReplaceOutput(at, encodable(output)))
+            case ClearOutputs():
+                close()
+                done.append(change)
+    close()
     return done
-
-
-def _close(done: list[OutputChange], parts: list[str]) -> None:
-    if len(parts) > 1:
-        last = done[-1]
-        assert isinstance(last, StreamEdit)
-        done[-1] = StreamEdit(last.index, last.start, "".join(parts))

@@ -13,14 +13,16 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, cast
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, ToolError, UnsupportedFormat
+from tk_ai_extension.model.errors import CellNotFound, SaveFailed, ToolError, UnsupportedFormat
+from tk_ai_extension.model.many_cells import prepared
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.autosave import OutputSaver, Save
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.autosave import OutputSaver
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.notebooks.output_writer import (
     CellOutputWriter,
@@ -30,26 +32,61 @@ from tk_ai_extension.notebooks.output_writer import (
     OutputPlace,
 )
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def nothing() -> None:
     """Nothing forbids it, and nobody has to know."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A notebook at one moment, as the place that it is in has it.
+
+    Attributes:
+        snapshot: Its cells without outputs.
+        content: Loads the whole cell at an index.
+        raw: Loads all of it as JSON.
+        as_lines: Whether its stored texts are lists of lines.
+    """
+
+    snapshot: Snapshot
+    content: Callable[[int], CellContent]
+    raw: Callable[[], Json]
+    as_lines: bool = False
+
+    def edited(self, operations: Sequence[Operation]) -> EditTransaction:
+        """What operations make of it.
+
+        Raises:
+            Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.
+        """
+        edit = EditTransaction(self.snapshot, self.content)
+        edit.apply(operations)
+        return edit
+
+
 class SessionDocument(ABC):
     """A `NotebookDocument` of a session: an adapter to the place where the notebook is.
+
+    An adapter says what the notebook is now (`pull`), tries an edit (`attempt`) and enters a running
+    cell (`enter`). What is the same in all places is here.
 
     Args:
         session: The notebook's, the same for all documents of it.
 
     Attributes:
         kind: ``file``, ``room`` or ``contents``.
+        tries: So often an edit is worked out on a notebook that others change all the time.
         refuse: Raises where the notebook may not be changed here: its room cannot be reached.
     """
 
     kind: ClassVar[str] = ""
+    tries: ClassVar[int] = 5
 
     def __init__(self, session: NotebookSession) -> None:
         self.session = session
@@ -66,20 +103,44 @@ class SessionDocument(ABC):
         return self.kind
 
     @abstractmethod
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """What ``look`` finds in the notebook as it is now, with what running cells have printed.
+
+        ``look`` may be called more than once, and in a thread.
+
+        Raises:
+            NotebookNotFound, NotANotebook, InvalidNotebook, TabOffline, OpenTwice.
+        """
+
+    @abstractmethod
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+        """Tries to apply operations; None where others changed the notebook meanwhile.
+
+        Args:
+            operations: To be worked out on the notebook as it is now.
+            number: How often it was tried before.
+        """
+
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`."""
+        return await self.pull(lambda pulled: pulled.snapshot)
 
-    @abstractmethod
     async def outputs(self, cell: str) -> tuple[Json, ...]:
         """See `NotebookDocument.outputs`."""
+        return await self.pull(
+            lambda pulled: pulled.content(cell_of(pulled.snapshot, cell).index).outputs
+        )
 
-    @abstractmethod
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`."""
+        return await self.pull(lambda pulled: pulled.raw())
 
-    @abstractmethod
     async def commit(self, operations: Sequence[Operation]) -> Applied:
         """Applies operations; see `apply`, whose caller may be cancelled meanwhile."""
+        for number in range(self.tries):
+            if (applied := await self.attempt(operations, number)) is not None:
+                return applied
+        raise SaveFailed(f"{self.path} is changed all the time by others.")
 
     @abstractmethod
     async def enter(self, find: Find) -> Entered:
@@ -89,13 +150,13 @@ class SessionDocument(ABC):
             What ``find`` raises, TabOffline, OpenTwice, TabGone.
         """
 
+    @abstractmethod
     async def is_current(self, place: OutputPlace) -> bool:
         """Whether a place is still the one that the notebook is in.
 
         Raises:
             TabOffline, OpenTwice.
         """
-        return isinstance(place, KeptPlace)
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
         """See `NotebookDocument.apply`.
@@ -120,6 +181,56 @@ class SessionDocument(ABC):
         """See `NotebookDocument.flush`."""
         if self.session.saver is not None:
             await self.session.saver.save()
+
+
+class KeptDocument(SessionDocument):
+    """A notebook where it is kept, as long as nobody has it open: a file, or a contents manager's.
+
+    Args:
+        session: The notebook's.
+        changed: Called with the path after each change.
+    """
+
+    def __init__(self, session: NotebookSession, changed: Callable[[str], None]) -> None:
+        super().__init__(session)
+        self._notify = changed
+
+    def changed(self) -> None:
+        """Notifies that it was changed."""
+        self._notify(self.path)
+
+    @abstractmethod
+    async def stored(self) -> Snapshot:
+        """The notebook as it was saved: what cells print says nothing about which cell is which."""
+
+    @abstractmethod
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """Saves the outputs of cells that run or have just ended; see `OutputSaver`."""
+
+    def rested(self) -> None:
+        """Nothing runs any more, and everything is saved."""
+
+    async def read(self) -> Snapshot:
+        """See `NotebookDocument.read`; a file is not opened where nothing changed."""
+        return await prepared(self.session.shown(await self.stored()))
+
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`."""
+        snapshot = await self.stored()
+        if (cell := find(snapshot)) is None:
+            raise CellNotFound(f"A running cell of {snapshot.path} is gone.")
+        return Entered(cell, len(snapshot.cells), self.session.place(self))
+
+    def check_writable(self) -> None:
+        """Raises what a save would run into, where that can be known before.
+
+        Raises:
+            ReadOnly.
+        """
+
+    async def is_current(self, place: OutputPlace) -> bool:
+        """See `SessionDocument.is_current`."""
+        return isinstance(place, KeptPlace)
 
 
 class NotebookSession:
@@ -161,31 +272,39 @@ class NotebookSession:
             cells[cell.index] = run.shown(cell)
         return replace(snapshot, cells=tuple(cells))
 
-    def loader(
-        self, snapshot: Snapshot, load: Callable[[int], CellContent]
-    ) -> Callable[[int], CellContent]:
-        """Loads whole cells, running ones with their outputs so far."""
-        running = {cell.index: run for run, cell in self.running_cells(snapshot)}
+    def with_runs(self, kept: Pulled) -> Pulled:
+        """What is kept, with the outputs that running cells have so far."""
+        running = {cell.index: run for run, cell in self.running_cells(kept.snapshot)}
+        if not running or kept.snapshot.nbformat[0] != 4:
+            return kept
 
-        def loaded(index: int) -> CellContent:
-            content, run = load(index), running.get(index)
+        def content(index: int) -> CellContent:
+            loaded, run = kept.content(index), running.get(index)
             if run is None:
-                return content
-            return replace(content, outputs=run.outputs(), execution_count=run.execution_count)
+                return loaded
+            return replace(loaded, outputs=run.outputs(), execution_count=run.execution_count)
 
-        return loaded
+        def raw() -> Json:
+            notebook = kept.raw()
+            cells = cast("list[Any]", notebook["cells"])
+            for index, run in running.items():
+                outputs = cellforms.stored_outputs(run.outputs(), as_lines=kept.as_lines)
+                more = {"outputs": outputs, "execution_count": run.execution_count}
+                cells[index] = {**cells[index], **more}
+            return notebook
 
-    def place(
-        self, path: str, save: Save, changed: Callable[[], None], rested: Callable[[], None]
-    ) -> KeptPlace:
-        """The place of a cell that runs, where the notebook is kept; see `OutputSaver`."""
+        return Pulled(self.shown(kept.snapshot), content, raw)
+
+    def place(self, document: KeptDocument) -> KeptPlace:
+        """The place of a cell that runs, where the notebook is kept."""
         if self.saver is None:
 
             def at_rest() -> None:
                 self.saver = None
-                rested()
+                document.rested()
 
-            self.saver = OutputSaver(path, self.runs, save, changed, at_rest)
+            save, changed = document.save_outputs, document.changed
+            self.saver = OutputSaver(document.path, self.runs, save, changed, at_rest)
         return KeptPlace(self.saver)
 
     # --- cells that run
@@ -262,16 +381,4 @@ def cell_of(snapshot: Snapshot, key: str) -> Cell:
     cell = snapshot.by_key.get(key)
     if cell is None:
         raise CellNotFound(f"There is no cell `{key}` in {snapshot.path}.")
-    return cell
-
-
-def found_in(snapshot: Snapshot, find: Find) -> Cell:
-    """The cell that ``find`` finds.
-
-    Raises:
-        CellNotFound: it finds none, or what it raises.
-    """
-    cell = find(snapshot)
-    if cell is None:
-        raise CellNotFound(f"A running cell of {snapshot.path} is gone.")
     return cell

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.wiring import root_of, state_of
@@ -16,24 +19,47 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.app import TkAIExtensionApp
 
 
+class ClaudeOrTour:
+    """Claude, or the tour where no model is connected: an `AgentBackend`.
+
+    The tour keeps no session: a chat goes on in Claude's once a model is connected again.
+    """
+
+    def __init__(self, claude: ClaudeBackend) -> None:
+        self._claude = claude
+        self.name = claude.name
+
+    async def provider(self) -> Provider:
+        """Return where the model is now."""
+        return await self._claude.provider()
+
+    async def start(self, config: SessionConfig) -> AgentSession:
+        """Start the agent of the provider."""
+        if isinstance(config.provider, Provider) and config.provider.name == "tour":
+            return TourSession(config.call)
+        return await self._claude.start(config)
+
+    async def forget(self, session: str) -> None:
+        """Remove what Claude keeps of a session."""
+        await self._claude.forget(session)
+
+
 def wire_chats(
     app: TkAIExtensionApp, managers: Managers, wired: Wired, registry: Registry
 ) -> Chats:
     """Puts the chats together, as the app's traits say."""
     state = state_of(app.data_dir, root_of(managers.contents))
+    config = ClaudeConfig(
+        state / "claude",
+        cli=app.chat_cli,
+        retries=app.chat_retries,
+        request_timeout=app.chat_request_timeout,
+    )
     services = ChatServices(
         workspace=wired.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
-        backend=ClaudeBackend(
-            ClaudeConfig(
-                state / "claude",
-                cli=app.chat_cli,
-                retries=app.chat_retries,
-                request_timeout=app.chat_request_timeout,
-            ),
-            wired.provision.provider,
-        ),
+        backend=ClaudeOrTour(ClaudeBackend(config, wired.provision.provider)),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
     )
     return Chats(services)

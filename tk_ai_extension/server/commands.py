@@ -13,11 +13,10 @@ from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.context import MEMORY, CommandContext
-from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.talk import ChatClient
-from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile
+from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
@@ -67,6 +66,7 @@ class RemoteTerminal:
             env=greeting["env"],
         )
         self.interrupted = asyncio.Event()
+        self.started_server = greeting.get("started") is True
         self.redirected = False
         self._lines = lines
         self._answer: asyncio.Future[str | None] | None = None
@@ -175,6 +175,7 @@ class CommandServer:
         self._server = server
         self._commands = Commands(context.registry)
         self._running = BackgroundTasks(logger)
+        self._under_way = 0
 
     async def answer(self, lines: LineStream, user: str) -> None:
         """Run the command that the first line of a connection names; it goes on without it."""
@@ -210,6 +211,7 @@ class CommandServer:
     async def _run(self, argv: list[str], terminal: RemoteTerminal, user: str) -> None:
         """Runs a command to its end, whether or not somebody still waits for it."""
         context = self._context.for_user(user)
+        self._under_way += 1
         try:
             status = await self._commands.run(context, argv, terminal)
         except Exception as problem:
@@ -223,8 +225,13 @@ class CommandServer:
             else:
                 terminal.err(f"{harmless(error.as_text())}\n")
             status = wire.REFUSED
+        finally:
+            self._under_way -= 1
         if terminal.redirected:
             return
+        is_unused = not self._under_way and not context.workspace.kernels.ids()
+        if context.project is not None and terminal.started_server and status and is_unused:
+            context.project.stop_unused()
         if context.project is not None and context.project.stopping:
             terminal.send_last(exit=status, ending=True)
         else:

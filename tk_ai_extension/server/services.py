@@ -231,7 +231,6 @@ class Services:
             await chats.close()
         if "_wired" not in vars(self):
             return
-        await self._wired.provision.close()
         # Runs first: what waits for them then has its answer.
         await self.workspace.executions.close()
         mcp = await self._mcp.settled()

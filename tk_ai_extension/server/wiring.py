@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.cli.wire import MODELS
-from tk_ai_extension.kernels import persistence
+from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import kernels_of
 from tk_ai_extension.kernels.service import Backend
@@ -30,7 +30,6 @@ from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.parts import Managers, Wired
-from tk_ai_extension.server.presence import show_agents
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
@@ -41,11 +40,11 @@ from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.cli.project_services import ProjectServices
+    from tk_ai_extension.model.callers import Caller
+    from tk_ai_extension.server.app import TkAIExtensionApp
+    from tk_ai_extension.workspace.activity import Activity
 
 logger = logging.getLogger(__name__)
-
-_log = logging.getLogger(__name__)
-
 
 APPROVE = "with `nb approve {id}` in the project's folder"
 """Where people answer an agent in a project's own server, as it is told."""
@@ -68,36 +67,7 @@ def environment() -> Mapping[str, str]:
     return {**{n: v for n, v in os.environ.items() if not (named and n in MODELS)}, **named}
 
 
-class Traits(Protocol):
-    """What of the app's traits the workspace and its model go by; the app says what each is for."""
-
-    data_dir: Any
-    project: Any
-    kernel_env_exclude: Any
-    kernel_start_timeout: Any
-    max_output: Any
-    executor: Any
-    history_keep_days: Any
-    history_max_bytes: Any
-    artifact_total_bytes: Any
-    artifact_max_bytes: Any
-    artifact_keep: Any
-    mode_cap: Any
-    permission_keep: Any
-    answer_budget: Any
-    max_source: Any
-    linked_folders: Any
-    max_wait: Any
-    chat_provider: Any
-    chat_base_url: Any
-    chat_model: Any
-    chat_models: Any
-    chat_small: Any
-    chat_secrets: Any
-    chat_trust_folder: Any
-
-
-def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
+def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
     """Puts the parts together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
@@ -173,9 +143,9 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
         ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
-    show_agents(workspace.activity, store)
+    workspace.activity.listen(partial(_show_agent, store))
     found = {
-        "jupyter_client": persistence.missing_parts(),
+        "jupyter_client": persistent.missing_parts(),
         "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]
         if on_files
         else [],
@@ -183,7 +153,7 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     }
     for library, parts in found.items():
         if parts:
-            _log.warning("This %s lacks %s: see missing_parts in health", library, parts)
+            logger.warning("This %s lacks %s: see missing_parts in health", library, parts)
 
     def missing() -> dict[str, list[str]]:
         # jupyter-collaboration may be loaded after this extension.
@@ -195,9 +165,26 @@ def wire(app: Traits, managers: Managers, tabs: TabChannel) -> Wired:
     return Wired(workspace, backends, missing, provision, state, project)
 
 
-def _provision(app: Traits, root: Path) -> Provision:
+def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Activity) -> None:
+    """Show who changes and runs what as a collaborator, where jupyter-collaboration is on."""
+    presence = store.presence
+    if presence is None:
+        return
+    match activity.kind:
+        case "changed":
+            presence.worked(path, caller, activity.cells)
+        case "running":
+            presence.began(path, caller, activity.cells)
+        case "ran":
+            presence.ended(path, caller, activity.cells)
+        case _:
+            # What is taken back is a person's doing.
+            pass
+
+
+def _provision(app: TkAIExtensionApp, root: Path) -> Provision:
     settings = ProviderSettings(
-        provider=app.chat_provider,
+        provider=cast("Any", app.chat_provider),
         base_url=app.chat_base_url,
         model=app.chat_model,
         models=tuple(app.chat_models),

@@ -22,6 +22,7 @@ from tk_ai_extension.testing.document_bench import (
     prose,
     stream,
 )
+from tk_ai_extension.workspace.displays import DisplayRegistry
 
 
 class OutputsConformance:
@@ -164,6 +165,29 @@ class OutputsConformance:
             await writer.finish(2)
         (cell,) = (await bench.on_disk(document))["cells"]
         assert cell["outputs"] == []
+
+    @pytest.mark.proves("exec:display-elsewhere")
+    async def test_a_display_is_updated_after_its_cell_has_ended(
+        self, bench: DocumentBench
+    ) -> None:
+        document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
+
+        async def opened(_path: str) -> NotebookDocument:
+            return document
+
+        for key in ("aaaa1111", "bbbb2222"):
+            async with document.writing(key) as writer:
+                await writer.start()
+                await writer.write([Append(stream("x")), Append(display(text_plain="first"))])
+                await writer.finish(3, save=False)
+        displays = DisplayRegistry()
+        displays.ran("k", document.path, "aaaa1111", {"d": (1,)}, 2)
+        await displays.update("k", {"d": display(text_plain="second")}, opened)
+        assert await document.outputs("aaaa1111") == (stream("x"), display(text_plain="second"))
+        assert await document.outputs("bbbb2222") == (stream("x"), display(text_plain="first"))
+        cells = (await bench.on_disk(document))["cells"]
+        assert [cell["execution_count"] for cell in cells] == [3, 3]
+        assert cells[0]["outputs"][1] != cells[1]["outputs"][1]
 
     async def test_they_go_nowhere_in_a_cell_that_is_code_no_more(
         self, bench: DocumentBench

@@ -104,6 +104,8 @@ class EchoSession:
         self._kept.append(text)
         self._echo.credentials.append(credential)
         self._answering = asyncio.create_task(self._answer(text, credential))
+        # Also where it is cancelled before it begins.
+        self._answering.add_done_callback(lambda _: self._events.put_nowait(TurnEnded()))
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""
@@ -137,7 +139,6 @@ class EchoSession:
                     self._events.put_nowait(TextDelta(0, 0, text))
         finally:
             self._events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
-            self._events.put_nowait(TurnEnded())
 
     async def _call(self, credential: TurnCredential, tool: str, arguments: str) -> None:
         call, given = secrets.token_hex(6), json.loads(arguments)

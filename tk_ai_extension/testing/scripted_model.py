@@ -33,7 +33,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tk_ai_extension.agent.claude.messages import (
+from tk_ai_extension.agent.claude.providers import beside_proxies
+from tk_ai_extension.testing.messages import (
     Answer,
     Failure,
     MessagesRequest,
@@ -43,8 +44,7 @@ from tk_ai_extension.agent.claude.messages import (
     ToolUse,
     Usage,
 )
-from tk_ai_extension.agent.claude.messages_api import Exchange, MessagesServer, Reply
-from tk_ai_extension.agent.claude.providers import beside_proxies
+from tk_ai_extension.testing.messages_api import Exchange, MessagesServer, Reply
 
 __all__ = [
     "BROKEN",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Literal
 
 from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
@@ -32,15 +33,15 @@ from tk_ai_extension.model.executions import (
 )
 from tk_ai_extension.model.outputs import OutputBuffer, OutputChange, summarise
 from tk_ai_extension.model.paths import moved
-from tk_ai_extension.notebooks.base import NotebookDocument, OutputWriter
+from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.asking import AskingKernels
+from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.keeping import Keeper
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.running import Run, StatusLog, Step
-from tk_ai_extension.workspace.runs import RunRecords
+from tk_ai_extension.workspace.running import Keeper, Run, StatusLog, Step
+from tk_ai_extension.workspace.staleness import RunRecords
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +59,6 @@ STOPPED = (
 NOT_BEGUN = "The server stopped before this ran. Run it again when the server is up."
 Cancellation = Literal["ended", "waiting", "ignored"]
 """What came of a cancellation: it has ended, it has not begun and will end then, or it runs on."""
-OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
-"""Opens the notebook at a path: `NotebookStore.open`."""
 
 
 class Executions:
@@ -71,6 +70,8 @@ class Executions:
         journal: Where each is written down when it is over.
         records: Where it is kept what ran last, for the states of cells.
         activity: Who is told that a cell begins and ends.
+        displays: Where the displays of cells stand, which later code may update.
+        open_document: Opens the notebooks that they stand in.
         asking: Which kernels wait for whom: what those run there begins afterwards.
         max_kept_output: The bound on the output of ended runs; the oldest go first. The newest
             always stays, and what somebody reads just now.
@@ -84,6 +85,8 @@ class Executions:
         records: RunRecords,
         activity: ActivityFeed,
         *,
+        displays: DisplayRegistry | None = None,
+        open_document: OpenDocument | None = None,
         asking: AskingKernels | None = None,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
@@ -92,6 +95,8 @@ class Executions:
         self._journal = journal
         self._records = records
         self._activity = activity
+        self._displays = displays or DisplayRegistry()
+        self._open = open_document
         self._asking = asking or AskingKernels()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: dict[str, Keeper] = {}
@@ -329,6 +334,10 @@ class Executions:
             await writer.start()
             await self._execute(run, step, timeout, writer)
         self._remember(run, cell, step)
+        execution = step.execution
+        if execution is not None:
+            places, count = execution.displays, len(execution.outputs)
+            self._displays.ran(run.kernel_id, document.path, cell.key, places, count)
 
     async def _execute(
         self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
@@ -350,12 +359,16 @@ class Executions:
         self, run: Run, step: Step, timeout: float | None, writer: OutputWriter | None
     ) -> None:
         request = ExecutionRequest(step.code, timeout=timeout)
+        updates = DisplayUpdates(self._displays, run.kernel_id, self._open)
         try:
             executor = self._kernels.executor(run.kernel_id)
             async with aclosing(executor.execute(run.kernel_id, request)) as events:
                 async for event in events:
+                    if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
+                        updates.add(event.data)
                     await self._hear(run, step, event, writer)
         finally:
+            await updates.finish()
             if writer is not None:
                 count = step.execution.execution_count if step.execution else None
                 try:

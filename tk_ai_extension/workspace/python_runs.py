@@ -51,7 +51,7 @@ class Surroundings:
 
 
 class SessionKeeper:
-    """Keeps a session's kernel for one run: `workspace.keeping.Keeper`."""
+    """Keeps a session's kernel for one run: `workspace.running.Keeper`."""
 
     def __init__(
         self,

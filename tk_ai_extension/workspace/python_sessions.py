@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,16 +17,19 @@ from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
     KernelNotFound,
+    KernelspecNotFound,
     KernelStartFailed,
     LimitReached,
     ToolError,
+    is_out_of_files,
 )
 from tk_ai_extension.workspace.bridge import ToolBridge
 from tk_ai_extension.workspace.notices import Notices
-from tk_ai_extension.workspace.python_starting import start_python
 
 logger = logging.getLogger(__name__)
 
+ATTEMPTS = 2
+"""How often a kernel is started for which too many files are open."""
 MAX_SESSIONS = 4
 """How many session kernels there are at most."""
 MAX_SINGLE = 8
@@ -257,7 +260,7 @@ class PythonSessions:
         """Starts a Python kernel in the session's folder."""
         # A name that nothing has: the kernel's folder is the one that it would be in.
         path = f"{session.folder}/{HIDDEN}{session.id}".lstrip("/")
-        kernel_id = await start_python(
+        kernel_id = await _start_python(
             self._kernels, path, make_room=partial(self._let_go_of_idle, NO_FILES)
         )
         session.died = session.stopped = False
@@ -391,3 +394,41 @@ def reset_in_progress() -> KernelBusy:
     return KernelBusy(
         "Another reset of this session is in progress.", hint="Wait until it is done, then run."
     )
+
+
+async def _start_python(
+    kernels: Kernels, path: str, *, make_room: Callable[[], Awaitable[None]]
+) -> str:
+    """Starts a Python kernel, and once more where too many files were open.
+
+    Args:
+        kernels: Starts it.
+        path: What it is started for, below the root: it runs in the folder of that.
+        make_room: Lets go of what has files open and is not needed.
+
+    Raises:
+        KernelspecNotFound: no Python kernel is installed.
+        KernelStartFailed: the start failed for another reason, or twice.
+    """
+    name = await _python_kernelspec(kernels)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return await kernels.start(name, path=path)
+        except (KernelStartFailed, OSError) as error:
+            if not is_out_of_files(error):
+                raise
+            if attempt == ATTEMPTS:
+                raise KernelStartFailed(f"The kernel could not be started: {error}") from error
+            logger.warning("Too many open files: idle session kernels are let go")
+            await make_room()
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _python_kernelspec(kernels: Kernels) -> str:
+    """The default kernelspec, if it is Python's, else the first that is."""
+    specs = await kernels.kernelspecs()
+    for spec in specs:  # the default one first
+        if spec.language == "python":
+            return spec.name
+    known = ", ".join(spec.name for spec in specs) or "none"
+    raise KernelspecNotFound(f"No Python kernel is installed (there are: {known}).")

@@ -1,4 +1,4 @@
-"""A run: code on its way through a kernel, as those who follow it see it."""
+"""A run: code on its way through a kernel, as those who follow it see it, and who keeps its kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
@@ -240,3 +240,27 @@ class Run:
                 if self.done and self.version <= last:
                     return
                 await self.changed(last, None)
+
+
+class Keeper(Protocol):
+    """Keeps the kernel of one run; `Executions` calls it as the run goes on."""
+
+    async def before(self, run: Run, step: Step) -> None:
+        """Called in the step's turn before its code is sent; may give the run another kernel.
+
+        Raises:
+            ToolError: the step does not run, and the run is over.
+        """
+        ...
+
+    async def after(self, run: Run, step: Step) -> bool:
+        """Called in the step's turn when it has ended; whether its code is run once more."""
+        ...
+
+    async def stuck(self, run: Run) -> None:
+        """Called where a run that was cancelled goes on; has to end it."""
+        ...
+
+    async def ended(self, run: Run) -> None:
+        """Called once, when the run is over, however it ended."""
+        ...

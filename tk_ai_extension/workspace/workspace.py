@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -17,6 +18,7 @@ from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.asking import AskingKernels
+from tk_ai_extension.workspace.displays import DisplayRegistry
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
@@ -26,8 +28,8 @@ from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.revisions import Revisions
-from tk_ai_extension.workspace.runs import RunRecords
 from tk_ai_extension.workspace.seen import Seen
+from tk_ai_extension.workspace.staleness import RunRecords
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 
@@ -70,6 +72,7 @@ class Workspace:
     runs: RunRecords = field(default_factory=RunRecords)
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
+    displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     asking: AskingKernels = field(default_factory=AskingKernels)
     turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
@@ -83,6 +86,8 @@ class Workspace:
             self.journal,
             self.runs,
             self.activity,
+            displays=self.displays,
+            open_document=self.store.open,
             asking=self.asking,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
@@ -189,12 +194,39 @@ class Workspace:
             raise KernelNotFound(f"{path} has no running kernel.", hint="use_notebook starts one.")
         return found
 
+    async def note_lost_run(self, caller: Caller, path: str) -> str | None:
+        """Tell a caller where a server was stopped in the last run of a notebook.
+
+        Its kernel goes on alone: nobody receives what it prints.
+
+        Returns:
+            The cell that the kernel still runs as far as is known; None for none.
+        """
+        if self.runs.of(path) or self.executions.active(path=path):
+            return None  # something ran since
+        kernel_id = await self.kernel_of(path)
+        entries = await self.journal.history(path, 1, caller.user) if kernel_id else []
+        if kernel_id is None or not entries:
+            return None
+        (last,) = entries
+        if (last.kind, last.state) != ("run", "interrupted"):
+            return None
+        is_busy = (await self.kernels.info(kernel_id)).state == "busy"
+        self.notices.add(
+            caller,
+            f"The server was stopped while its kernel {last.summary} of {path}. What that printed "
+            f"afterwards is not in the notebook{'; the kernel is still busy' if is_busy else ''}.",
+        )
+        cells = re.findall(r"@([^\s,]+)", last.summary)
+        return cells[0] if is_busy and len(cells) == 1 else None
+
     async def renamed(self, old: str, new: str) -> None:
         """A notebook (or a folder above some) has another path: all that is known of it follows."""
         self.notebooks.renamed(old, new)
         self.seen.renamed(old, new)
         self.revisions.renamed(old, new)
         self.runs.renamed(old, new)
+        self.displays.renamed(old, new)
         self.policy.renamed(old, new)
         self.executions.renamed(old, new)
         self.activity.renamed(old, new)
@@ -217,6 +249,7 @@ class Workspace:
             )
         elif event.kind in ("restarted", "died", "shutdown"):
             self.runs.forget_kernel(event.kernel_id)
+            self.displays.forget_kernel(event.kernel_id)
             happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[
                 event.kind
             ]
@@ -225,6 +258,9 @@ class Workspace:
                     managed.caller,
                     f"The kernel of {managed.path} {happened}: its variables are gone.",
                 )
+            if event.kind == "shutdown":
+                # It was told: the next one is a new kernel, and takes no dead one's place.
+                self.notebooks.replace_kernel(event.kernel_id, None)
 
     async def _record_foreign_run(self, event: KernelEvent) -> None:
         """A person ran something in a shared kernel: find the cell, so that its state is known."""

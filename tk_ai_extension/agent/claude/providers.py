@@ -278,7 +278,7 @@ def _addressed(found: Resolution, model: str) -> dict[str, str]:
             project = found.text(*_PROJECT)
             return {"CLAUDE_CODE_USE_VERTEX": "1", "ANTHROPIC_VERTEX_PROJECT_ID": project}
         case "tour":
-            return beside_proxies(texts)
+            return {}
 
 
 def _past_proxy(texts: Mapping[str, str]) -> dict[str, str]:

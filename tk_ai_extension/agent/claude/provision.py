@@ -1,4 +1,4 @@
-"""The provider that answers now, with the tour served where no model is connected."""
+"""The provider that answers now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tk_ai_extension.agent.claude import secrets_file
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
 from tk_ai_extension.agent.claude.secrets_file import OTHERS_READ, SecretsFileError
 from tk_ai_extension.agent.claude.sources import Given
-from tk_ai_extension.agent.claude.tour import TourServer
 from tk_ai_extension.agent.claude.trusted_folders import (
     SECRETS,
     TrustedFolders,
@@ -53,22 +52,17 @@ class Provision:
         self._is_sandboxed = is_sandboxed or partial(has_sandbox, root)
         self._trusted = trusted or trusted_folders()
         self._user_file = user_file or user_folder() / SECRETS
-        self._tour = TourServer()
 
     async def provider(self) -> Provider:
-        """The provider that is configured now; a tour is served from then on, on this loop.
+        """Return the provider that is configured now.
 
         One that is not `ready` says by its hint what is missing.
         """
-        provider = await self._chosen()
-        if provider.name != "tour" or not provider.ready:
-            return provider
-        environment = {**provider.environment, **self._tour.environment()}
-        return replace(provider, environment=environment)
+        return await asyncio.to_thread(self._choose)
 
     async def health(self) -> dict[str, Any]:
         """What is configured and what is missing, without values."""
-        return (await self._chosen()).health()
+        return (await self.provider()).health()
 
     async def trust(self, *, trusted: bool = True) -> dict[str, Any]:
         """Uses the root's file of keys from now on, or no more; what `health` says then.
@@ -80,10 +74,6 @@ class Provision:
         await asyncio.to_thread(self._trust, trusted)
         return await self.health()
 
-    async def close(self) -> None:
-        """Stops the tour, where it was served."""
-        await self._tour.close()
-
     def _trust(self, trusted: bool) -> None:
         if not trusted:
             self._trusted.forget(self._root)
@@ -94,9 +84,6 @@ class Provision:
                 hint=f"Put the key in the environment, or in {self._user_file}.",
             )
         self._trusted.trust(self._root)
-
-    async def _chosen(self) -> Provider:
-        return await asyncio.to_thread(self._choose)
 
     def _choose(self) -> Provider:
         sandboxed = self._is_sandboxed()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import Command
@@ -17,24 +18,31 @@ SCRIPTS = {
 _nb() {
     local IFS=$'\\n'
     COMPREPLY=($(nb complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    # As names of files: escaped, and without a space after a folder.
+    [[ -e ${COMPREPLY[0]-} ]] && compopt -o filenames
 }
-complete -o default -F _nb nb
+complete -F _nb nb
 """,
     "zsh": """\
 #compdef nb
 _nb() {
-    local -a found
+    local -a found folders others
     found=("${(@f)$(nb complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    if [[ -n "$found" ]]; then compadd -- $found; else _files; fi
+    folders=("${(@M)found:#*/}")
+    others=("${(@)found:#*/}")
+    others=("${(@)others:#}")
+    (( $#folders )) && compadd -S '' -- "${folders[@]}"
+    (( $#others )) && compadd -- "${others[@]}"
 }
-compdef _nb nb
+if [[ $funcstack[1] == _nb ]]; then _nb "$@"; else compdef _nb nb; fi
 """,
     "fish": """\
 complete -c nb -f -a '(nb complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
-complete -c nb -F -n '__fish_seen_subcommand_from open read cells write'
 """,
 }
 """What each shell's completion is set up with."""
+
+_CELLS = ("cell", "cells", "after", "before")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +55,10 @@ async def _script(session: Session, args: argparse.Namespace) -> int:
 
 
 async def complete(
-    session: Session, words: list[str], commands: Iterable[str], parser: Parser | None
+    session: Session,
+    words: list[str],
+    commands: Iterable[str],
+    parser_of: Callable[[str], Parser],
 ) -> int:
     """Prints what the last word may become, a line each.
 
@@ -55,51 +66,109 @@ async def complete(
         session: Who asks.
         words: What is typed so far, after ``nb``; the last one is completed.
         commands: The names of all commands.
-        parser: The typed command's parser, where one is typed.
+        parser_of: Gives the parser of a command.
     """
     word = words[-1] if words else ""
-    if len(words) <= 1 or parser is None:
-        found = [name for name in sorted(commands) if name.startswith(word)]
-    elif word.startswith("-"):
-        options = (option for action in parser._actions for option in action.option_strings)  # noqa: SLF001 - argparse has no other way
-        found = [option for option in sorted(options) if option.startswith(word)]
+    names = sorted(commands)
+    if words[:1] == ["-C"]:
+        # What follows the folder is completed there: see `main`.
+        found = paths_like(session.terminal.info.cwd, word, _is_folder)
+    elif len(words) <= 1:
+        found = [name for name in (*names, "help") if name.startswith(word)]
+    elif words[0] == "help":
+        found = [name for name in (*names, "errors", "json") if name.startswith(word)]
+    elif words[0] in names:
+        found = await _arguments(session, words[1:], parser_of(words[0]))
     else:
-        place = sum(not typed.startswith("-") for typed in words[1:])
-        places = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001
-        wanted = places[place - 1].dest if place <= len(places) else ""
-        found = await _values(session, wanted, word)
+        found = []
     session.terminal.out("".join(f"{line}\n" for line in found))
     return wire.OK
 
 
-async def _values(session: Session, wanted: str, word: str) -> list[str]:
-    if wanted in ("cell", "cells", "after", "before"):
-        try:
-            listed = (await session.call("list_cells", limit=2000)).structured()
-        except ToolError:
+async def _arguments(session: Session, words: list[str], parser: Parser) -> list[str]:
+    """What the last word of a command's arguments may become."""
+    actions: list[Any] = parser._actions  # noqa: SLF001 - argparse has no other way
+    options: dict[str, Any] = {name: each for each in actions for name in each.option_strings}
+    places = [each for each in actions if not each.option_strings]
+    *before, word = words
+    wanted: Any = None
+    notebook: str | None = None
+    for typed in before:
+        if wanted is not None:
+            notebook = typed if wanted.dest == "notebook" else notebook
+            wanted = None
+        elif typed in options:
+            # An option without a value has `nargs` 0; one whose value may be left out is done.
+            wanted = options[typed] if options[typed].nargs is None else None
+        elif not typed.startswith("-") and places:
+            place = places.pop(0) if places[0].nargs != "*" else places[0]
+            notebook = typed if place.dest == "notebook" else notebook
+    if wanted is None:
+        name, is_given, value = word.partition("=")
+        if is_given and name in options:
+            values = await _values(session, options[name], value, notebook)
+            return [f"{name}={value}" for value in values]
+        if word.startswith("-"):
+            return [option for option in sorted(options) if option.startswith(word)]
+        if not places:
             return []
-        return [cell["cell"] for cell in listed["cells"] if cell["cell"].startswith(word)]
-    if wanted == "request":
-        waiting = session.context.workspace.policy.pending(session.caller.user)
-        return [request.id for request in waiting if request.id.startswith(word)]
-    if wanted in ("notebook", "path"):
-        return notebooks_like(session.terminal.info.cwd, word)
-    return []
+        wanted = places[0]
+    return await _values(session, wanted, word, notebook)
 
 
-def notebooks_like(cwd: str, word: str) -> list[str]:
-    """The notebooks and folders whose path begins as the word does."""
+async def _values(session: Session, wanted: Any, word: str, notebook: str | None) -> list[str]:
+    """The values that begin as the word does, of an argument of argparse."""
+    cwd = session.terminal.info.cwd
+    match wanted.dest:
+        case "notebook":
+            return paths_like(cwd, word, _is_notebook)
+        case "path" | "file":
+            return paths_like(cwd, word, lambda _: True)
+        case _ if wanted.choices:
+            found = [str(choice) for choice in wanted.choices]
+        case "request":
+            waiting = session.context.workspace.policy.pending(session.caller.user)
+            found = [request.id for request in waiting]
+        case "execution_id":
+            found = [run.id for run in session.context.workspace.executions.active()]
+        case "kernel" | "kernel_name":
+            specs = await session.context.workspace.kernels.kernelspecs()
+            found = [spec.name for spec in specs]
+        case name if name in _CELLS:
+            named = session.located({"notebook": notebook} if notebook else {})
+            try:
+                listed = (await session.call("list_cells", limit=2000, **named)).structured()
+            except ToolError:
+                return []
+            found = [cell["cell"] for cell in listed["cells"]]
+        case _:
+            return []
+    return [value for value in found if value.startswith(word)]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir()
+
+
+def _is_notebook(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".ipynb") or entry.is_dir()
+
+
+def paths_like(cwd: str, word: str, is_meant: Callable[[os.DirEntry[str]], bool]) -> list[str]:
+    """The files and folders that are meant, whose path begins as the word does."""
     folder, beginning = os.path.split(word)
     try:
-        entries = sorted(os.scandir(os.path.join(cwd, folder)), key=lambda entry: entry.name)
+        with os.scandir(os.path.join(cwd, os.path.expanduser(folder))) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
     except OSError:
         return []
     return [
         os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
         for entry in entries
         if entry.name.startswith(beginning)
-        and (entry.name.endswith(".ipynb") or entry.is_dir())
+        and is_meant(entry)
         and (beginning or not entry.name.startswith("."))
+        and "\n" not in entry.name
     ]
 
 

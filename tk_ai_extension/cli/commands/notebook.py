@@ -6,10 +6,9 @@ import argparse
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.base import WHOLE, Command, given
-from tk_ai_extension.cli.drawing import harmless
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
-from tk_ai_extension.cli.terminal import UnreadableFile
+from tk_ai_extension.cli.terminal import UnreadableFile, harmless
 from tk_ai_extension.tools.results import Result
 
 

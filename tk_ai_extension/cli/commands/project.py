@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 import os
-from typing import Any
+from typing import cast
 from urllib.parse import quote
 
 from pydantic import Field
@@ -20,11 +20,14 @@ from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sharing.share import EXTERNAL
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text
 from tk_ai_extension.tools.results import Result
 
 
 def _configure_open(parser: argparse.ArgumentParser) -> None:
-    add_notebook(parser, required=True, help="path of a notebook; made, without cells, if missing")
+    add_notebook(
+        parser, required=True, help="path of a notebook; made, with an empty cell, if missing"
+    )
     parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
     parser.add_argument("--name", help="what to call it from now on")
     parser.add_argument(
@@ -60,7 +63,7 @@ async def _open(session: Session, args: argparse.Namespace) -> int:
 
 def _configure_serve(parser: argparse.ArgumentParser) -> None:
     add_notebook(parser, help="whose kernel (default: the open notebook's)")
-    parser.add_argument("--off", action="store_true", help="share it no more")
+    parser.add_argument("--off", action="store_true", help="stop sharing it")
 
 
 class Shared(Result):
@@ -147,7 +150,7 @@ def _configure_mcp(parser: argparse.ArgumentParser) -> None:
 
 
 async def _mcp(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - only the help is from here
-    raise WrongCall("nb mcp: the program itself speaks it, not the host.\n")
+    raise WrongCall("nb mcp: the program itself speaks it, not the server.\n")
 
 
 class Status(Result):
@@ -159,20 +162,20 @@ class Status(Result):
     notebook: str | None = None
     server: str | None = None
     """The Jupyter Server that the notebook belongs to."""
-    kernels: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    kernels: list[KernelEntry] = Field(default_factory=list[KernelEntry])
     waiting: int | None = None
-    """How many calls wait for leave, where some do."""
+    """How many calls need approval, where some do."""
 
     def as_text(self) -> str:
         """A line for each thing there is."""
         lines = [f"project {self.project}"]
-        lines.append(f"host {self.host}" if self.host else "no host: nb open NOTEBOOK starts one")
+        lines.append(
+            f"server process {self.host}" if self.host else "no server: nb open NOTEBOOK starts one"
+        )
         lines.append(f"notebook {self.notebook}" if self.notebook else "no notebook is open")
         if self.server:
             lines.append(f"in the Jupyter Server at {self.server}")
-        for kernel in self.kernels:
-            said = ", ".join(f"{key} {value}" for key, value in kernel.items() if value is not None)
-            lines.append(f"kernel {said}")
+        lines += [f"kernel {kernel_text(kernel)}" for kernel in self.kernels]
         if self.waiting:
             lines.append(f"calls that need your approval: {self.waiting} (nb approve)")
         return "\n".join(lines)
@@ -186,14 +189,13 @@ async def _status(session: Session, args: argparse.Namespace) -> int:  # noqa: A
         # All that there is to say is said there.
         session.redirect(server)
         return wire.OK
-    running = await session.call("list_running_kernels")
-    kernels: list[dict[str, Any]] = running.model_dump(mode="json", exclude_none=True)["kernels"]
+    running = cast("RunningKernels", await session.call("list_running_kernels"))
     status = Status(
         project=session.terminal.info.project,
         host=context.host,
         notebook=current.path if current else None,
         server=context.url or (server.url if server else None),
-        kernels=kernels,
+        kernels=running.kernels,
         waiting=len(context.workspace.policy.pending(session.caller.user)) or None,
     )
     return session.finish(status)
@@ -218,7 +220,7 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
         session.terminal.out(json.dumps({"stopped": stopped, "failed": failed}) + "\n")
     else:
         kernels = "1 kernel" if len(stopped) == 1 else f"{len(stopped)} kernels"
-        session.terminal.out(f"{kernels} stopped{', and the host' if context.host else ''}.\n")
+        session.terminal.out(f"{kernels} stopped{', and the server' if context.host else ''}.\n")
         for problem in failed:
             session.terminal.err(f"Not stopped: {problem}\n")
     project.stop(clean=not failed)
@@ -242,7 +244,9 @@ COMMANDS = (
             "nb open a.ipynb --server http://localhost:8888/",
         ),
     ),
-    Command("status", "Says what is open and what runs.", _nothing, _status, ("nb status --json",)),
+    Command(
+        "status", "Shows what is open and what runs.", _nothing, _status, ("nb status --json",)
+    ),
     Command(
         "serve",
         "Shares the notebook's kernel with VS Code, JupyterLab and consoles.",
@@ -266,7 +270,7 @@ COMMANDS = (
     ),
     Command(
         "shutdown",
-        "Stops this project's kernels and its host, and cleans up.",
+        "Stops this project's kernels and its server, and cleans up.",
         _nothing,
         _shutdown,
         ("nb shutdown",),

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
 from tk_ai_extension.cli.commands.base import Command, given
 from tk_ai_extension.cli.commands.examples import EXAMPLES
+from tk_ai_extension.cli.commands.topics import errors_topic, json_topic
 from tk_ai_extension.cli.context import CommandContext
+from tk_ai_extension.cli.no_kernels import ServerRequired
 from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Options, Session
@@ -64,6 +65,7 @@ class Commands:
     def __init__(self, registry: Registry) -> None:
         own = {command.name for command in OWN}
         self._commands = {command.name: command for command in OWN}
+        self._tools = list(registry)
         self._by_tool: dict[str, str] = {}
         for tool in registry:
             command = tool_command(tool)
@@ -108,12 +110,35 @@ class Commands:
                 f"  {command.name:<12} {_first_sentence(command.summary)}" for command in commands
             ]
             lines.append("")
-        lines.append("`nb COMMAND --help` says more. Exit status: 0; 1 the cell failed; 2 refused;")
-        lines.append("3 no kernel or server answers; 4 it still runs (`--wait` is over).")
+        lines.append(
+            "`nb COMMAND --help` says more; `nb help json` describes the answers of `--json`,"
+        )
+        lines.append(
+            "`nb help errors` the codes of errors. Exit status: 0; 1 the cell failed, or the"
+        )
+        lines.append(
+            "output cannot be written; 2 refused; 3 no kernel or server answers; 4 it still runs"
+        )
+        lines.append("(`--wait` is over).")
         return "\n".join(lines) + "\n"
 
-    def in_words(self, error: ToolError) -> ToolError:
+    def help(self, words: list[str]) -> str:
+        """What ``nb help`` says of a topic or a command; the overview where none is named.
+
+        Raises:
+            WrongCall: there is no such command.
+        """
+        topic = next((word for word in words if word != "--json"), None)
+        if topic is None:
+            return self.overview()
+        if topic == "json":
+            return json_topic((self._by_tool[tool.name], tool.result) for tool in self._tools)
+        return errors_topic() if topic == "errors" else self.parser(topic).format_help()
+
+    def in_words(self, error: ToolError, command: str) -> ToolError:
         """The same error, with what it says to call as commands instead of tools."""
+        if error.hint == InvalidArguments.default_hint:
+            error.hint = f"See `nb {command} --help`."
         error.message, error.hint = (
             re.sub(
                 r"\b[a-z]+(?:_[a-z]+)+\b",
@@ -127,10 +152,10 @@ class Commands:
     async def run(self, context: CommandContext, argv: list[str], terminal: Terminal) -> int:
         """Runs what was typed; the exit status."""
         if not argv or argv[0] in ("-h", "--help", "help"):
-            terminal.out(self.overview())
-            return wire.OK
-        if argv[0] == "--version":
-            terminal.out(f"nb {__version__}\n")
+            try:
+                terminal.out(self.help(argv[1:]))
+            except WrongCall as wrong:
+                return refuse_call(terminal, wrong, json="--json" in argv)
             return wire.OK
         try:
             caller = context.caller(_key(terminal))
@@ -166,12 +191,15 @@ class Commands:
             return refuse_call(session.terminal, wrong, json=session.options.json)
         except NothingRead:
             return wire.REFUSED
+        except ServerRequired:
+            session.terminal.redirect("", "")
+            return wire.OK
         except ToolError as error:
             server = await self._elsewhere(session, error)
             if server is not None:
                 session.redirect(server)
                 return wire.OK
-            return session.refuse(self.in_words(error))
+            return session.refuse(self.in_words(error, command.name))
         except BrokenPipeError:
             # Whoever read what is printed right here has enough.
             raise
@@ -192,9 +220,7 @@ class Commands:
 
     async def _complete(self, session: Session, words: list[str]) -> int:
         words = words[1:] if words[:1] == ["--"] else words
-        known = words and words[0] in self._commands
-        parser = self.parser(words[0]) if known else None
-        return await completion.complete(session, words, self._commands, parser)
+        return await completion.complete(session, words, self._commands, self.parser)
 
 
 def _key(terminal: Terminal) -> str | None:

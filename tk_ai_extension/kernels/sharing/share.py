@@ -77,10 +77,6 @@ class Connection:
         between = ":" if self.transport == "tcp" else "-"
         return f"{self.transport}://{self.ip}{between}{self.ports[channel]}"
 
-    def socket_file(self, channel: Channel) -> str:
-        """The file of one of its sockets; with the transport ``ipc`` alone."""
-        return f"{self.ip}-{self.ports[channel]}"
-
     def session(self) -> Session:
         """A session of its own that signs with this kernel's key."""
         return Session(key=self.key, signature_scheme=self.signature_scheme)

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
-from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import NotReadable
 from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.files.saving import check_writable
 from tk_ai_extension.notebooks.files.splicing import (
-    END,
     Body,
     Read,
     Splice,
     assemble,
     bodies_of,
     frame_of,
-    stored_cell,
+    load_cell,
+    load_notebook,
 )
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import Entered, Find, SessionDocument, cell_of, found_in
+from tk_ai_extension.notebooks.session import Entered, Find, KeptDocument, Pulled
 from tk_ai_extension.notebooks.transactions import EditTransaction
+
+T = TypeVar("T")
 
 MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
 
 
-class FileDocument(SessionDocument):
+class FileDocument(KeptDocument):
     """A notebook file.
 
     What was not edited stays byte-identical, unknown fields stay, the format is not upgraded, and
@@ -46,10 +49,9 @@ class FileDocument(SessionDocument):
     kind = "file"
 
     def __init__(self, path: str, file: NotebookFile, changed: Callable[[str], None]) -> None:
-        super().__init__(file.session)
+        super().__init__(file.session, changed)
         self._path = path
         self._file = file
-        self._tell = changed
         file.names.setdefault(path, path)
 
     @property
@@ -57,23 +59,15 @@ class FileDocument(SessionDocument):
         """See `NotebookDocument.path`; it follows the file where a person renames it."""
         return self._file.names[self._path]
 
-    def _changed(self) -> None:
-        self._tell(self.path)
+    def check_writable(self) -> None:
+        """See `KeptDocument.check_writable`."""
+        check_writable(self._file.file, self.path)
 
-    async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`."""
-        indexed = await self._file.index(self.path)
-        return await prepared(self._file.snapshot(indexed.index, self.path))
-
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`."""
-
-        def look(index: NotebookIndex, read: Read) -> tuple[Json, ...]:
-            snapshot = self._file.snapshot(index, self.path)
-            number = cell_of(snapshot, cell).index
-            return self._file.loader(index, self.path, read)(number).outputs
-
-        return await self._file.looked_up(self.path, look)
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """See `SessionDocument.pull`; ``look`` is called in a thread."""
+        return await self._file.looked_up(
+            self.path, lambda index, read: look(self._pulled(index, read))
+        )
 
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`.
@@ -87,30 +81,25 @@ class FileDocument(SessionDocument):
                 f"{self.path} has {size // 1_000_000} MB: that is too much in one piece.",
                 hint="Read its cells and the outputs of each with read_cell.",
             )
-        return await self._file.looked_up(self.path, self._raw)
+        return await super().raw()
 
-    def _raw(self, index: NotebookIndex, read: Read) -> Json:
-        if index.spans is None:
-            return loads(read((0, END)))
-        around = read((0, index.array[0])) + b"[]" + read((index.array[1], END))
-        notebook: Json = loads(around)
-        # Cell by cell, so that other threads have their turns.
-        cells = [stored_cell(index, number, read) for number in range(len(index.cells))]
-        snapshot = self._file.snapshot(index, self.path)
-        for running, cell in self.session.running_cells(snapshot):
-            outputs = cellforms.stored_outputs(running.outputs(), as_lines=index.as_lines)
-            cells[cell.index] |= {"outputs": outputs, "execution_count": running.execution_count}
-        return {**notebook, "cells": cells}
+    def _pulled(self, index: NotebookIndex, read: Read) -> Pulled:
+        kept = Pulled(
+            self._file.stored(index, self.path),
+            lambda number: load_cell(index, number, read),
+            lambda: load_notebook(index, read),
+            index.as_lines,
+        )
+        return self.session.with_runs(kept)
 
-    async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """See `SessionDocument.commit`."""
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied:  # noqa: ARG002
+        """See `SessionDocument.attempt`; a file is written again until nobody else wrote it meanwhile."""
         made: list[tuple[EditTransaction, list[tuple[RunningOutputs, Cell]]]] = []
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
-            snapshot = self._file.snapshot(index, self.path)
-            edit = EditTransaction(snapshot, self._file.loader(index, self.path, read))
-            edit.apply(operations)
-            made[:] = [(edit, self.session.running_cells(snapshot))]
+            pulled = self._pulled(index, read)
+            edit = pulled.edited(operations)
+            made[:] = [(edit, self.session.running_cells(pulled.snapshot))]
             bodies = bodies_of(index, edit, read)
             unmoved = edit.order == list(range(len(index.cells)))
             return None if unmoved and not bodies else assemble(index, edit.order, bodies, read)
@@ -119,24 +108,28 @@ class FileDocument(SessionDocument):
             index = await self._file.rewritten(self.path, make)
             edit, running = made[0]
             follow(edit, running, index.cells)
-        snapshot = await prepared(self._file.snapshot(index, self.path))
+        snapshot = await prepared(self.session.shown(self._file.stored(index, self.path)))
         if edit.steps:
-            self._changed()
+            self.changed()
         return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
-        # As the file has it: what other cells print says nothing about which cell this is.
+    async def stored(self) -> Snapshot:
+        """See `KeptDocument.stored`."""
         indexed = await self._file.index(self.path)
-        snapshot = await prepared(self._file.stored(indexed.index, self.path))
-        cell = found_in(snapshot, find)
-        file = self._file
-        place = self.session.place(snapshot.path, self._push_outputs, self._changed, file.unfollow)
-        file.follow()
-        return Entered(cell, len(snapshot.cells), place)
+        return await prepared(self._file.stored(indexed.index, self.path))
 
-    async def _push_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """Writes the outputs of cells into the file."""
+    async def enter(self, find: Find) -> Entered:
+        """See `SessionDocument.enter`; the file is followed where others move it."""
+        entered = await super().enter(find)
+        self._file.follow()
+        return entered
+
+    def rested(self) -> None:
+        """See `KeptDocument.rested`."""
+        self._file.unfollow()
+
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """See `KeptDocument.save_outputs`."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = index.snapshot(self.path)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import FileIO
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     InvalidNotebook,
     NotANotebook,
@@ -34,7 +34,7 @@ from tk_ai_extension.notebooks.files.indexing import (
 )
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
-from tk_ai_extension.notebooks.files.splicing import Frame, Read, Splice, load_cell
+from tk_ai_extension.notebooks.files.splicing import Frame, Read, Splice
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.session import NotebookSession
@@ -231,32 +231,32 @@ class NotebookFile:
             shown = self._shown = (index, index.snapshot(path))
         return shown[1]
 
-    def snapshot(self, index: NotebookIndex, path: str) -> Snapshot:
-        """The notebook with the outputs that running cells have so far."""
-        return self.session.shown(self.stored(index, path))
-
-    def loader(self, index: NotebookIndex, path: str, read: Read) -> Callable[[int], CellContent]:
-        """Loads whole cells, running ones with their outputs so far."""
-        shown = self.snapshot(index, path)
-        return self.session.loader(shown, lambda number: load_cell(index, number, read))
-
     async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
         """What ``look`` finds in the file, in a thread.
 
         Raises:
             As `index`.
         """
-        for _ in range(_TRIES):
-            # Settled: else each look at the same file would compare the whole content again.
-            indexed = await self.index(path)
 
-            def work(indexed: IndexedFile = indexed) -> T:
+        async def work(indexed: IndexedFile) -> T:
+            def in_thread() -> T:
                 with self._opened(indexed) as file:
                     return look(indexed.index, lambda span: read_span(file, span))
 
+            with _read_errors(path):
+                return await asyncio.to_thread(in_thread)
+
+        # Settled: else each look at the same file would compare the whole content again.
+        return await self._steady(path, work, settled=True)
+
+    async def _steady(
+        self, path: str, work: Callable[[IndexedFile], Awaitable[T]], *, settled: bool
+    ) -> T:
+        """What ``work`` does with a file that nobody else writes or moves meanwhile."""
+        for _ in range(_TRIES):
+            indexed = await self.index(path, settled=settled)
             try:
-                with _read_errors(path):
-                    return await asyncio.to_thread(work)
+                return await work(indexed)
             except FileChanged:
                 self._known = None
             except NotebookNotFound:
@@ -282,27 +282,21 @@ class NotebookFile:
         Raises:
             As `index`, what ``make`` raises, ReadOnly, DiskFull, SaveFailed.
         """
-        for _ in range(_TRIES):
-            indexed = await self.index(path, settled=False)
-            try:
-                with typed_errors(path):
-                    if self._hooks is not None and self._hooks.before:
-                        written = await self._write_hooked(path, indexed, make, self._hooks)
-                    else:
-                        written = await asyncio.to_thread(self._write, indexed, make)
-            except FileChanged:
-                self._known = None
-                continue
-            except NotebookNotFound:
-                if not self.followed():
-                    raise
-                continue
-            if written is not indexed:
-                self._know(written)
-                if self._hooks is not None:
-                    await self._hooks.saved(path, self.file)
-            return written.index
-        raise SaveFailed(f"{path} is written all the time by others.")
+
+        async def work(indexed: IndexedFile) -> tuple[IndexedFile, bool]:
+            with typed_errors(path):
+                if self._hooks is not None and self._hooks.before:
+                    written = await self._write_hooked(path, indexed, make, self._hooks)
+                else:
+                    written = await asyncio.to_thread(self._write, indexed, make)
+            return written, written is not indexed
+
+        written, is_new = await self._steady(path, work, settled=False)
+        if is_new:
+            self._know(written)
+            if self._hooks is not None:
+                await self._hooks.saved(path, self.file)
+        return written.index
 
     def _write(
         self, indexed: IndexedFile, make: Callable[[NotebookIndex, Read], Splice | None]

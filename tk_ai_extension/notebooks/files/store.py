@@ -15,7 +15,7 @@ from tk_ai_extension.model.errors import NotANotebook, NotebookNotFound
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.files.document import FileDocument
 from tk_ai_extension.notebooks.files.indexer import Indexer
-from tk_ai_extension.notebooks.files.saving import check_writable, create_file
+from tk_ai_extension.notebooks.files.saving import create_file
 from tk_ai_extension.notebooks.files.state import NotebookFile
 
 if TYPE_CHECKING:
@@ -84,10 +84,6 @@ class NotebookFiles:
             (k for k in self._files.values() if k.session.saver is not None and path in k.names),
             None,
         )
-
-    def check_writable(self, path: str) -> None:
-        """See `saving.check_writable`."""
-        check_writable((self._root / path).resolve(), path)
 
     async def exists(self, path: str) -> bool:
         """Whether something is at that path."""

@@ -16,8 +16,10 @@ from typing import Any
 
 from tornado.web import HTTPError
 
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
 from tk_ai_extension.model.probing import missing_in
+from tk_ai_extension.notebooks.autosave import Schedule
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
@@ -258,13 +260,16 @@ class LiveRoom:
         self._pin = _Pin(_room_id(file_id))
         self._one_save = asyncio.Lock()
         self._next_save: asyncio.Task[int] | None = None
-        self._due: asyncio.TimerHandle | None = None
+        self._is_due = False
+        self._schedule = Schedule(
+            self._save_in_time, "save of a live notebook", BackgroundTasks(_log), delay=SAVE_DELAY
+        )
 
     @property
     def unsaved(self) -> bool:
         """Whether a save of ours or of the room is still to come."""
         pending = self.room._saving_document
-        own = self._due is not None or self._next_save is not None
+        own = self._is_due or self._next_save is not None
         return own or (pending is not None and not pending.done())
 
     async def settled(self) -> None:
@@ -346,15 +351,16 @@ class LiveRoom:
 
     def save_soon(self) -> None:
         """Saves within a second, whatever else changes until then; the room stays meanwhile."""
-        if self._due is None and self._next_save is None:
+        if not self._is_due and self._next_save is None:
+            self._is_due = True
             self.pin()
-            self._due = asyncio.get_running_loop().call_later(SAVE_DELAY, self._start_due_save)
+            self._schedule.request()
 
-    def _start_due_save(self) -> None:
-        self._due = None
-        task = self._queue_save()
-        self.unpin()
-        task.add_done_callback(_log_failure)
+    async def _save_in_time(self) -> None:
+        try:
+            await self.save()
+        except (FileChanged, ToolError) as error:
+            _log.warning("A live notebook was not saved: %s", error)
 
     async def save(self) -> int:
         """Save what the room holds now; calls that come while a save runs share the next one.
@@ -408,9 +414,9 @@ class LiveRoom:
         try:
             async with self._one_save:
                 self._next_save = None
-                if self._due is not None:
-                    self._due.cancel()
-                    self._due = None
+                if self._is_due:
+                    self._is_due = False
+                    self._schedule.cancel()
                     self.unpin()
                 return await self._save_now(self.room)
         finally:
@@ -477,11 +483,6 @@ class LiveRoom:
 
     def _on_change(self) -> None:
         self._tell(self.path)
-
-
-def _log_failure(task: asyncio.Task[int]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("A live notebook was not saved: %s", error)
 
 
 class _Pin:

@@ -5,27 +5,50 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from pycrdt import UndoManager
+from pycrdt import Array, Map, Text, UndoManager
 
-from tk_ai_extension.model.cells import CellContent, Json, Snapshot
+from tk_ai_extension.model.cells import Cell, CellContent, Json
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import SaveFailed, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.model.outputs import (
+    Append,
+    ClearOutputs,
+    OutputChange,
+    ReplaceOutput,
+    StreamEdit,
+    stream_text,
+)
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
-from tk_ai_extension.notebooks.rooms.live import representable, whole
-from tk_ai_extension.notebooks.rooms.outputs import RoomPlace, distrust, shared_output
-from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
+from tk_ai_extension.notebooks.rooms.live import whole
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.session import (
+    Entered,
+    Find,
+    KeptDocument,
+    OutputPlace,
+    Pulled,
+    SessionDocument,
+)
 from tk_ai_extension.notebooks.textdiff import text_edits
 from tk_ai_extension.notebooks.transactions import EditTransaction, Step
 
 ORIGIN = "tk_ai_extension"
 """The origin of our transactions, for whoever observes the document."""
 
-_TRIES = 5
+T = TypeVar("T")
+
+
+FLUSH_SHARE = 10
+"""A transaction that takes long puts the next one off by so many times its duration.
+
+Appending to a shared text takes time in proportion to the text: this keeps the sum of it in
+proportion to the time that passes, whatever a cell prints.
+"""
 
 
 class RoomDocument(SessionDocument):
@@ -39,75 +62,58 @@ class RoomDocument(SessionDocument):
     Args:
         kept: The document where the notebook is kept: its file.
         rooms: The server's rooms.
-        check: Raises where the file at a path cannot be written, before anything is tried.
     """
 
     kind = "room"
 
-    def __init__(self, kept: SessionDocument, rooms: Rooms, check: Callable[[str], None]) -> None:
+    def __init__(self, kept: KeptDocument, rooms: Rooms) -> None:
         super().__init__(kept.session)
         self._kept = kept  # As long as somebody has it, its session is the notebook's.
         self._rooms = rooms
-        self._check = check
 
     @property
     def path(self) -> str:
         """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
         return self._kept.path
 
-    async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`."""
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """See `SessionDocument.pull`."""
         async with self._rooms.entered(self.path) as room:
             await self.session.deliver(self)
-            return room.notebook.snapshot(self.path)
+            return look(self._pulled(room))
 
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`."""
+    def _pulled(self, room: LiveRoom) -> Pulled:
+        notebook, path = room.notebook, self.path
+        return Pulled(notebook.snapshot(path), notebook.content, lambda: notebook.raw(path))
+
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:  # noqa: ARG002
+        """See `SessionDocument.attempt`."""
+        self._kept.check_writable()
         async with self._rooms.entered(self.path) as room:
+            await room.take_in_file()
             await self.session.deliver(self)
-            number = cell_of(room.notebook.snapshot(self.path), cell).index
-            return room.notebook.content(number).outputs
-
-    async def raw(self) -> Json:
-        """See `NotebookDocument.raw`."""
-        async with self._rooms.entered(self.path) as room:
-            await self.session.deliver(self)
-            with representable(self.path):
-                notebook = cast("Json", whole(room.notebook.document.get()))
-        for cell in cast("list[Json]", notebook["cells"]):
-            cell["metadata"] = dict(cellforms.metadata_of(cell))
-        return notebook
-
-    async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """See `SessionDocument.commit`."""
-        self._check(self.path)
-        async with self._rooms.entered(self.path) as room:
-            for _ in range(_TRIES):
-                await room.take_in_file()
-                await self.session.deliver(self)
-                # From here to the end of the transaction nothing is awaited.
-                snapshot = room.notebook.snapshot(self.path)
-                edit = EditTransaction(snapshot, room.notebook.content)
-                edit.apply(operations)
-                if edit.steps:
-                    undo = self._carry_out(room, edit)
-                    # Before anything is awaited: what comes later is others' work.
-                    snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
-                    try:
-                        if await room.save() != reloads:
-                            # Another program's file took the edit's place before it was saved.
-                            continue
-                    except FileChanged:
-                        continue
-                    except ToolError:
-                        undo.undo()
-                        raise
-                    finally:
-                        # Here and now: one that a traceback keeps and the garbage collector finds in
-                        # the middle of somebody's transaction breaks the document.
-                        del undo
-                return Applied(snapshot, edit.changes())
-        raise SaveFailed(f"{self.path} is written all the time by other programs.")
+            # From here to the end of the transaction nothing is awaited.
+            pulled = self._pulled(room)
+            edit = pulled.edited(operations)
+            if not edit.steps:
+                return Applied(pulled.snapshot, ())
+            undo = self._carry_out(room, edit)
+            # Before anything is awaited: what comes later is others' work.
+            snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
+            try:
+                if await room.save() != reloads:
+                    # Another program's file took the edit's place before it was saved.
+                    return None
+            except FileChanged:
+                return None
+            except ToolError:
+                undo.undo()
+                raise
+            finally:
+                # Here and now: one that a traceback keeps and the garbage collector finds in
+                # the middle of somebody's transaction breaks the document.
+                del undo
+            return Applied(snapshot, edit.changes())
 
     # --- for the session
 
@@ -139,6 +145,150 @@ class RoomDocument(SessionDocument):
             for step in edit.steps:
                 _carry_out(document, step, running)
         return undo
+
+
+class RoomPlace(OutputPlace):
+    """The outputs of one running cell in its shared document; see `OutputPlace`.
+
+    The cell is told by its id in the document, so that it may be moved, and its outputs by their
+    place. Where somebody cleared them meanwhile, what comes later starts anew.
+
+    Args:
+        room: The room.
+        cell: The cell, as it was found in the room just now; None where it is gone from it.
+        origin: The origin of the transactions.
+        pinned: Keeps the room open until it is closed.
+    """
+
+    share = FLUSH_SHARE
+
+    def __init__(
+        self, room: LiveRoom, cell: Cell | None, origin: str, pinned: AsyncExitStack
+    ) -> None:
+        self.room = room
+        self._shared_id = None if cell is None else room.notebook.shared_id(cell.index)
+        self._origin = origin
+        self._pinned = pinned
+        # What the executor counts as output n is output places[n] of the document, if it is there.
+        self._places: list[int | None] = []
+        self._expected = 0
+        if self._shared_id is not None:
+            room.writing.append(self._shared_id)
+
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.begin`."""
+        if (cell := self._cell()) is None:
+            return
+        with self._transaction():
+            outputs = self._outputs(cell)
+            outputs.clear()
+            cell["execution_count"] = None
+            cell["execution_state"] = "running"
+            distrust(cell)
+            # What came before the notebook was in this room.
+            for index, output in run.numbered():
+                self._places += [None] * (index - len(self._places))
+                self._append(outputs, output)
+            self._places += [None] * (run.mark()[1] - len(self._places))
+            self._expected = len(outputs)
+        self.room.save_soon()
+
+    async def push_outputs(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.push_outputs`: all in one transaction."""
+        taken = run.take()
+        if not taken or (cell := self._cell()) is None:
+            return
+        with self._transaction():
+            outputs = self._outputs(cell)
+            if len(outputs) != self._expected:
+                self._places = [None] * len(self._places)
+            for change, gone in taken:
+                self._change(run, outputs, change, gone)
+            self._expected = len(outputs)
+        self.room.save_soon()
+
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+        """See `OutputPlace.end`; the save begins within a second and is not waited for."""
+        if (cell := self._cell()) is not None:
+            with self._transaction():
+                cell["execution_count"] = run.execution_count
+                cell["execution_state"] = "idle"
+        self.room.save_soon()
+
+    async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: ARG002
+        """See `OutputPlace.release`."""
+        if self._shared_id is not None:
+            self.room.writing.remove(self._shared_id)
+        await self._pinned.aclose()
+
+    def _change(self, run: RunningOutputs, outputs: Any, change: OutputChange, gone: str) -> None:
+        match change:
+            case Append(output):
+                self._append(outputs, output)
+            case StreamEdit(index, _, new):
+                self._edit_stream(run, outputs, index, new, gone)
+            case ReplaceOutput(index, output):
+                if (place := self._places[index]) is not None:
+                    outputs[place] = shared_output(output)
+            case ClearOutputs():
+                outputs.clear()
+                self._places.clear()
+
+    def _append(self, outputs: Any, output: Json) -> None:
+        self._places.append(len(outputs))
+        outputs.append(shared_output(output))
+
+    def _edit_stream(
+        self, run: RunningOutputs, outputs: Any, index: int, new: str, gone: str
+    ) -> None:
+        place = self._places[index]
+        if place is None:
+            # Somebody cleared the cell; what is printed from now on is a stream of its own.
+            self._places[index] = len(outputs)
+            stream = {"output_type": "stream", "name": run.stream_name(index), "text": new}
+            outputs.append(shared_output(stream))
+            return
+        text = outputs[place]["text"]
+        if gone:
+            end = len(text)
+            del text[end - min(len(gone.encode("utf-8")), end) : end]
+        text.insert(len(text), new)
+
+    # --- the document
+
+    def _cell(self) -> Any:
+        if self._shared_id is None:
+            return None
+        room = self.room
+        index = room.notebook.find(self._shared_id, room.path)
+        cell = room.notebook.shared(index) if index is not None else None
+        return cell if cell is not None and cell.get("cell_type") == "code" else None
+
+    def _outputs(self, cell: Any) -> Any:
+        if not isinstance(cell.get("outputs"), Array):
+            cell["outputs"] = Array()
+        return cell["outputs"]
+
+    def _transaction(self) -> Any:
+        return self.room.notebook.document.ydoc.transaction(origin=self._origin)
+
+
+def distrust(cell: Any) -> None:
+    """What an agent puts into a cell does not inherit the trust that a person gave to it.
+
+    Open pages read this, too (`src/pictures/trust.ts`).
+    """
+    metadata: Any = cell.get("metadata")
+    if isinstance(metadata, Map) and metadata.get("trusted"):
+        metadata["trusted"] = False
+
+
+def shared_output(output: Json) -> Map[Any]:
+    """An output as JupyterLab has it in a shared document: the text of a stream can grow."""
+    shared = cast("Json", encodable(output))
+    if shared.get("output_type") == "stream":
+        shared = {**shared, "text": Text(stream_text(shared))}
+    return Map(shared)
 
 
 def _carry_out(document: Any, step: Step, running: Collection[str]) -> None:

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 from pycrdt import Map
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot, cell_keys
+from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.reading import id_faults, read_cell, renamed
+from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 
 _TRIES = 3
 """So often a notebook that changes meanwhile is collected piece by piece."""
@@ -87,6 +87,16 @@ class LiveNotebook:
         """The whole content of a cell."""
         return cellforms.content_of(self._stored(index), self._nbformat)
 
+    def raw(self, path: str) -> Json:
+        """All of it as JSON.
+
+        Raises:
+            InvalidNotebook.
+        """
+        with representable(path):
+            notebook = cast("Json", whole(self.document.get()))
+        return cellforms.without_transient(notebook)
+
     def shared(self, index: int) -> Any:
         """The shared cell at an index of the present snapshot."""
         return self.document.ycells[index]
@@ -128,16 +138,10 @@ class LiveNotebook:
                 stored = self._stored(index)
                 known.shared_id, known.cell = str(stored.get("id", "")), self._read(stored)
         cells = [known.cell for known in self._known if known.cell is not None]
-        ids = [cell.id for cell in cells]
-        cells = [
-            renamed(cell, index, key)
-            for index, (cell, key) in enumerate(zip(cells, cell_keys(ids), strict=True))
-        ]
-        for known, cell in zip(self._known, cells, strict=True):
-            known.cell = cell
         metadata = cast("Json", meta.get("metadata") or {})
-        faults = tuple(id_faults(ids, self._nbformat))
-        self._snapshot = Snapshot(path, tuple(cells), metadata, self._nbformat, faults, live=True)
+        self._snapshot = snapshot_of(path, cells, metadata, self._nbformat, live=True)
+        for known, cell in zip(self._known, self._snapshot.cells, strict=True):
+            known.cell = cell
 
     def _read(self, stored: Json) -> Cell:
         return read_cell(stored, 0, "", cellforms.id_of(stored, self._nbformat))

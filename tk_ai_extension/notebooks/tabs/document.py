@@ -10,15 +10,29 @@ from functools import partial
 from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.operations import Applied, Operation
-from tk_ai_extension.notebooks.session import Entered, Find, OutputPlace, SessionDocument, cell_of
-from tk_ai_extension.notebooks.tabs.outputs import TabPlace
+from tk_ai_extension.model.outputs import (
+    Append,
+    ClearOutputs,
+    OutputChange,
+    ReplaceOutput,
+    StreamEdit,
+)
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.session import (
+    Entered,
+    Find,
+    KeptDocument,
+    OutputPlace,
+    Pulled,
+    SessionDocument,
+)
 from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.tabs.registry import TabRegistry, refusal
 from tk_ai_extension.notebooks.tabs.replica import TabReplica
-from tk_ai_extension.notebooks.tabs.steps import TabPlan
-from tk_ai_extension.notebooks.transactions import EditTransaction
+from tk_ai_extension.notebooks.tabs.steps import TabPlan, utf16
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +42,15 @@ GRACE = 5.0
 _LOOKS = 3
 """So often a tab is asked what it holds, if it goes away meanwhile."""
 
-_TRIES = 20
 _EXACT = 5
 """In so many tries nothing at all may have changed in the cells concerned; then outputs may have."""
 
 _ASIDE = (
     "a tab of JupyterLab with unsaved changes of it cannot be reached: this is what was last saved"
 )
+
+_OTHERS = -1
+"""The number of outputs that no cell has: what is there is not what was written."""
 
 T = TypeVar("T")
 
@@ -49,22 +65,14 @@ class TabDocument(SessionDocument):
     Args:
         kept: The document where the notebook is kept: its file.
         tabs: What is known of tabs.
-        check: Raises where the file at a path cannot be written, before anything is tried.
-        changed: Called with the path after each change.
     """
 
-    def __init__(
-        self,
-        kept: SessionDocument,
-        tabs: TabRegistry,
-        check: Callable[[str], None],
-        changed: Callable[[str], None],
-    ) -> None:
+    tries = 20
+
+    def __init__(self, kept: KeptDocument, tabs: TabRegistry) -> None:
         super().__init__(kept.session)
         self._kept = kept
         self._tabs = tabs
-        self._check = check
-        self._tell = changed
 
     @property
     def path(self) -> str:
@@ -78,8 +86,17 @@ class TabDocument(SessionDocument):
 
     # --- reading
 
+    async def pull(self, look: Callable[[Pulled], T]) -> T:
+        """See `SessionDocument.pull`."""
+        return await self._looked_up(
+            partial(self._kept.pull, look), lambda _, replica: look(self._pulled(replica))
+        )
+
+    def _pulled(self, replica: TabReplica) -> Pulled:
+        return Pulled(replica.snapshot(self.path), replica.content, replica.raw)
+
     async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`."""
+        """See `NotebookDocument.read`; where the tab cannot be reached, what was last saved."""
         try:
             return await self._looked_up(
                 self._kept.read, lambda _, replica: replica.snapshot(self.path)
@@ -87,26 +104,6 @@ class TabDocument(SessionDocument):
         except TabOffline:
             kept = await self._kept.read()
             return replace(kept, warnings=(*kept.warnings, _ASIDE))
-
-    async def outputs(self, cell: str) -> tuple[Json, ...]:
-        """See `NotebookDocument.outputs`.
-
-        Raises:
-            TabOffline, OpenTwice.
-        """
-
-        def look(_: Tab, replica: TabReplica) -> tuple[Json, ...]:
-            return replica.content(cell_of(replica.snapshot(self.path), cell).index).outputs
-
-        return await self._looked_up(partial(self._kept.outputs, cell), look)
-
-    async def raw(self) -> Json:
-        """See `NotebookDocument.raw`.
-
-        Raises:
-            TabOffline, OpenTwice.
-        """
-        return await self._looked_up(self._kept.raw, lambda _, replica: replica.raw())
 
     async def _looked_up(
         self,
@@ -157,20 +154,16 @@ class TabDocument(SessionDocument):
 
     # --- editing
 
-    async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """See `SessionDocument.commit`."""
-        for attempt in range(_TRIES):
-            tab = await self._holder()
-            if tab is None:
-                applied = await self._kept.apply(operations)
-                # One may have opened it just before it was written.
-                await self._tabs.refresh(self.path)
-                return applied
-            self._check(self.path)
-            applied = await self._apply_in(tab, operations, exact=attempt < _EXACT)
-            if applied is not None:
-                return applied
-        raise SaveFailed(f"{self.path} changes all the time in its tab.")
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+        """See `SessionDocument.attempt`."""
+        tab = await self._holder()
+        if tab is None:
+            applied = await self._kept.apply(operations)
+            # One may have opened it just before it was written.
+            await self._tabs.refresh(self.path)
+            return applied
+        self._kept.check_writable()
+        return await self._apply_in(tab, operations, exact=number < _EXACT)
 
     async def _apply_in(
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
@@ -179,9 +172,9 @@ class TabDocument(SessionDocument):
         op = ""
         try:
             async with self._tabs.locked(tab) as replica:
-                before = replica.snapshot(self.path)
-                edit = EditTransaction(before, replica.content)
-                edit.apply(operations)
+                pulled = self._pulled(replica)
+                before = pulled.snapshot
+                edit = pulled.edited(operations)
                 if not edit.steps:
                     return Applied(before, ())
                 plan = TabPlan.of(edit, replica.ids, before)
@@ -203,7 +196,7 @@ class TabDocument(SessionDocument):
             return None
         except TabRefused as error:
             raise refusal(error, self.path) from error
-        self._tell(self.path)
+        self._kept.changed()
         if not await self._saved(tab, plan, op, done_at):
             return None
         return Applied(after, edit.changes())
@@ -347,3 +340,96 @@ class TabDocument(SessionDocument):
         """See `SessionDocument.is_current`."""
         tab = await self._tabs.channel.find(self.path)
         return place.tab is tab if isinstance(place, TabPlace) else tab is None
+
+
+class TabPlace(OutputPlace):
+    """The outputs of one running cell in a tab; see `OutputPlace`.
+
+    Args:
+        tabs: What is known of tabs.
+        tab: The tab.
+        cell: The cell's id in it; None where it has no such cell.
+    """
+
+    def __init__(self, tabs: TabRegistry, tab: Tab, cell: str | None) -> None:
+        self.tab = tab
+        self._tabs = tabs
+        self._cell = cell
+        # How many outputs the cell has there, if nobody else changed them; None before the first message.
+        self._expected: int | None = None
+        # Whether the next message holds all of them.
+        self._is_whole = True
+
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.begin`; what came before the notebook was in this tab comes along."""
+        await self._tell_whole(run, start=True)
+
+    async def push_outputs(self, run: RunningOutputs) -> None:
+        """See `OutputPlace.push_outputs`."""
+        if self._cell is None:
+            run.take()
+        elif self._is_whole:
+            if not await self._tell({}):
+                run.hide()
+            run.take()
+            await self._tell_whole(run)
+        elif run.pending:
+            mark = run.mark()
+            if not await self._tell({"changes": _told(run.take())}):
+                run.hide(mark)
+                await self._tell_whole(run)
+        self._tabs.save_soon(self.tab)
+
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+        """See `OutputPlace.end`; a tab is saved within a second, which is not waited for."""
+        end = {"finish": True, "execution_count": run.execution_count}
+        # Where its outputs are not as expected any more, its end comes all the same.
+        if not await self._tell(end):
+            await self._tell(end)
+        self._tabs.save_soon(self.tab)
+
+    def outputs_set(self) -> None:
+        """An edit gave the cell other outputs: as many as before, perhaps, but not ours."""
+        self._expected = _OTHERS
+
+    async def _tell_whole(self, run: RunningOutputs, **more: bool) -> None:
+        """Sets all outputs that are to be seen."""
+        if await self._tell({"whole": encodable(run.outputs()), **more}):
+            self._is_whole = run.is_hidden
+
+    async def _tell(self, what: Json) -> bool:
+        """Sends a message about the cell; whether its outputs were as expected, and it was done.
+
+        Raises:
+            TabGone, ToolError.
+        """
+        if self._cell is None:
+            return True
+        try:
+            answer = await self.tab.ask("outputs", cell=self._cell, expected=self._expected, **what)
+        except TabRefused as error:
+            raise refusal(error, self.tab.path) from error
+        if answer.get("gone"):
+            self._cell = None
+            return True
+        self._expected = int(answer["count"])
+        if answer["applied"]:
+            return True
+        self._is_whole = True
+        return False
+
+
+def _told(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
+    """Changes as a tab is told them; what of a stream goes is counted as JavaScript counts."""
+    told: list[Json] = []
+    for change, gone in taken:
+        match change:
+            case Append(output):
+                told.append({"append": output})
+            case StreamEdit(index, _, new):
+                told.append({"stream": index, "cut": utf16(gone), "text": new})
+            case ReplaceOutput(index, output):
+                told.append({"replace": index, "output": output})
+            case ClearOutputs():
+                told = [{"clear": True}]
+    return told

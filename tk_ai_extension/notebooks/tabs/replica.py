@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot, cell_keys
+from tk_ai_extension.model.cells import Cell, CellContent, Json, Snapshot
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.reading import id_faults, read_cell, renamed
+from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
 from tk_ai_extension.notebooks.tabs.protocol import Tab
 
 
@@ -89,19 +89,14 @@ class TabReplica:
     def snapshot(self, path: str) -> Snapshot:
         """The notebook as it was last told."""
         if self._snapshot is None or self._snapshot.path != path:
-            known = [self._known[cell_id] for cell_id in self.ids]
-            ids = [cellforms.id_of(each.stored, self._nbformat) for each in known]
-            for each, cell_id in zip(known, ids, strict=True):
-                if each.cell is None:
-                    each.cell = read_cell(each.stored, 0, "", cell_id)
-            cells = tuple(
-                renamed(cast("Cell", each.cell), index, key)
-                for index, (each, key) in enumerate(zip(known, cell_keys(ids), strict=True))
-            )
-            faults = tuple(id_faults(ids, self._nbformat))
-            self._snapshot = Snapshot(
-                path, cells, self._metadata, self._nbformat, faults, live=True
-            )
+            cells: list[Cell] = []
+            for cell_id in self.ids:
+                known = self._known[cell_id]
+                if known.cell is None:
+                    stored_id = cellforms.id_of(known.stored, self._nbformat)
+                    known.cell = read_cell(known.stored, 0, "", stored_id)
+                cells.append(known.cell)
+            self._snapshot = snapshot_of(path, cells, self._metadata, self._nbformat, live=True)
         return self._snapshot
 
     def content(self, index: int) -> CellContent:
@@ -111,17 +106,18 @@ class TabReplica:
     def raw(self) -> Json:
         """The whole notebook as JSON."""
         cells = [dict(self._known[cell_id].stored) for cell_id in self.ids]
-        for cell in cells:
-            cell["metadata"] = dict(cellforms.metadata_of(cell))
-            if not cellforms.has_ids(self._nbformat):
+        if not cellforms.has_ids(self._nbformat):
+            for cell in cells:
                 cell.pop("id", None)
         major, minor = self._nbformat
-        return {
-            "cells": cells,
-            "metadata": self._metadata,
-            "nbformat": major,
-            "nbformat_minor": minor,
-        }
+        return cellforms.without_transient(
+            {
+                "cells": cells,
+                "metadata": self._metadata,
+                "nbformat": major,
+                "nbformat_minor": minor,
+            }
+        )
 
 
 def _plain(stored: Json) -> Json:

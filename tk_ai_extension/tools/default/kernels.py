@@ -35,9 +35,12 @@ class KernelspecList(Result):
     kernels: list[KernelspecEntry]
 
     def as_text(self) -> str:
-        return "\n".join(
-            f"{k.name}: {k.display_name} ({k.language}){', default' if k.default else ''}"
-            for k in self.kernels
+        return (
+            "\n".join(
+                f"{k.name}: {k.display_name} ({k.language}){', default' if k.default else ''}"
+                for k in self.kernels
+            )
+            or "No kernel is installed: `pip install ipykernel` brings Python's."
         )
 
 
@@ -76,7 +79,8 @@ class KernelEntry(BaseModel):
     """Who waits: the authors of queued executions, in order."""
 
 
-def _kernel_text(kernel: KernelEntry) -> str:
+def kernel_text(kernel: KernelEntry) -> str:
+    """A kernel in a line."""
     parts = [f"{kernel.kernel_id} {kernel.name} {kernel.state}, {kernel.backend} executor"]
     if kernel.notebooks:
         parts.append(f"for {', '.join(kernel.notebooks)}")
@@ -101,7 +105,7 @@ class RunningKernels(Result):
     kernels: list[KernelEntry]
 
     def as_text(self) -> str:
-        return "\n".join(_kernel_text(kernel) for kernel in self.kernels) or "No kernel is running."
+        return "\n".join(kernel_text(kernel) for kernel in self.kernels) or "No kernel is running."
 
 
 async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
@@ -141,7 +145,7 @@ class KernelStatus(Result):
     kernel: KernelEntry
 
     def as_text(self) -> str:
-        return _kernel_text(self.kernel)
+        return kernel_text(self.kernel)
 
 
 @tool("READ", command="kernel notebook")

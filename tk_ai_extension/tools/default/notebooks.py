@@ -14,6 +14,7 @@ from tk_ai_extension.model.errors import (
     KernelspecNotFound,
     NotebookNotFound,
     ToolError,
+    UnsupportedFormat,
 )
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind, Notebook
@@ -170,8 +171,10 @@ async def _creation(
 
 
 def _no_kernelspec(name: str, known: list[str]) -> KernelspecNotFound:
+    installed = f"Installed are: {', '.join(known)}."
     return KernelspecNotFound(
-        f"No kernelspec `{name}`.", hint=f"Installed are: {', '.join(known) or 'none'}."
+        f"No kernelspec `{name}`.",
+        hint=installed if known else "No kernel is installed: `pip install ipykernel`.",
     )
 
 
@@ -228,9 +231,18 @@ async def use_notebook(
                 f"There is no notebook {path}.",
                 hint="mode `create` makes it; list_notebooks shows those that exist.",
             )
-        await _create(context, await _creation(context, path, kernel_name), "use_notebook")
+        creation = await _creation(context, path, kernel_name)
+        if creation.kernelspec is None:
+            # Before it is made: there would be a notebook that nothing runs.
+            raise _no_kernelspec("python3", specs)
+        await _create(context, creation, "use_notebook")
     document = await workspace.store.open(path)
     snapshot = await workspace.read(document)
+    if snapshot.nbformat[0] != 4:
+        raise UnsupportedFormat(
+            f"{path} is of nbformat {snapshot.nbformat[0]}, which is neither run nor changed.",
+            hint="read_notebook shows it; `jupyter nbconvert --to notebook` converts it.",
+        )
     began = time.monotonic()
     kept = (
         managed is not None and managed.kernel_id in workspace.kernels.ids() and kernel_id is None

@@ -9,17 +9,17 @@ LABEL: Final = "**[The tour: a script, not a model]**"
 
 INTRO: Final = """\
 No model is connected to this server yet, so this is the built-in tour that answers. It understands \
-next to nothing; but the notebook, the kernel, the tools and the questions for your leave are real."""
+next to nothing; but the notebook, the kernel, the tools and the approvals are real."""
 
 MENU: Final = """\
 Write `start`, and I work in your notebook: I read it, run a few cells, draw a plot, break a cell \
-and mend it, and ask for your leave where the permission mode says so. Write `connect`, and I say \
+and fix it, and ask for your approval where the permission mode says so. Write `connect`, and I say \
 how to connect a model. I cannot answer anything else."""
 
 PLAN: Final = """\
 In the mode `plan` I only read. This is what I would do: add a heading at the end of the notebook; \
 add a cell that makes a few numbers, and run it; add a cell that draws them; add a cell with a \
-mistake, and mend it. Approve it, and I do it; or choose the mode `ask` or `auto` and write `start`."""
+mistake, and fix it. Approve it, and I do it; or choose the mode `ask` or `auto` and write `start`."""
 
 CONNECT: Final = """\
 Put one of these into the environment of the server, or as lines of `NAME=value` into a file \
@@ -49,7 +49,7 @@ REDRAW: Final = (
 FAIL: Final = (
     "Now a mistake, on purpose: I misspell a name. The cell fails, and I get to read the traceback."
 )
-MEND: Final = (
+FIX: Final = (
     "The traceback names the line. I overwrite the cell; had you changed it meanwhile, I would be "
     "told, and nothing of yours would be lost."
 )
@@ -101,4 +101,4 @@ FAILING_CELL: Final = """\
 tour_lost = tour_celsius[0] - tour_celcius[-1]
 print(f"{tour_lost:.1f} °C in {tour_minutes[-1]} minutes")"""
 
-MENDED_CELL: Final = FAILING_CELL.replace("tour_celcius", "tour_celsius")
+FIXED_CELL: Final = FAILING_CELL.replace("tour_celcius", "tour_celsius")

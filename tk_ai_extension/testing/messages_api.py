@@ -20,7 +20,7 @@ from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-from tk_ai_extension.agent.claude.messages import Event, MessagesRequest, error_body
+from tk_ai_extension.testing.messages import Event, MessagesRequest, error_body
 
 HOST: Final = "127.0.0.1"
 

@@ -10,7 +10,7 @@ EVERYWHERE: Mapping[str, str] = {
     "cell": "A [cell address](../agents.md#cell-addresses).",
     "cell_type": "The cell's type.",
     "execution_id": "The id that the execution's answer gave.",
-    "index": "A position from 0; a negative one counts from the end.",
+    "index": "A position from 0; -1 is the end.",
     "kernel_id": "A running kernel's id, instead of a notebook.",
     "kernel_name": "The name of a kernelspec, as `list_kernels` gives it.",
     "limit": "How many at most.",

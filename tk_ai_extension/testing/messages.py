@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.claude.messages_api import Exchange
+    from tk_ai_extension.testing.messages_api import Exchange
 
 # -- what is asked
 

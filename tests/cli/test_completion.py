@@ -1,0 +1,137 @@
+"""What Tab does in a shell: the real ones, at a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import DEADLINE, Nb
+
+pytestmark = pytest.mark.proves("nb:completion")
+
+SETUP = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'PS1="% "; eval "$(nb completion bash)"'),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        'PS1="% "; autoload -Uz compinit; compinit -u -D; eval "$(nb completion zsh)"',
+    ),
+    # As a file of zsh's function path, where the first Tab loads it.
+    "zsh file": (
+        ["zsh", "-f", "-i"],
+        (
+            'PS1="% "; mkdir f; nb completion zsh > f/_nb; fpath=($PWD/f $fpath); autoload -Uz compinit; '
+            "compinit -u -D"
+        ),
+    ),
+}
+
+
+def completed(nb: Nb, shell: str, typed: str) -> list[str]:
+    """The words of the command line after Tab, as the shell would run it."""
+    argv, setup = SETUP[shell]
+    (nb.root / "bin").mkdir(exist_ok=True)
+    echo = nb.root / "bin" / "said"
+    echo.write_text('#!/bin/sh\nprintf "<%s>" "$@" > said.txt\n')
+    echo.chmod(0o755)
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 200, 0, 0))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    process = subprocess.Popen(
+        argv,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=nb.root,
+        env={**nb.environment, "PATH": path, "TERM": "dumb"},
+        start_new_session=True,
+    )
+    os.close(theirs)
+
+    def until(pattern: bytes) -> None:
+        shown = b""
+        while not re.search(pattern, shown):
+            data = os.read(ours, 65_536)
+            assert data
+            shown += data
+
+    try:
+        os.write(ours, f"{setup}; echo rea''dy\n".encode())
+        until(rb"ready\r?\n")
+        # What is completed is not run: Ctrl-A and a word before it make it another command's words.
+        os.write(ours, f"{typed}\t\x01./bin/said \x05 ; echo do''ne\n".encode())
+        until(rb"done\r?\n")
+    finally:
+        with suppress(OSError):
+            os.write(ours, b"\x03exit\n")
+        process.kill()
+        process.wait(DEADLINE)
+        os.close(ours)
+    return re.findall("<([^>]*)>", (nb.root / "said.txt").read_text())
+
+
+@pytest.fixture(params=SETUP)
+def shell(request: pytest.FixtureRequest) -> str:
+    if shutil.which(SETUP[request.param][0][0]) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
+
+
+CASES = {
+    "nb shut": ["nb", "shutdown"],
+    "nb open my": ["nb", "open", "my notebook.ipynb"],
+    "nb open my\\ no": ["nb", "open", "my notebook.ipynb"],
+    "nb open 'my no": ["nb", "open", "my notebook.ipynb"],
+    # No space after a folder: the next word is a part of the same one.
+    "nb open fol": ["nb", "open", "folder with a notebook/"],
+    "nb open folder\\ with\\ a\\ notebook/in": ["nb", "open", "folder with a notebook/inner.ipynb"],
+    "nb exec -n my": ["nb", "exec", "-n", "my notebook.ipynb"],
+    "nb exec -n my\\ notebook.ipynb fi": ["nb", "exec", "-n", "my notebook.ipynb", "firs"],
+    "nb open x.ipynb --kernel pyt": ["nb", "open", "x.ipynb", "--kernel", "python3"],
+    "nb read --view edi": ["nb", "read", "--view", "editable"],
+    "nb exec --keep": ["nb", "exec", "--keep-going"],
+    "nb -C fol": ["nb", "-C", "folder with a notebook/"],
+    "nb -C folder\\ with\\ a\\ notebook open in": [
+        "nb",
+        "-C",
+        "folder with a notebook",
+        "open",
+        "inner.ipynb",
+    ],
+}
+
+
+@pytest.mark.parametrize("typed", CASES)
+def test_tab_completes_what_is_meant(nb: Nb, shell: str, typed: str) -> None:
+    made = nb.notebook("my notebook.ipynb", "x = 1")
+    text = made.read_text()
+    made.write_text(re.sub('"id": "[^"]*"', '"id": "firstcell"', text))
+    nb.notebook("folder with a notebook/inner.ipynb", "x = 1")
+    assert completed(nb, shell, typed) == CASES[typed]
+
+
+def test_what_completes_a_word_is_what_its_argument_takes(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "x = 1")
+    (nb.root / "text.txt").write_text("")
+
+    def offered(*words: str) -> list[str]:
+        return nb("complete", "--", *words).out.splitlines()
+
+    assert offered("read", "--view", "") == ["editable", "reading", "raw"]
+    assert "python3" in offered("open", "a.ipynb", "--kernel=py")[0]
+    assert offered("open", "") == ["a.ipynb"]
+    assert offered("write", "te") == ["text.txt"]
+    assert offered("completion", "") == ["bash", "fish", "zsh"]
+    assert offered("help", "err") == ["errors"]
+    assert offered("nonsense", "") == offered("status", "") == []
+    assert len(offered("cell", "-n", "a.ipynb", "")) == 1
+    assert not (nb.root / ".nb").exists()

@@ -1,0 +1,112 @@
+"""Outputs that are not their cell's alone: displays that later code updates, and Output widgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Nb
+
+SHOW = "handle = display('before', display_id='d')\nprint('beside')"
+UPDATE = "display('after', display_id='d', update=True);"
+MANY = "import time\nfor n in range(300):\n    handle.update(n)\n    time.sleep(.005)\nprint('end')"
+
+WIDGET = """\
+from comm import create_comm
+
+class Output:
+    \"\"\"As much of ipywidgets' Output as concerns what it captures.\"\"\"
+    def __init__(self):
+        state = {"_model_module": "@jupyter-widgets/output", "_model_name": "OutputModel", "msg_id": ""}
+        self.outputs = []
+        self.comm = create_comm(target_name="jupyter.widget", data={"state": state})
+        self.comm.on_msg(self.set)
+    def set(self, message):
+        self.outputs = message["content"]["data"]["state"]["outputs"]
+    def capture(self, msg_id):
+        import sys
+        sys.stdout.flush(), sys.stderr.flush()
+        self.comm.send({"method": "update", "state": {"msg_id": msg_id}})
+    def __enter__(self):
+        self.capture(get_ipython().kernel.get_parent()["header"]["msg_id"])
+    def __exit__(self, kind, error, traceback):
+        if kind:
+            get_ipython().showtraceback((kind, error, traceback), tb_offset=0)
+        self.capture("")
+        return True
+
+o, p = Output(), Output()"""
+
+CAPTURED = """\
+print("before")
+with o:
+    print("inside")
+    display("shown")
+    with p:
+        print("deeper")
+    1 / 0
+print("behind")"""
+
+
+def outputs(nb: Nb, number: int) -> list[str]:
+    """The outputs of a cell as the file has them, each as its text."""
+    found = nb.read("a.ipynb").cells[number].outputs
+    return [output.get("text") or output["data"]["text/plain"] for output in found]
+
+
+@pytest.mark.proves("exec:display-elsewhere")
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "in one run"])
+def test_a_display_that_a_later_cell_updates_is_updated_where_it_stands(
+    nb: Nb, at_once: bool
+) -> None:
+    nb.notebook("a.ipynb", SHOW, SHOW.replace("before", "again"), UPDATE)
+    if at_once:
+        nb("exec", "--all", "-n", "a.ipynb")
+    else:
+        for number in "012":
+            nb("exec", number, "-n", "a.ipynb")
+    for number in (0, 1):
+        assert outputs(nb, number) == ["'after'", "beside\n"]
+    assert outputs(nb, 2) == []
+    assert nb.read("a.ipynb").cells[0].execution_count == 1
+    # Whoever reads it, however, reads the same.
+    for shown in (
+        nb("cell", "0", "-n", "a.ipynb").out,
+        nb.typed("cell", "0", "-n", "a.ipynb"),
+        nb("cell", "0", "-n", "a.ipynb", "--json").json["output"],
+    ):
+        assert "'after'\nbeside" in shown
+
+
+@pytest.mark.proves("exec:display-elsewhere")
+def test_code_beside_the_notebook_updates_a_display_too_and_ends_with_the_newest(nb: Nb) -> None:
+    nb.notebook("a.ipynb", SHOW)
+    nb("exec", "0", "-n", "a.ipynb")
+    assert nb("run", MANY, "-n", "a.ipynb", "--json").json["runs"][0]["output"] == "end"
+    assert outputs(nb, 0) == ["299", "beside\n"]
+
+
+@pytest.mark.proves("exec:display-elsewhere")
+@pytest.mark.parametrize("between", [["clear", "0"], ["restart"]], ids=" ".join)
+def test_outputs_that_are_others_by_now_are_left_alone(nb: Nb, between: list[str]) -> None:
+    nb.notebook("a.ipynb", SHOW, UPDATE)
+    nb("open", "a.ipynb")
+    nb("exec", "0")
+    nb(*between)
+    before = outputs(nb, 0)
+    nb("exec", "1")
+    assert outputs(nb, 0) == before
+
+
+@pytest.mark.proves("exec:output-widget")
+def test_what_an_output_widget_captures_is_not_the_cells(nb: Nb) -> None:
+    nb.notebook("a.ipynb", WIDGET, CAPTURED, "with o: print('more')", "print(o.outputs, p.outputs)")
+    answer = nb("exec", "--all", "-n", "a.ipynb", "--json").json
+    assert outputs(nb, 1) == ["before\nbehind\n"]
+    assert outputs(nb, 2) == []
+    assert [run["output"] for run in answer["runs"]][1:3] == ["before\nbehind", ""]
+    # The kernel has them, as from any front end.
+    for part in ("inside", "'shown'", "ZeroDivisionError", "more", "deeper"):
+        assert part in answer["runs"][3]["output"]
+    for shown in (nb("exec", "1", "-n", "a.ipynb").out, nb.typed("exec", "1", "-n", "a.ipynb")):
+        assert "before\nbehind" in shown
+        assert "inside" not in shown

@@ -1,0 +1,81 @@
+"""What ``nb help TOPIC`` says for programs: the answers of `--json`, and the codes of errors."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.session import UNREACHABLE_CODES
+from tk_ai_extension.model import agent_errors
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.glossary import FIELDS
+
+WIDTH = 100
+
+assert agent_errors  # they are part of the tree of errors
+
+_JSON = """\
+`--json` answers with one JSON object in a line on standard output, errors too:
+
+  {"error": {"code": ..., "message": ..., "hint": ..., "retryable": ..., "details": {...}}}
+
+`nb help errors` lists the codes. A field without a value is left out. Every answer may have `notices`:
+what the caller has to know besides, such as that a kernel died. A command that runs code answers when
+the code has ended or `--wait` is over; `status` says how: ok, error, interrupted, timed_out, kernel_died,
+kernel_restarted or connection_lost; queued or running where it still runs. `nb chat --json` prints
+each event as a line.
+
+Each command, and the fields of its answer; those of the members of a list are in brackets:
+"""
+
+
+def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
+    """Every error with a code of its own below the root, in the order of their definitions."""
+    for kind in root.__subclasses__():
+        if "code" in vars(kind):
+            yield kind
+        yield from error_classes(kind)
+
+
+def json_topic(answers: Iterable[tuple[str, type[BaseModel]]]) -> str:
+    """What each command answers with `--json`.
+
+    Args:
+        answers: The names of commands, each with the class of its answer.
+    """
+    lines = [_JSON]
+    for name, answer in sorted(dict(answers).items()):
+        lines += _entry(name, ", ".join(_fields(answer.model_json_schema())))
+    lines += ["", "Some of them mean:", ""]
+    for name, said in FIELDS.items():
+        lines += _entry(name, said.replace("](errors.md#how-an-execution-ends)", "").lstrip("["))
+    return "\n".join(lines) + "\n"
+
+
+def errors_topic() -> str:
+    """The codes of errors, each with the exit status and what it means."""
+    lines = ["The codes of errors, in words and in `--json`, each with the exit status:", ""]
+    for kind in error_classes():
+        status = wire.UNREACHABLE if kind.code in UNREACHABLE_CODES else wire.REFUSED
+        said = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+        again = " The same call can succeed later." if kind.retryable else ""
+        lines += _entry(f"{kind.code} {status}", f"{said}{again}")
+    return "\n".join(lines) + "\n"
+
+
+def _entry(name: str, text: str) -> list[str]:
+    first, *rest = textwrap.wrap(text, WIDTH - 30) or [""]
+    return [f"  {name:<27} {first}".rstrip(), *(f"{'':<30}{line}" for line in rest)]
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
+    classes: Mapping[str, Mapping[str, Any]] = schema.get("$defs", {})
+    for name, field in schema["properties"].items():
+        if name == "notices":
+            continue
+        item = classes.get(str(field.get("items", {}).get("$ref", "")).rpartition("/")[2])
+        yield f"{name} [{', '.join(item['properties'])}]" if item else name

@@ -1,0 +1,240 @@
+"""The processes of kernels that outlive the process that started them, and what is noted of each.
+
+jupyter_client ends a kernel with its parent and removes the connection file with the manager. These
+kernels are started independent; beside its connection file each has a note (which process it is), and
+a log (its stdout and stderr). The process that manages a kernel holds a lock on the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+from traitlets import Instance, TraitError, Unicode, default
+
+from tk_ai_extension.kernels.environment import (
+    SECRET_NAMES,
+    FilteringProvisioner,
+)
+from tk_ai_extension.kernels.process import AdoptedProcess
+from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.kernels.socket_folders import (
+    make_folder,
+    remove_folder,
+    restore_folder,
+    supports_ipc,
+)
+from tk_ai_extension.model import file_locks
+from tk_ai_extension.model.encoding import MALFORMED
+from tk_ai_extension.model.errors import SandboxUnavailable
+
+log = logging.getLogger(__name__)
+
+NOTE = ".process"
+"""Suffix of a note; a connection file's is ``.json``."""
+
+NEW = ".new"
+"""Suffix of a note that is being written."""
+
+LOG = ".log"
+"""Suffix of a kernel's log."""
+
+
+class UnusableFile(Exception):
+    """A note or a connection file is truncated, or was not written by this package."""
+
+
+class ManagedElsewhere(Exception):
+    """Another running process manages the kernel."""
+
+
+UNUSABLE = (OSError, psutil.Error, SandboxUnavailable, UnusableFile, ManagedElsewhere)
+"""Why a kernel is not adopted; any other exception is a bug."""
+
+
+@contextmanager
+def reading(file: Path) -> Generator[None]:
+    """Raise `UnusableFile` if the content of a file cannot be parsed: anybody may have written it."""
+    try:
+        yield
+    except (*MALFORMED, TraitError) as error:
+        raise UnusableFile(f"{file.name} is not usable: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The content of a kernel's note. Only the types have been checked.
+
+    Attributes:
+        folder: The identity of the folder that the note was written to.
+        started_for: The path of the notebook that the kernel was started for, or an empty string.
+        sandbox: As `Confinement.as_note`; None for a kernel without a sandbox.
+    """
+
+    pid: int
+    folder: object
+    kernel_name: str
+    cwd: str
+    started_for: str
+    sockets: Path | None
+    sandbox: Mapping[str, Any] | None
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read a note. Raises OSError, UnusableFile."""
+        with reading(file):
+            known = json.loads(file.read_text(encoding="utf-8"))
+            if index(known["pid"]) <= 0:
+                raise ValueError("no process's id")
+            return cls(
+                pid=index(known["pid"]),
+                folder=known["folder"],
+                kernel_name=str(known["kernel_name"]),
+                cwd=str(Path(known["cwd"])),
+                started_for=str(known.get("started_for", "")),
+                sockets=Path(known["sockets"]) if known.get("sockets") else None,
+                sandbox=known.get("sandbox"),
+            )
+
+
+class PersistentProvisioner(FilteringProvisioner):
+    """Starts a kernel's process and records it in a note; or adopts one that is running."""
+
+    parent: Any  # the kernel manager
+
+    started_for = Unicode(help="The path that the kernel was started for, or an empty string.")
+
+    sockets: Any = Instance(Path, allow_none=True, help="The folder of its sockets; None for TCP.")
+
+    uses_ipc = True
+    """Whether its sockets are in a folder of its own, if its kernel supports that.
+
+    Jupyter's default is TCP, where every user of the machine reads all outputs: iopub asks for no key.
+    """
+
+    _managed: Any = None  # the open log, locked
+
+    @default("left_out")
+    def _default_left_out(self) -> list[str]:
+        return list(SECRET_NAMES)
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Prepare the sockets. Called by the kernel manager before each launch of the process."""
+        if self.sockets is not None:
+            await asyncio.to_thread(restore_folder, self.sockets)
+        elif self.uses_ipc and not self.ports_cached and supports_ipc(self.kernel_spec.argv):
+            self.sockets = await asyncio.to_thread(make_folder)
+            self.parent.transport = "ipc"
+            self.parent.ip = str(self.sockets / "k")
+        return await super().pre_launch(**kwargs)
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        """Start the process and write its note. Called by the kernel manager."""
+        self.started_for = kwargs["env"].get("JPY_SESSION_NAME", self.started_for)
+        try:
+            with self._file(LOG).open("wb") as output:
+                info = await super().launch_kernel(
+                    cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
+                )
+        except BaseException:
+            if self.sockets is not None and not self._file(NOTE).exists():
+                remove_folder(self.sockets)  # of a first start, which nothing cleans up
+            raise
+        try:
+            self._lock()
+            self._write_note()
+        except BaseException:
+            await self.kill()  # nobody would find it
+            raise
+        return info
+
+    def note(self) -> dict[str, Any]:
+        """Return what the next process needs to adopt the kernel, as JSON."""
+        return {
+            "pid": self.pid,
+            "folder": identity(self._file(NOTE).parent),
+            "kernel_name": self.parent.kernel_name,
+            "cwd": os.fspath(self.cwd or Path.cwd()),
+            "started_for": self.started_for,
+            "sockets": None if self.sockets is None else str(self.sockets),
+        }
+
+    def _write_note(self) -> None:
+        new = self._file(NEW)
+        new.unlink(missing_ok=True)
+        with new.open("x", encoding="utf-8") as file:
+            json.dump(self.note(), file)
+        new.replace(self._file(NOTE))  # it is there whole, or not at all
+
+    def adopt(self, process: AdoptedProcess, note: Note) -> None:
+        """Take over a process that another one has started.
+
+        Raises:
+            ManagedElsewhere: the other one is still running.
+        """
+        self._lock()
+        self.process: Any = process
+        self.pid = process.pid
+        self.pgid = os.getpgid(process.pid)
+        self.cwd = note.cwd
+        self.started_for = note.started_for
+        self.sockets = note.sockets
+        self.ports_cached = True  # a restart keeps the ports that the connection file names
+        self.connection_info = self.parent.get_connection_info()
+
+    def release(self) -> None:
+        """Let another process adopt the kernel."""
+        managed, self._managed = self._managed, None
+        if managed is not None:
+            managed.close()
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Remove the kernel's files. Called by the kernel manager when the process has ended."""
+        await super().cleanup(restart=restart)
+        if not restart:
+            self.release()
+            for ending in (NOTE, NEW, LOG):
+                self._file(ending).unlink(missing_ok=True)
+            if self.sockets is not None:
+                await asyncio.to_thread(remove_folder, self.sockets)
+
+    def _lock(self) -> None:
+        if self._managed is not None:
+            return
+        log_file = self._file(LOG).open("ab")
+        try:
+            file_locks.lock(log_file.fileno(), wait=False)
+        except BlockingIOError as error:
+            log_file.close()
+            raise ManagedElsewhere("Another running process manages it.") from error
+        except OSError as error:
+            log.debug("Kernel %s is managed without a lock: %s", self.kernel_id, error)
+        self._managed = log_file
+
+    def _file(self, ending: str) -> Path:
+        return Path(self.parent.connection_file).with_suffix(ending)
+
+
+class ConfinedProvisioner(PersistentProvisioner, SandboxedProvisioner):
+    """A `PersistentProvisioner` for a kernel in a sandbox, which a restart does not leave."""
+
+    uses_ipc = False  # its sandbox has a folder for them
+
+    def note(self) -> dict[str, Any]:
+        """Return what the next process needs to adopt the kernel, its sandbox included."""
+        return {**super().note(), "sandbox": self.confinement.as_note()}
+
+
+def identity(folder: Path) -> list[int]:
+    """Return what a folder keeps when it is moved, and what its copy does not have."""
+    status = folder.stat()
+    return [status.st_dev, status.st_ino]

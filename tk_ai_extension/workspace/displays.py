@@ -1,0 +1,190 @@
+"""Displays of cells that have ended: code that runs later in the same kernel may update them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.operations import SetOutputs
+from tk_ai_extension.model.paths import moved
+from tk_ai_extension.notebooks.base import NotebookDocument
+
+logger = logging.getLogger(__name__)
+
+OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
+"""Opens the notebook at a path: `NotebookStore.open`."""
+
+MAX_CELLS = 1_000
+"""How many cells with displays are known of one kernel; the one that ran longest ago goes first."""
+
+UPDATE_INTERVAL = 0.5
+"""Seconds between two writes of updated displays."""
+UPDATE_SHARE = 10
+"""A write that takes long puts the next one off by so many times its duration."""
+
+_DISPLAYS = ("display_data", "execute_result")
+
+
+class _Cell(NamedTuple):
+    path: str
+    key: str
+
+
+class _Displays(NamedTuple):
+    """The displays of a cell as it ended: places by display id, among so many outputs."""
+
+    places: Mapping[str, Sequence[int]]
+    total: int
+
+
+class DisplayRegistry:
+    """Where the displays stand that the cells of a notebook have made in its present kernel."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, OrderedDict[_Cell, _Displays]] = {}
+
+    def ran(
+        self,
+        kernel_id: str,
+        path: str,
+        cell: str,
+        places: Mapping[str, Sequence[int]],
+        count: int,
+    ) -> None:
+        """Note the displays of a cell that has ended; those of its run before are gone.
+
+        Args:
+            kernel_id: Where it ran.
+            path: Of its notebook.
+            cell: Its key.
+            places: The numbers of the outputs with each display id.
+            count: How many outputs it has.
+        """
+        known = self._kernels.setdefault(kernel_id, OrderedDict())
+        known.pop(_Cell(path, cell), None)
+        if places:
+            known[_Cell(path, cell)] = _Displays(places, count)
+        while len(known) > MAX_CELLS:
+            known.popitem(last=False)
+
+    def has(self, kernel_id: str, display_id: str) -> bool:
+        """Return whether a cell has a display of this id."""
+        return any(display_id in each.places for _, each in self._of(kernel_id))
+
+    def _of(self, kernel_id: str) -> list[tuple[_Cell, _Displays]]:
+        return list(self._kernels[kernel_id].items()) if kernel_id in self._kernels else []
+
+    def forget_kernel(self, kernel_id: str) -> None:
+        """Forget the displays of a kernel that has ended or was restarted: it knows none of its ids."""
+        self._kernels.pop(kernel_id, None)
+
+    def renamed(self, old: str, new: str) -> None:
+        """Follow a notebook, or a folder above some, that has another path now."""
+        for kernel_id, known in self._kernels.items():
+            self._kernels[kernel_id] = OrderedDict(
+                (cell._replace(path=moved(cell.path, old, new) or cell.path), displays)
+                for cell, displays in known.items()
+            )
+
+    async def update(
+        self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
+    ) -> None:
+        """Replace displays wherever they stand.
+
+        A cell whose outputs are others by now, since somebody cleared them or ran it elsewhere, is left
+        as it is.
+
+        Args:
+            kernel_id: Whose displays.
+            outputs: The new output by display id.
+            open_document: Opens the notebooks.
+
+        Raises:
+            ToolError: a notebook cannot be written.
+        """
+        for cell, displays in self._of(kernel_id):
+            new = {
+                at: output
+                for display_id, output in outputs.items()
+                for at in displays.places.get(display_id, ())
+            }
+            if new:
+                await _replace(await open_document(cell.path), cell.key, new, displays.total)
+
+
+async def _replace(
+    document: NotebookDocument, key: str, new: Mapping[int, Json], count: int
+) -> None:
+    # What has ended and is not saved yet would be written over the change.
+    await document.flush()
+    snapshot = await document.read()
+    cell = snapshot.by_key.get(key)
+    if cell is None or cell.type != "code" or cell.outputs.count != count:
+        return
+    outputs = list(await document.outputs(key))
+    if len(outputs) != count or any(outputs[at]["output_type"] not in _DISPLAYS for at in new):
+        return
+    for at, output in new.items():
+        outputs[at] = {**outputs[at], "data": output["data"], "metadata": output["metadata"]}
+    await document.apply([SetOutputs(key, tuple(outputs), cell.execution_count)])
+
+
+class DisplayUpdates:
+    """The updates that one piece of running code makes to displays of other cells.
+
+    The newest of each display is written at once, then at most every `UPDATE_INTERVAL` seconds, and
+    at the end: a bar of progress is updated more often than a notebook can be written.
+
+    Args:
+        registry: Knows where they stand.
+        kernel_id: Where the code runs.
+        open_document: Opens notebooks; None where there are none.
+    """
+
+    def __init__(
+        self, registry: DisplayRegistry, kernel_id: str, open_document: OpenDocument | None
+    ) -> None:
+        self._registry = registry
+        self._kernel_id = kernel_id
+        self._open = open_document
+        self._pending: dict[str, Json] = {}
+        self._ending = asyncio.Event()
+        self._tasks = BackgroundTasks(logger)
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, data: Any) -> None:
+        """Take an update: the data of an `OTHER_DISPLAY_MIME` event."""
+        update = cast("Json", data)
+        if self._open is None or not self._registry.has(self._kernel_id, update["display_id"]):
+            return
+        self._pending[update["display_id"]] = update["output"]
+        if self._writing is None or self._writing.done():
+            self._writing = self._tasks.spawn(self._write(), "Updating the displays of other cells")
+
+    async def finish(self) -> None:
+        """Write what is pending; nothing is added any more."""
+        self._ending.set()
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+
+    async def _write(self) -> None:
+        while self._pending and self._open is not None:
+            outputs, self._pending = self._pending, {}
+            began = time.monotonic()
+            try:
+                await self._registry.update(self._kernel_id, outputs, self._open)
+            except ToolError as error:
+                logger.warning("Displays of other cells could not be updated: %s", error.message)
+            pause = max(UPDATE_INTERVAL, UPDATE_SHARE * (time.monotonic() - began))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._ending.wait()
+            except TimeoutError:
+                continue
