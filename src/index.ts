@@ -7,10 +7,12 @@ import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import questions from './questions/plugin';
 import pictures from './pictures/plugin';
+import state from './state/plugin';
 import tabs from './tabs/plugin';
 
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  ...state,
   ...api,
   ...chat,
   ...changes,

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import tk_ai_extension
+from scripts import typescript
 from tests.proofs import ROOT
 
 LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
@@ -48,8 +49,15 @@ def test_styles_use_the_themes_colours_alone() -> None:
 def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     imported: dict[str, set[str]] = {}
     for path in (ROOT / "src").glob("*/*.ts*"):
+        if ".spec." in path.name or path.parent.name == "testing":
+            continue
         found = re.findall(r"from '\.\./([a-z]+)/", path.read_text(encoding="utf-8"))
         imported.setdefault(path.parent.name, set()).update(found)
     # It raises where there is one, and names it.
     order = list(TopologicalSorter(imported).static_order())
     assert order.index("parts") < order.index("notebook") < order.index("panel")
+    assert order.index("api") < order.index("state") < order.index("chat")
+
+
+def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
+    assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()

@@ -43,16 +43,4 @@ describe('an answer that is cut', () => {
     ];
     expect(await Promise.all(asked.map(problemOf))).toEqual(asked.map(() => UNREACHABLE));
   });
-
-  it('is so also for who listens, after what came whole', async () => {
-    const api = cut('id: 3\ndata: {"kind": "began", "id": 3}\n\nid: 4\ndata: {"ki');
-    const heard: (number | null)[] = [];
-    const listening = async (): Promise<void> => {
-      for await (const event of api.events('c', 2, new AbortController().signal)) {
-        heard.push(event?.id ?? null);
-      }
-    };
-    expect(await problemOf(listening())).toBe(UNREACHABLE);
-    expect(heard).toEqual([null, 3]);
-  });
 });

@@ -1,31 +1,17 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { ChatEvent, IProblem, Leave, Mode } from './events';
+import type {
+  Answer,
+  ChatChanges,
+  ChatEvent,
+  ChatInfo,
+  ErrorInfo,
+  Mode,
+  ModelsInfo,
+  TakenBack
+} from './events';
 import { frames } from './sse';
-
-/** A chat as it is listed. */
-export interface IChatInfo {
-  id: string;
-  title: string;
-  notebook: string | null;
-  /** Seconds since the epoch. */
-  created: number;
-  updated: number;
-  /** Whether a turn goes on or waits. */
-  busy: boolean;
-}
-
-/** What answers in chats. */
-export interface IModels {
-  provider: string;
-  label: string;
-  ready: boolean;
-  model: string;
-  models: string[];
-  missing: string[];
-  hint: string;
-}
 
 export type Attachment =
   | { kind: 'cell'; cell: string }
@@ -56,49 +42,22 @@ export interface IUndo {
   cells: string[];
 }
 
-/** The result of an undo in one notebook. */
-export interface IUndone {
-  notebook: string;
-  cells: string[];
-  /** Cells that somebody has worked on since. */
-  left: string[];
-}
-
-/** What a chat changed and nobody has taken back. */
-export interface IStanding {
-  changes: readonly IStandingChange[];
-  /** Seconds since the epoch: what was changed earlier may stand without being listed. */
-  since: number;
-}
-
-export interface IStandingChange {
-  /** As the event names it that told of the change. */
-  entry: number;
-  turn: string | null;
-  /** The notebook's path now. */
-  notebook: string;
-  /** Seconds since the epoch. */
-  time: number;
-  /** The keys of the cells of which it stands. */
-  cells: readonly string[];
-}
-
 /** The statuses of what does not become better by asking again: the server knows of no such thing. */
-const LASTING = new Set([400, 404, 405, 406, 410, 414, 422]);
+const PERMANENT = new Set([400, 404, 405, 406, 410, 414, 422]);
 
 /** The server's answer to a request that it did not carry out. */
 export class ApiError extends Error {
   /** @param _status - that of the answer; 0 where there was none. */
   constructor(
-    readonly problem: IProblem,
+    readonly problem: ErrorInfo,
     private readonly _status = 0
   ) {
     super(problem.message);
   }
 
   /** Whether it stays so: not where a proxy, a login or the network stands before the server. */
-  get lasts(): boolean {
-    return LASTING.has(this._status);
+  get isPermanent(): boolean {
+    return PERMANENT.has(this._status);
   }
 }
 
@@ -109,19 +68,19 @@ export const UNREACHABLE = 'unreachable';
 export class ChatApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
-  async chats(): Promise<IChatInfo[]> {
-    return (await this._json<{ chats: IChatInfo[] }>('GET', 'chats')).chats;
+  async chats(): Promise<ChatInfo[]> {
+    return (await this._json<{ chats: ChatInfo[] }>('GET', 'chats')).chats;
   }
 
-  async chat(id: string): Promise<{ chat: IChatInfo; events: ChatEvent[] }> {
+  async chat(id: string): Promise<{ chat: ChatInfo; events: ChatEvent[] }> {
     const events: ChatEvent[] = [];
     let after = 0;
     for (;;) {
-      const page = await this._json<{ chat: IChatInfo; events: unknown[]; next: number | null }>(
+      const page = await this._json<{ chat: ChatInfo; events: ChatEvent[]; next: number | null }>(
         'GET',
         `chats/${id}${after === 0 ? '' : `?after=${after}`}`
       );
-      events.push(...page.events.map(each => numbered(each)));
+      events.push(...page.events);
       if (page.next === null) {
         return { chat: page.chat, events };
       }
@@ -129,16 +88,16 @@ export class ChatApi {
     }
   }
 
-  async rename(id: string, title: string): Promise<IChatInfo> {
-    return this._json<IChatInfo>('PATCH', `chats/${id}`, { title });
+  async rename(id: string, title: string): Promise<ChatInfo> {
+    return this._json<ChatInfo>('PATCH', `chats/${id}`, { title });
   }
 
   async remove(id: string): Promise<void> {
     await this._json('DELETE', `chats/${id}`);
   }
 
-  async models(): Promise<IModels> {
-    return this._json<IModels>('GET', 'models');
+  async models(): Promise<ModelsInfo> {
+    return this._json<ModelsInfo>('GET', 'models');
   }
 
   /** Uses the key in the root folder's file from now on. */
@@ -151,18 +110,18 @@ export class ChatApi {
     await this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
 
-  async answer(permission: string, answer: Leave, message?: string): Promise<void> {
+  async answer(permission: string, answer: Answer, message?: string): Promise<void> {
     await this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
   /** Undoes entries of the journal in these cells of a notebook. */
-  async undo(notebook: string, entries: number[], cells: string[]): Promise<IUndone[]> {
+  async undo(notebook: string, entries: number[], cells: string[]): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries, cells);
   }
 
   /** What of a chat's changes stands. */
-  async changes(id: string): Promise<IStanding> {
-    return this._json<IStanding>('GET', `chats/${id}/changes`);
+  async changes(id: string): Promise<ChatChanges> {
+    return this._json<ChatChanges>('GET', `chats/${id}/changes`);
   }
 
   /** A chat as Markdown or as a notebook. */
@@ -178,7 +137,7 @@ export class ChatApi {
   /**
    * Sends a message, and gives the chat and the turn that it became once the server has it.
    *
-   * The turn goes on by itself; `events` tells of it.
+   * The turn goes on by itself; its chat is followed on the channel.
    */
   async send(message: IMessage): Promise<{ chat: string; turn: string }> {
     return this._begin('mcp/chat', message);
@@ -198,7 +157,7 @@ export class ChatApi {
     const response = await request(this._settings, 'POST', path, body, headers);
     const begun = await bodyOf(async () => {
       for await (const frame of frames(response)) {
-        const event = numbered(JSON.parse(frame.data));
+        const event = JSON.parse(frame.data) as ChatEvent;
         if (event.kind === 'message') {
           return { chat: event.chat, turn: event.turn };
         }
@@ -209,23 +168,6 @@ export class ChatApi {
       throw unreachable();
     }
     return begun;
-  }
-
-  /**
-   * What happens in a chat after an event, until the line is cut or `signal` aborts: null once the
-   * server tells, then each event.
-   *
-   * @throws ApiError - the server cannot be reached, or does not know the chat.
-   */
-  async *events(
-    id: string,
-    after: number,
-    signal: AbortSignal
-  ): AsyncGenerator<ChatEvent | null, void, undefined> {
-    const headers = { 'Last-Event-ID': String(after) };
-    for await (const frame of listen(this._settings, `chats/${id}/events`, signal, headers)) {
-      yield frame === null ? null : numbered(frame.value, Number(frame.id));
-    }
   }
 
   private _json<T>(method: string, path: string, body?: object): Promise<T> {
@@ -248,17 +190,13 @@ export async function request(
   method: string,
   path: string,
   body?: object,
-  headers: Record<string, string> = {},
-  signal?: AbortSignal
+  headers: Record<string, string> = {}
 ): Promise<Response> {
   const url = URLExt.join(settings.baseUrl, 'api/tk-ai', path);
   const init: RequestInit = { method, headers };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...headers, 'Content-Type': 'application/json' };
-  }
-  if (signal !== undefined) {
-    init.signal = signal;
   }
   let response: Response;
   try {
@@ -293,35 +231,10 @@ export async function undo(
   notebook: string,
   entries: number[],
   cells: string[]
-): Promise<IUndone[]> {
+): Promise<TakenBack[]> {
   const body = { notebook, entries, cells };
-  return (await requestJson<{ undone: IUndone[] }>(settings, 'POST', 'changes/undo', body)).undone;
-}
-
-/**
- * Listens to one of the extension's routes until the line is cut or `signal` aborts: null once the
- * server tells, then the JSON value of each event.
- *
- * @throws ApiError - as `request` does, and where the line is cut.
- */
-export async function* listen(
-  settings: ServerConnection.ISettings,
-  path: string,
-  signal: AbortSignal,
-  headers: Record<string, string> = {}
-): AsyncGenerator<{ id: string; value: unknown } | null, void, undefined> {
-  const accepting = { Accept: 'text/event-stream', ...headers };
-  try {
-    const response = await request(settings, 'GET', path, undefined, accepting, signal);
-    yield null;
-    for await (const { id, data } of frames(response)) {
-      yield { id, value: JSON.parse(data) };
-    }
-  } catch (error) {
-    if (!signal.aborted) {
-      throw error instanceof ApiError ? error : unreachable();
-    }
-  }
+  return (await requestJson<{ undone: TakenBack[] }>(settings, 'POST', 'changes/undo', body))
+    .undone;
 }
 
 /** Reads the body of an answer; one that is cut, or is somebody else's, is none of the server's. */
@@ -331,20 +244,6 @@ async function bodyOf<T>(read: () => Promise<T>): Promise<T> {
   } catch {
     throw unreachable();
   }
-}
-
-/**
- * An event under its number in the chat.
- *
- * What is said of a permission has the request's own id where others have their number.
- */
-function numbered(value: unknown, number?: number): ChatEvent {
-  const event = value as { id: number | string; number?: number };
-  if (typeof event.id === 'string') {
-    const id = number ?? event.number ?? 0;
-    return { ...event, permission: event.id, id } as unknown as ChatEvent;
-  }
-  return event as unknown as ChatEvent;
 }
 
 /** The error of a line that is cut, or was never there. */
@@ -357,11 +256,11 @@ export function unreachable(): ApiError {
   });
 }
 
-async function problemOf(response: Response): Promise<IProblem> {
+async function problemOf(response: Response): Promise<ErrorInfo> {
   const unknown = { code: `http_${response.status}`, hint: '', retryable: response.status >= 500 };
   const said = `${response.status} ${response.statusText}`;
   try {
-    const body = (await response.json()) as { error?: Partial<IProblem>; message?: string };
+    const body = (await response.json()) as { error?: Partial<ErrorInfo>; message?: string };
     return { ...unknown, message: body.message ?? said, ...body.error };
   } catch {
     return { ...unknown, message: said };
@@ -369,6 +268,6 @@ async function problemOf(response: Response): Promise<IProblem> {
 }
 
 /** The body of an answer. */
-export function answerOf(answer: Leave, message = ''): object {
+export function answerOf(answer: Answer, message = ''): object {
   return answer === 'deny' && message !== '' ? { answer, message } : { answer };
 }

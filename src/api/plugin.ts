@@ -1,16 +1,41 @@
-import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Token, UUID } from '@lumino/coreutils';
 
-import { ILines, Lines } from './lines';
+import { Channel, IChannel } from './channel';
+import { Connection } from './connection';
 
-/** The page's lines to the server. */
-const lines: JupyterFrontEndPlugin<ILines> = {
-  id: 'tk-ai-extension:lines',
-  description: 'Deals out the few lines to the server on which a page hears what happens.',
+export const IPageConnection = new Token<Connection>(
+  'tk-ai-extension:IPageConnection',
+  'The WebSocket of this page to the server.'
+);
+
+const connection: JupyterFrontEndPlugin<Connection> = {
+  id: 'tk-ai-extension:connection',
+  description: 'Keeps the WebSocket of this page to the server open.',
   autoStart: true,
-  provides: ILines,
-  activate: (): ILines => new Lines()
+  provides: IPageConnection,
+  activate: ({ serviceManager }: JupyterFrontEnd): Connection => {
+    const made = new Connection(serviceManager.serverSettings, UUID.uuid4());
+    made.open();
+    return made;
+  }
 };
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [lines];
+const channel: JupyterFrontEndPlugin<IChannel> = {
+  id: 'tk-ai-extension:channel',
+  description: "Brings the events of chats, approvals and notebooks over the page's WebSocket.",
+  autoStart: true,
+  provides: IChannel,
+  requires: [IPageConnection],
+  activate: (_: JupyterFrontEnd, made: Connection): IChannel => {
+    const found = new Channel(made);
+    made.opened.connect(() => found.opened());
+    made.lost.connect(() => found.lost());
+    made.received.connect((_, message) => void found.receive(message));
+    return found;
+  }
+};
+
+const plugins: JupyterFrontEndPlugin<unknown>[] = [connection, channel];
 
 export default plugins;

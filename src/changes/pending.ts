@@ -1,7 +1,7 @@
 /** What waits for a person's decision, for all that list it. Plain values. */
 
 import type { IUndo } from '../api/client';
-import { type IKept, isKept } from './kept';
+import { type IKept, isKept } from '../state/kept';
 
 /** A change of one cell that stands: nobody has undone it. */
 export interface IStandingStep {

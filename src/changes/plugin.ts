@@ -1,6 +1,8 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
-import { Store } from '../parts/store';
+import { BrowserStorage } from '../parts/storage';
+import type { AppStore } from '../state/app';
+import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';
 
 /** What a person has kept. */
@@ -9,8 +11,9 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
   description: 'Remembers what a person has kept of what agents changed.',
   autoStart: true,
   provides: IReviews,
-  activate: ({ serviceManager }: JupyterFrontEnd): IReviews =>
-    new Reviews(new Store(serviceManager.serverSettings.baseUrl))
+  requires: [IAppStore],
+  activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore): IReviews =>
+    new Reviews(new BrowserStorage(serviceManager.serverSettings.baseUrl), store)
 };
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [reviews];

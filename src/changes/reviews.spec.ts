@@ -1,5 +1,6 @@
-import { Store } from '../parts/store';
-import { isKept, joined, NOTHING_KEPT } from './kept';
+import { BrowserStorage } from '../parts/storage';
+import { isKept, joined, NOTHING_KEPT } from '../state/kept';
+import { createStore } from '../state/app';
 import { type IDecision, Reviews } from './reviews';
 
 describe('joined', () => {
@@ -14,31 +15,35 @@ describe('joined', () => {
   });
 });
 
+function reviewsOf(storage: BrowserStorage): Reviews {
+  return new Reviews(storage, createStore());
+}
+
 describe('Reviews', () => {
-  let store: Store;
+  let store: BrowserStorage;
 
   beforeEach(() => {
     localStorage.clear();
-    store = new Store('http://server/');
+    store = new BrowserStorage('http://server/');
   });
 
   it('keeps at once, and beyond a reload', async () => {
-    const reviews = new Reviews(store);
+    const reviews = reviewsOf(store);
     const saved = reviews.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     expect(reviews.of('a.ipynb').cells).toEqual({ x: 3 });
     await saved;
-    expect(await new Reviews(store).load('a.ipynb')).toEqual({ all: 0, cells: { x: 3 } });
+    expect(await reviewsOf(store).load('a.ipynb')).toEqual({ all: 0, cells: { x: 3 } });
   });
 
   it('loses nothing that another page has kept meanwhile', async () => {
-    const [one, other] = [new Reviews(store), new Reviews(store)];
+    const [one, other] = [reviewsOf(store), reviewsOf(store)];
     await one.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     await other.keep('a.ipynb', { all: 0, cells: { y: 4 } });
     expect((await one.load('a.ipynb')).cells).toEqual({ x: 3, y: 4 });
   });
 
   it('hears at once what another window has kept', async () => {
-    const [here, there] = [new Reviews(store), new Reviews(new Store('http://server/'))];
+    const [here, there] = [reviewsOf(store), reviewsOf(new BrowserStorage('http://server/'))];
     await Promise.all([here.load('a.ipynb'), here.load('b.ipynb')]);
     await there.keep('a.ipynb', { all: 0, cells: { x: 3 } });
     const told = new Promise<IDecision>(resolve => {
@@ -53,7 +58,7 @@ describe('Reviews', () => {
   });
 
   it('follows a notebook to another path', async () => {
-    const reviews = new Reviews(store);
+    const reviews = reviewsOf(store);
     await reviews.keep('a.ipynb', { all: 2, cells: {} });
     await reviews.renamed('a.ipynb', 'b.ipynb');
     expect([reviews.of('a.ipynb').all, reviews.of('b.ipynb').all]).toEqual([0, 2]);

@@ -1,8 +1,9 @@
 import { JSONExt, type ReadonlyPartialJSONObject, Token } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { IStore } from '../parts/store';
-import { type IKept, joined, NOTHING_KEPT } from './kept';
+import { type AppStore, without } from '../state/app';
+import type { IStorage } from '../parts/storage';
+import { type IKept, joined, NOTHING_KEPT } from '../state/kept';
 
 const KEY = 'kept';
 
@@ -40,10 +41,13 @@ export const IReviews = new Token<IReviews>(
 
 /** Remembers it in the browser: it outlives a reload, and is the same in all its windows. */
 export class Reviews implements IReviews {
-  constructor(private readonly _store: IStore) {
-    _store.changed.connect((_, name) => {
+  constructor(
+    private readonly _storage: IStorage,
+    private readonly _store: AppStore
+  ) {
+    _storage.changed.connect((_, name) => {
       const path = name.slice(keyOf('').length);
-      if (name === keyOf(path) && this._kept.has(path)) {
+      if (name === keyOf(path) && path in this._store.state.kept) {
         void this.load(path);
       }
     });
@@ -54,26 +58,29 @@ export class Reviews implements IReviews {
   }
 
   of(path: string): IKept {
-    return this._kept.get(path) ?? NOTHING_KEPT;
+    return this._store.state.kept[path] ?? NOTHING_KEPT;
   }
 
   async load(path: string): Promise<IKept> {
-    const found = (await this._store.fetch(keyOf(path))) as Partial<IKept> | undefined;
+    const found = (await this._storage.fetch(keyOf(path))) as Partial<IKept> | undefined;
     // What was kept while the store answered counts.
     const before = this.of(path);
     const kept = joined({ ...NOTHING_KEPT, ...found }, before);
-    this._kept.set(path, kept);
-    if (!JSONExt.deepEqual(kept as never, before as never)) {
+    const isNew = !JSONExt.deepEqual(kept as never, before as never);
+    if (isNew || !(path in this._store.state.kept)) {
+      this._set(path, kept);
+    }
+    if (isNew) {
       this._decided.emit({ path, kind: 'kept' });
     }
     return kept;
   }
 
   async keep(path: string, more: IKept): Promise<void> {
-    this._kept.set(path, joined(this.of(path), more));
+    this._set(path, joined(this.of(path), more));
     this._decided.emit({ path, kind: 'kept' });
     const kept = await this.load(path);
-    await this._store.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
+    await this._storage.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
   }
 
   tookBack(path: string): void {
@@ -82,11 +89,14 @@ export class Reviews implements IReviews {
 
   async renamed(old: string, path: string): Promise<void> {
     await this.keep(path, await this.load(old));
-    this._kept.delete(old);
-    await this._store.remove(keyOf(old));
+    this._store.update(state => ({ ...state, kept: without(state.kept, old) }));
+    await this._storage.remove(keyOf(old));
   }
 
-  private readonly _kept = new Map<string, IKept>();
+  private _set(path: string, kept: IKept): void {
+    this._store.update(state => ({ ...state, kept: { ...state.kept, [path]: kept } }));
+  }
+
   private readonly _decided = new Signal<this, IDecision>(this);
 }
 

@@ -1,8 +1,8 @@
 /** How what a turn of a chat changed stands, cell by cell. Plain values. */
 
-import type { IChange } from '../api/events';
-import { changesByCell, type IJournal, type ITurn } from '../chat/state';
-import { type IKept, isKept, keeping } from './kept';
+import type { CellChangedEvent } from '../api/events';
+import { changesByCell, type IJournal, type ITurn } from '../state/chat';
+import { type IKept, isKept, keeping } from '../state/kept';
 import { type IStandingStep, pendingSteps } from './pending';
 
 /**
@@ -17,7 +17,7 @@ export interface ICellReview {
   /** The notebook's path now. */
   notebook: string;
   /** What was done to it, the first first. */
-  changes: readonly IChange[];
+  changes: readonly CellChangedEvent[];
   /** Those of them that wait for a decision. */
   pending: readonly IStandingStep[];
   standing: Standing;
@@ -36,7 +36,7 @@ export function reviewOf(
 ): ICellReview[] {
   const entries = new Map(journal?.changes.map(each => [each.entry, each]));
   return [...changesByCell(turn).values()].flatMap(changes => {
-    const { cell, notebook: path } = changes[0] as IChange;
+    const { cell, notebook: path } = changes[0] as CellChangedEvent;
     let notebook = path;
     const steps = changes.flatMap(({ entry, action }): IStandingStep[] => {
       const known = entries.get(entry);

@@ -2,8 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ChatEvent, End } from '../api/events';
 import { describe as describeCall, touchedCell } from './describe';
-import { reduce } from './reduce';
-import { EMPTY, type ICall } from './state';
+import { reduce } from '../state/reduce';
+import { EMPTY, type ICall } from '../state/chat';
 
 const CALL: ICall = {
   kind: 'call',
@@ -56,7 +56,7 @@ describe('a call in words', () => {
   ])('says what became of it: %s', (what, events) => {
     const message = { kind: 'message', text: '', attachments: [], waits: 0 };
     const all = [message, call, ...events].map((event, place) => ({
-      ...{ id: place + 1, turn: 't', time: 0 },
+      ...{ number: place + 1, turn: 't', time: 0 },
       ...event
     }));
     const item = reduce(EMPTY, all as unknown as ChatEvent[]).turns[0]?.items[0] as ICall;

@@ -2,8 +2,8 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { errorCode } from './reduce';
-import type { ICall, ITurn } from './state';
+import { errorCode } from '../state/reduce';
+import type { ICall, ITurn } from '../state/chat';
 
 /** How a call reads before, while and after it is done. */
 interface IPhrases {

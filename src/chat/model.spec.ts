@@ -1,142 +1,189 @@
-import { ApiError, type IChatInfo, type IMessage, UNREACHABLE } from '../api/client';
-import type { ChatEvent } from '../api/events';
-import { Lines } from '../api/lines';
+import { ApiError, type IMessage, UNREACHABLE } from '../api/client';
+import type { ChatEvent, ChatInfo, ErrorInfo } from '../api/events';
+import { type AppStore, createStore } from '../state/app';
+import { FakeServer } from '../testing/server';
+import { MESSAGE, type Payload, story } from '../testing/events';
 import { ChatModel, type Routes } from './model';
 
 function happens(...kinds: ('message' | 'began' | 'done')[]): ChatEvent[] {
-  return kinds.map((kind, place) => ({
-    id: place + 1,
-    turn: 't',
-    time: 0,
-    kind,
-    chat: 'c',
-    text: '',
-    notebook: null,
-    mode: 'ask',
-    model: 'm',
-    attachments: [],
-    waits: 0,
-    end: 'done'
-  }));
+  return story(
+    ...kinds.map((kind): Payload => {
+      switch (kind) {
+        case 'message':
+          return MESSAGE;
+        case 'began':
+          return { kind };
+        case 'done':
+          return { kind, end: 'done', text: '' };
+      }
+    })
+  );
 }
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
 
-/** What answers with a status: a proxy, a login, or the server where it is one of its own. */
-function refusal(status: number): ApiError {
-  const code = `http_${status}`;
-  return new ApiError({ code, message: code, hint: '', retryable: status >= 500 }, status);
-}
-
 /** As they are in the list of chats. */
-function info(busy: boolean): IChatInfo {
+function info(busy: boolean): ChatInfo {
   return { id: 'c', title: '', notebook: null, created: 0, updated: 0, busy };
 }
 
-/** A server that plays these streams, one for each time it is asked; an error cuts the line. */
-function server(...streams: (ChatEvent | Error)[][]): Routes & { asked: number[] } {
-  const asked: number[] = [];
-  return {
-    asked,
-    send: () => Promise.resolve({ chat: 'c', turn: 't' }),
-    changes: () => Promise.resolve({ changes: [], since: 0 }),
-    answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
-    stop: () => Promise.resolve(),
-    answer: () => Promise.resolve(),
-    undo: () => Promise.resolve([]),
-    chat: () => Promise.reject(CUT),
-    async *events(_, after) {
-      asked.push(after);
-      await Promise.resolve();
-      for (const each of streams.shift() ?? []) {
-        if (each instanceof Error) {
-          throw each;
-        }
-        yield each;
+/** The routes of a server on which all goes well. */
+const ROUTES: Routes = {
+  send: () => Promise.resolve({ chat: 'c', turn: 't' }),
+  changes: () => Promise.resolve({ changes: [], since: 0 }),
+  answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
+  stop: () => Promise.resolve(),
+  answer: () => Promise.resolve(),
+  undo: () => Promise.resolve([]),
+  chat: () => Promise.reject(CUT)
+};
+
+/**
+ * Plays these streams, one for each subscription: null cuts the connection, an error is sent.
+ */
+function plays(...streams: (ChatEvent | Partial<ErrorInfo> | null)[][]): void {
+  server.answer = ({ number }) => {
+    server.tell(number, { live: true });
+    for (const each of streams.shift() ?? []) {
+      if (each === null) {
+        // Once what was sent before has arrived.
+        void waited().then(() => server.cut());
+      } else if ('kind' in each) {
+        server.tell(number, { id: each.number, event: each });
+      } else {
+        server.fail(number, each);
       }
     }
   };
 }
 
+/** What the subscriptions went on after. */
+function asked(): unknown[] {
+  return server.subscribed.map(({ after }) => after);
+}
+
+async function waited(): Promise<void> {
+  for (let step = 0; step < 30; step++) {
+    await Promise.resolve();
+  }
+}
+
+let store: AppStore;
+
+let server: FakeServer;
+
+beforeEach(() => {
+  store = createStore();
+  server = new FakeServer();
+});
+
+function chatOf(routes: Routes = ROUTES, id: string | null = null): ChatModel {
+  return new ChatModel(routes, server.channel, store, 'chat 1', id);
+}
+
 /** Waits until something holds of a chat. */
-async function until(chat: ChatModel, holds: () => boolean): Promise<void> {
+async function until(holds: () => boolean): Promise<void> {
   while (!holds()) {
     await new Promise<void>(resolve => {
-      const changed = (): void => {
-        chat.changed.disconnect(changed);
+      const unsubscribe = store.subscribe(() => {
+        unsubscribe();
         resolve();
-      };
-      chat.changed.connect(changed);
+      });
     });
   }
 }
 
 describe('a chat', () => {
   it('is followed until its turn has ended', async () => {
-    const chat = new ChatModel(server(happens('message', 'began', 'done')), new Lines());
+    plays(happens('message', 'began', 'done'));
+    const chat = chatOf();
     expect(await chat.send({ message: 'Hello' })).toBe(true);
-    await until(chat, () => chat.state.turns[0]?.end === 'done');
+    await until(() => chat.state.turns[0]?.end === 'done');
     expect(chat.id).toBe('c');
+    await waited();
+    expect(server.open.size).toBe(0);
   });
 
-  it('goes on after the last event when the line is cut', async () => {
+  it('goes on after the last event when the connection is lost', async () => {
     const events = happens('message', 'began', 'done');
-    const routes = server([...events.slice(0, 2), CUT], [CUT], events.slice(2));
-    const chat = new ChatModel(routes, new Lines());
+    plays([...events.slice(0, 2), null], [null], events.slice(2));
+    const chat = chatOf();
     await chat.send({ message: 'Hello' });
-    await until(chat, () => chat.line === 'lost');
+    await until(() => chat.state.lost);
     chat.reconnect();
-    await until(chat, () => !chat.busy && chat.line === 'open' && chat.state.last === 3);
-    expect(routes.asked).toEqual([0, 2, 2]);
+    await until(() => !chat.state.lost);
+    await until(() => chat.state.lost);
+    chat.reconnect();
+    await until(() => !chat.busy && !chat.state.lost && chat.state.last === 3);
+    expect(asked()).toEqual([0, 2, 2]);
   });
 
   it('says why a message was not taken', async () => {
-    const routes = { ...server(), send: () => Promise.reject(CUT) };
-    const chat = new ChatModel(routes, new Lines());
+    const chat = chatOf({ ...ROUTES, send: () => Promise.reject(CUT) });
     expect(await chat.send({ message: 'Hello' })).toBe(false);
-    expect(chat.problem?.code).toBe(UNREACHABLE);
+    expect(chat.state.problem?.code).toBe(UNREACHABLE);
     expect(chat.id).toBeNull();
     chat.dismiss();
-    expect(chat.problem).toBeNull();
+    expect(chat.state.problem).toBeNull();
   });
 
-  it.each([403, 424, 502, 503])('comes back after its line met a %d', async status => {
+  it('comes back after the server has failed', async () => {
     const events = happens('message', 'began', 'done');
-    const routes = server([...events.slice(0, 2), CUT], [refusal(status)], events.slice(2));
-    const chat = new ChatModel(routes, new Lines());
+    plays([...events.slice(0, 2), { code: 'busy' }], events.slice(2));
+    const chat = chatOf();
     await chat.send({ message: 'Hello' });
-    await until(chat, () => chat.state.last === 3);
-    expect([chat.busy, chat.line, chat.problem]).toEqual([false, 'open', null]);
+    await until(() => chat.state.last === 3);
+    await until(() => !chat.state.lost);
+    expect([chat.busy, chat.state.problem]).toEqual([false, null]);
   });
 
   it('says that the server does not know it any more, and asks once more when it is told to', async () => {
     const events = happens('message', 'began', 'done');
-    const routes = server([...events.slice(0, 2), CUT], [refusal(404)], events.slice(2));
-    const chat = new ChatModel(routes, new Lines());
+    const gone = { code: 'chat_not_found', retryable: false };
+    plays([...events.slice(0, 2), gone], events.slice(2));
+    const chat = chatOf();
     await chat.send({ message: 'Hello' });
-    await until(chat, () => chat.problem !== null);
-    expect([chat.problem?.code, chat.line]).toEqual(['http_404', 'open']);
+    await until(() => chat.state.problem !== null);
+    expect([chat.state.problem?.code, chat.state.lost]).toEqual(['chat_not_found', false]);
     chat.reconnect();
-    await until(chat, () => !chat.busy);
+    await until(() => !chat.busy);
   });
 
   it('is not said to be cut off once the server listens again, though nothing happens', async () => {
-    const [message, began] = happens('message', 'began');
-    const routes = server([message as ChatEvent, began as ChatEvent, CUT]);
-    const { events } = routes;
-    let lines = 0;
-    const listening: Routes['events'] = async function* (id, after, signal) {
-      yield* events(id, after, signal);
-      lines++;
-      yield null;
-      await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve()));
-    };
-    const chat = new ChatModel({ ...routes, events: listening }, new Lines());
+    plays([...happens('message', 'began'), null]);
+    const chat = chatOf();
     await chat.send({ message: 'Hello' });
-    await until(chat, () => chat.line === 'lost');
-    await until(chat, () => chat.line === 'open');
-    expect([lines, chat.busy]).toEqual([1, true]);
+    await until(() => chat.state.lost);
+    server.connect();
+    await until(() => !chat.state.lost);
+    expect([server.open.size, chat.busy]).toEqual([1, true]);
     chat.dispose();
+  });
+
+  it('is read again where the server does not know what it once sent', async () => {
+    const events = happens('message', 'began', 'done');
+    let reads = 0;
+    const chat = chatOf({
+      ...ROUTES,
+      chat: () => {
+        reads++;
+        return Promise.resolve({ chat: info(true), events: events.slice(0, 1) });
+      }
+    });
+    plays([...events.slice(0, 2), null]);
+    await chat.send({ message: 'Hello' });
+    await until(() => chat.state.lost);
+    server.answer = ({ number, after }) => {
+      if (after === 2) {
+        server.tell(number, { reset: true });
+        server.tell(number, { over: true });
+      } else {
+        events.slice(1).forEach(event => server.tell(number, { id: event.number, event }));
+      }
+    };
+    server.connect();
+    await until(() => !chat.busy && chat.state.last === 3);
+    expect([reads, asked()]).toEqual([1, [0, 2, 1]]);
   });
 
   it('is one chat also where two messages are sent before it has an id', async () => {
@@ -146,12 +193,13 @@ describe('a chat', () => {
       sent.push(message);
       return new Promise(resolve => answers.push(() => resolve({ chat: 'c', turn: 't' })));
     };
-    const chat = new ChatModel({ ...server(happens('message', 'done')), send }, new Lines());
+    plays(happens('message', 'done'));
+    const chat = chatOf({ ...ROUTES, send });
     const both = Promise.all([chat.send({ message: 'One' }), chat.send({ message: 'Two' })]);
     await Promise.resolve();
     expect(sent).toEqual([{ message: 'One' }]);
     answers.shift()?.();
-    await until(chat, () => chat.id !== null);
+    await until(() => chat.id !== null);
     while (sent.length < 2) {
       await Promise.resolve();
     }
@@ -164,46 +212,51 @@ describe('a chat', () => {
     let tries = 0;
     const send: Routes['send'] = () =>
       tries++ === 0 ? Promise.reject(CUT) : Promise.resolve({ chat: 'c', turn: 't' });
-    const chat = new ChatModel({ ...server(happens('message', 'done')), send }, new Lines());
+    plays(happens('message', 'done'));
+    const chat = chatOf({ ...ROUTES, send });
     const both = await Promise.all([chat.send({ message: '1' }), chat.send({ message: '2' })]);
     expect(both).toEqual([false, true]);
-    await until(chat, () => chat.state.last === 2);
+    await until(() => chat.state.last === 2);
   });
 
   it('keeps what the stream told before its past was read, and tells the past to nobody', async () => {
     const past = happens('message', 'done').map(each => ({ ...each, turn: 'before' }));
-    const now = happens('message', 'began', 'done').map(each => ({ ...each, id: each.id + 2 }));
-    const routes = server(now);
+    const now = happens('message', 'began', 'done').map(each => ({
+      ...each,
+      number: each.number + 2
+    }));
+    plays(now);
     let answer = (): void => undefined;
-    const read = new Promise<{ chat: IChatInfo; events: ChatEvent[] }>(resolve => {
+    const read = new Promise<{ chat: ChatInfo; events: ChatEvent[] }>(resolve => {
       answer = () => resolve({ chat: info(false), events: past });
     });
-    const chat = new ChatModel({ ...routes, chat: () => read }, new Lines(), 'c');
+    const chat = chatOf({ ...ROUTES, chat: () => read }, 'c');
     const told: number[] = [];
-    chat.happened.connect((_, { id }) => told.push(id));
+    chat.happened.connect((_, { number }) => told.push(number));
     const loading = chat.load();
     expect(await chat.send({ message: 'Hello' })).toBe(true);
     answer();
     await loading;
-    await until(chat, () => chat.state.last === 5);
+    await until(() => chat.state.last === 5);
     expect(chat.state.turns.map(({ id, end }) => [id, end])).toEqual([
       ['before', 'done'],
       ['t', 'done']
     ]);
-    expect([told, routes.asked]).toEqual([[3, 4, 5], [2]]);
+    expect([told, asked()]).toEqual([[3, 4, 5], [2]]);
   });
 
   it('loses nothing to an answer that is older than what is known', async () => {
     const events = happens('message', 'began', 'done');
     let reads = 0;
+    plays(events);
     const routes: Routes = {
-      ...server(events),
+      ...ROUTES,
       chat: () =>
         Promise.resolve({ chat: info(true), events: events.slice(0, reads++ === 0 ? 2 : 1) })
     };
-    const chat = new ChatModel(routes, new Lines(), 'c');
+    const chat = chatOf(routes, 'c');
     await chat.load();
-    await until(chat, () => !chat.busy);
+    await until(() => !chat.busy);
     await chat.load();
     expect([chat.state.last, chat.state.turns[0]?.end]).toEqual([3, 'done']);
   });

@@ -1,42 +1,38 @@
+import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import {
-  ApiError,
-  type ChatApi,
-  type IMessage,
-  type IUndo,
-  type IUndone,
-  type PlanAnswer
-} from '../api/client';
-import type { ChatEvent, IProblem, Leave } from '../api/events';
-import { keepLine } from '../api/line';
-import type { ILines, Need } from '../api/lines';
-import { reduce } from './reduce';
-import { EMPTY, type IChatState, type IJournal, isBusy, type ITurn } from './state';
+import type { IChannel } from '../api/channel';
+import { ApiError, type ChatApi, type IMessage, type IUndo, type PlanAnswer } from '../api/client';
+import type { Answer, ChatEvent, TakenBack } from '../api/events';
+import { reduce } from '../state/reduce';
+import { type AppStore, type IOpenChat, NEW_CHAT, openChat, without } from '../state/app';
+import { EMPTY, isBusy, type ITurn } from '../state/chat';
 
 /** What a chat's routes are needed for here. */
 export type Routes = Pick<
   ChatApi,
-  'answer' | 'answerPlan' | 'changes' | 'chat' | 'events' | 'send' | 'stop' | 'undo'
+  'answer' | 'answerPlan' | 'changes' | 'chat' | 'send' | 'stop' | 'undo'
 >;
 
-/** The state of the line to the server. */
-export type Line = 'open' | 'lost';
-
 /**
- * One chat: what is known of it, kept up with the server for as long as something happens in it.
+ * One chat that is open: it keeps the chat's state in the store up with the server, for as long as
+ * something happens in it.
  *
  * A chat that is new has no id until its first message was sent.
  */
 export class ChatModel {
-  /** @param _isTold - whether a person who looks elsewhere is told of what happens. */
+  /**
+   * @param key - names the chat in the store.
+   */
   constructor(
     private readonly _api: Routes,
-    private readonly _lines: ILines,
-    id: string | null = null,
-    private readonly _isTold: () => boolean = () => true
+    private readonly _channel: IChannel,
+    private readonly _store: AppStore,
+    readonly key: string,
+    id: string | null = null
   ) {
     this._id = id;
+    this._set({ ...NEW_CHAT, id, loaded: id === null });
   }
 
   /** The chat's id; null until its first message was sent. */
@@ -44,27 +40,13 @@ export class ChatModel {
     return this._id;
   }
 
-  get state(): IChatState {
-    return this._state;
-  }
-
-  get line(): Line {
-    return this._line;
-  }
-
-  /** What the server said to the last request that it did not carry out. */
-  get problem(): IProblem | null {
-    return this._problem;
-  }
-
-  /** Whether its past is there. */
-  get loaded(): boolean {
-    return this._id === null || this._loaded;
+  get state(): IOpenChat {
+    return openChat(this._store.state, this.key);
   }
 
   /** Whether a turn goes on or waits. */
   get busy(): boolean {
-    return isBusy(this._state);
+    return isBusy(this.state);
   }
 
   /** Whether something goes on in it, or is on its way to or from the server. */
@@ -72,39 +54,19 @@ export class ChatModel {
     return this._sends > 0 || this._reading !== null || this._hasMore();
   }
 
-  /** What of its changes stands; null where the server has not said so yet. */
-  get journal(): IJournal | null {
-    return this._journal;
-  }
-
   /** The message of a turn as it was sent from this page; null for one that was not. */
   sent(turn: string): IMessage | null {
     return this._sent.get(turn) ?? null;
   }
 
-  /** Emitted when the journal is new. */
-  get journalChanged(): ISignal<this, void> {
-    return this._journalChanged;
-  }
-
-  /** Emitted when anything else of the above is new. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
+  /** Emitted when nothing may go on any more. */
+  get idle(): ISignal<this, void> {
+    return this._idle;
   }
 
   /** What happens, as it happens; not what was read of the past. */
   get happened(): ISignal<this, ChatEvent> {
     return this._happened;
-  }
-
-  /** Says whether somebody sees it there. */
-  look(viewer: object, seen: boolean): void {
-    if (seen) {
-      this._viewers.add(viewer);
-    } else {
-      this._viewers.delete(viewer);
-    }
-    this._lines.deal();
   }
 
   /** Reads what happened so far, and follows what still happens. */
@@ -116,13 +78,14 @@ export class ChatModel {
 
   /** Asks what of its changes stands, where it made some. */
   async readJournal(): Promise<void> {
-    if (this._id === null || !this._state.turns.some(hasChanges)) {
+    const id = this._id;
+    const { turns } = this.state;
+    if (id === null || !turns.some(hasChanges)) {
       return;
     }
-    const ended = this._state.turns.filter(turn => turn.end !== null).map(turn => turn.id);
+    const ended = turns.filter(turn => turn.end !== null).map(turn => turn.id);
     try {
-      this._journal = { ...(await this._api.changes(this._id)), ended: new Set(ended) };
-      this._journalChanged.emit();
+      this._set({ journal: { ...(await this._api.changes(id)), ended: new Set(ended) } });
     } catch (error) {
       // What was known stays; it is asked again at the next occasion.
       if (!(error instanceof ApiError)) {
@@ -144,7 +107,7 @@ export class ChatModel {
       .catch(() => undefined)
       .then(() => {
         this._sends--;
-        this._changed.emit();
+        this._idle.emit();
       });
     return sending;
   }
@@ -165,12 +128,12 @@ export class ChatModel {
   }
 
   /** Answers a request for permission. */
-  async answer(permission: string, answer: Leave, message?: string): Promise<void> {
+  async answer(permission: string, answer: Answer, message?: string): Promise<void> {
     await this._try(() => this._api.answer(permission, answer, message));
   }
 
   /** Undoes changes in a notebook; null where that was not possible, and `problem` says why. */
-  async undo(notebook: string, { entries, cells }: IUndo): Promise<IUndone[] | null> {
+  async undo(notebook: string, { entries, cells }: IUndo): Promise<TakenBack[] | null> {
     const undone = await this._try(() => this._api.undo(notebook, entries, cells));
     await this.readJournal();
     return undone;
@@ -178,26 +141,29 @@ export class ChatModel {
 
   /** Asks for a lost line at once. */
   reconnect(): void {
-    this._hangUp();
+    this._channel.retry();
     this._follow();
   }
 
   /** Lets an error go that was seen. */
   dismiss(): void {
-    this._problem = null;
-    this._changed.emit();
+    this._set({ problem: null });
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
   }
 
   dispose(): void {
     this._disposed = true;
-    this._hangUp();
+    this._detach();
+    this._store.update(state => ({ ...state, open: without(state.open, this.key) }));
     Signal.clearData(this);
   }
 
   /** Takes events as if the server had sent them. */
   private _take(events: ChatEvent[]): void {
-    this._state = reduce(this._state, events);
-    this._changed.emit();
+    this._set(reduce(this.state, events), true);
     for (const event of events) {
       this._happened.emit(event);
       if (event.kind === 'done') {
@@ -207,13 +173,13 @@ export class ChatModel {
   }
 
   private async _send(message: IMessage): Promise<boolean> {
-    this._problem = null;
+    this._set({ problem: null });
     try {
-      const isNew = this._id === null;
-      const sent = this._id === null ? message : { ...message, chat: this._id };
+      const { id } = this;
+      const sent = id === null ? message : { ...message, chat: id };
       const { chat, turn } = await this._api.send(sent);
       this._id = chat;
-      this._loaded ||= isNew;
+      this._set({ id: chat });
       this._expected = turn;
       this._sent.set(turn, message);
     } catch (error) {
@@ -229,94 +195,77 @@ export class ChatModel {
     const read = async (): Promise<void> => {
       const { events } = await this._api.chat(id);
       // By now the stream may have told of more.
-      this._state = reduce(this._state, events);
-      this._loaded = true;
+      this._set({ ...reduce(this.state, events), loaded: true });
     };
-    this._reading ??= read().finally(() => (this._reading = null));
+    this._reading ??= read().finally(() => {
+      this._reading = null;
+      this._idle.emit();
+    });
     return this._reading;
   }
 
   /** Whether something goes on, or a turn that was sent has not been heard of. */
   private _hasMore(): boolean {
     const known =
-      this._expected === null || this._state.turns.some(each => each.id === this._expected);
+      this._expected === null || this.state.turns.some(each => each.id === this._expected);
     return this.busy || !known;
   }
 
   /** Follows what happens for as long as something does. */
   private _follow(): void {
-    const id = this._id;
+    const { id } = this;
     if (this._following === null && id !== null && !this._disposed && this._hasMore()) {
-      const following = new AbortController();
-      this._following = following;
-      const listener = {
-        need: () => this._need(),
-        open: (line: AbortSignal) => this._told(id, line),
-        take: (event: ChatEvent | null) => this._hear(event),
-        lost: () => this._setLine('lost')
-      };
-      void keepLine(this._lines, listener, following.signal).then(ended => {
-        if (ended !== null && this._following === following) {
-          this._hangUp();
-          this._failed(ended);
+      this._following = this._channel.subscribe<ChatEvent>(
+        { chat: id },
+        {
+          // Else what is read of the past would be told as if it happened now.
+          prepare: async () => {
+            if (!this.state.loaded) {
+              await this._read(id);
+            }
+          },
+          last: () => this.state.last,
+          live: isReset => {
+            // The server does not know what it once sent: it is read again.
+            this._set({ lost: false, ...(isReset ? { ...EMPTY, loaded: false } : {}) });
+            this._detachIfIdle(isReset);
+          },
+          take: event => {
+            this._take([event]);
+            this._detachIfIdle();
+          },
+          lost: () => this._set({ lost: true }),
+          failed: error => {
+            this._detach();
+            this._failed(error);
+          }
         }
-      });
+      );
     }
-    this._changed.emit();
   }
 
-  private _hangUp(): void {
-    this._following?.abort();
+  /** Follows no more once nothing happens. */
+  private _detachIfIdle(isReset = false): void {
+    if (!isReset && !this._hasMore()) {
+      this._detach();
+    }
+  }
+
+  private _detach(): void {
+    this._following?.dispose();
     this._following = null;
-    this._setLine('open');
-  }
-
-  private async *_told(
-    id: string,
-    line: AbortSignal
-  ): AsyncGenerator<ChatEvent | null, void, undefined> {
-    if (!this._loaded) {
-      // Else what is read of the past would be told as if it happened now.
-      await this._read(id);
-      yield null;
-    }
-    yield* this._api.events(id, this._state.last, line);
-  }
-
-  private _hear(event: ChatEvent | null): boolean {
-    this._setLine('open');
-    if (event !== null) {
-      this._take([event]);
-    }
-    if (!this._hasMore()) {
-      this._hangUp();
-    }
-    return true;
-  }
-
-  private _setLine(line: Line): void {
-    if (line !== this._line) {
-      this._line = line;
-      this._changed.emit();
-    }
-  }
-
-  /** Who sees it waits for it, and who sees none of it only where they are told of it. */
-  private _need(): Need {
-    if (document.hidden) {
-      return this._isTold() ? 'next' : 'none';
-    }
-    return this._viewers.size > 0 ? 'first' : 'next';
+    this._set({ lost: false });
+    this._idle.emit();
   }
 
   private async _try<T>(request: (id: string) => Promise<T>): Promise<T | null> {
-    if (this._id === null) {
+    const { id } = this;
+    if (id === null) {
       return null;
     }
     try {
-      const answer = await request(this._id);
-      this._problem = null;
-      this._changed.emit();
+      const answer = await request(id);
+      this._set({ problem: null });
       return answer;
     } catch (error) {
       this._failed(error);
@@ -328,28 +277,40 @@ export class ChatModel {
     if (!(error instanceof ApiError)) {
       throw error;
     }
-    this._problem = error.problem;
-    this._changed.emit();
+    this._set({ problem: error.problem });
+  }
+
+  /** Replaces a part of the chat's state, which is there until the chat is disposed of. */
+  private _set(some: Partial<IOpenChat>, coalesced = false): void {
+    if (this._disposed) {
+      return;
+    }
+    const { key } = this;
+    this._store.update(
+      state => {
+        const chat = openChat(state, key);
+        const isSame = Object.entries(some).every(
+          ([name, value]) => chat[name as keyof IOpenChat] === value
+        );
+        return isSame && key in state.open
+          ? state
+          : { ...state, open: { ...state.open, [key]: { ...chat, ...some } } };
+      },
+      { coalesced }
+    );
   }
 
   private _id: string | null;
   // The events name what went with a message, but do not hold it.
   private readonly _sent = new Map<string, IMessage>();
-  private _state = EMPTY;
-  private _journal: IJournal | null = null;
-  private _line: Line = 'open';
-  private _problem: IProblem | null = null;
-  private _loaded = false;
   private _expected: string | null = null;
-  private _following: AbortController | null = null;
+  private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;
   private _sending: Promise<void> = Promise.resolve();
   private _sends = 0;
-  private readonly _viewers = new Set<object>();
   private _disposed = false;
-  private _changed = new Signal<this, void>(this);
-  private _journalChanged = new Signal<this, void>(this);
-  private _happened = new Signal<this, ChatEvent>(this);
+  private readonly _idle = new Signal<this, void>(this);
+  private readonly _happened = new Signal<this, ChatEvent>(this);
 }
 
 function hasChanges(turn: ITurn): boolean {

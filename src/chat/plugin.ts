@@ -1,7 +1,9 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { ChatApi } from '../api/client';
-import { ILines } from '../api/lines';
+import { IChannel } from '../api/channel';
+import type { AppStore } from '../state/app';
+import { IAppStore } from '../state/plugin';
 import { Chats, IChats } from './service';
 
 /** The user's chats. */
@@ -10,9 +12,9 @@ const chats: JupyterFrontEndPlugin<IChats> = {
   description: "The user's chats with Claude, kept up with the server.",
   autoStart: true,
   provides: IChats,
-  requires: [ILines],
-  activate: (app: JupyterFrontEnd, lines: ILines): IChats =>
-    new Chats(new ChatApi(app.serviceManager.serverSettings), lines)
+  requires: [IChannel, IAppStore],
+  activate: (app: JupyterFrontEnd, channel: IChannel, store: AppStore): IChats =>
+    new Chats(new ChatApi(app.serviceManager.serverSettings), channel, store)
 };
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [chats];

@@ -1,6 +1,7 @@
-import { ApiError, ChatApi, type IChatInfo, unreachable } from '../api/client';
-import type { ChatEvent } from '../api/events';
-import { Lines } from '../api/lines';
+import { ApiError, ChatApi, unreachable } from '../api/client';
+import type { ChatInfo } from '../api/events';
+import { FakeServer } from '../testing/server';
+import { createStore } from '../state/app';
 import { Chats } from './service';
 
 /** A server of one chat, in which a turn goes on until it is told to end. */
@@ -9,7 +10,7 @@ class Server extends ChatApi {
     super({} as never);
   }
 
-  override chats(): Promise<IChatInfo[]> {
+  override chats(): Promise<ChatInfo[]> {
     return Promise.resolve([]);
   }
 
@@ -29,14 +30,6 @@ class Server extends ChatApi {
     const chat = { id: 'c', title: '', notebook: null, created: 0, updated: 0, busy: false };
     return Promise.resolve({ chat, events: [] });
   }
-
-  override async *events(): AsyncGenerator<ChatEvent | null, void, undefined> {
-    yield { id: 1, turn: 't', time: 0, kind: 'message', waits: 0 } as never;
-    await new Promise<void>(resolve => (this.end = resolve));
-    yield { id: 2, turn: 't', time: 0, kind: 'done', end: 'done', text: '' } as never;
-  }
-
-  end: () => void = () => undefined;
 }
 
 /** Lets everything happen that needs no time. */
@@ -46,11 +39,18 @@ async function settled(): Promise<void> {
 
 describe('the chats that are open', () => {
   let server: Server;
+  let wire: FakeServer;
   let chats: Chats;
 
   beforeEach(() => {
     server = new Server();
-    chats = new Chats(server, new Lines());
+    wire = new FakeServer();
+    wire.answer = ({ number }) => {
+      wire.tell(number, { live: true });
+      const event = { number: 1, turn: 't', time: 0, kind: 'message', waits: 0 };
+      wire.tell(number, { id: 1, event });
+    };
+    chats = new Chats(server, wire.channel, createStore());
   });
 
   it('are one for all who show it, and kept until the last one closes it', async () => {
@@ -76,7 +76,8 @@ describe('the chats that are open', () => {
     await settled();
     expect(chats.open('c')).toBe(chat);
     chats.close(chat);
-    server.end();
+    const event = { number: 2, turn: 't', time: 0, kind: 'done', end: 'done', text: '' };
+    wire.publish({ chat: 'c' }, event, 2);
     await settled();
     expect(told).toEqual(['message', 'done']);
     expect(chats.open('c')).not.toBe(chat);

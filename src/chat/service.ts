@@ -1,9 +1,10 @@
 import { Token } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { ChatApi, IChatInfo, IModels } from '../api/client';
+import type { ChatApi } from '../api/client';
 import type { ChatEvent } from '../api/events';
-import type { ILines } from '../api/lines';
+import type { IChannel } from '../api/channel';
+import type { AppStore } from '../state/app';
 import { ChatModel } from './model';
 
 /** Something that happened in a chat, for whoever shows it elsewhere than in the panel. */
@@ -16,16 +17,8 @@ export interface IHappened {
 export interface IChats {
   /** The routes of the server. */
   readonly api: ChatApi;
-  /** The chats, the one used last first. */
-  readonly list: readonly IChatInfo[];
-  /** What answers; null until the server said so. */
-  readonly models: IModels | null;
-  /** Emitted when the list or the models are new. */
-  readonly changed: ISignal<IChats, void>;
   /** What happens in the chats that are open here. */
   readonly happened: ISignal<IChats, IHappened>;
-  /** Whether a person who looks elsewhere is told of what happens. */
-  isTold: () => boolean;
   /** A chat, by its id; a new one for null. Who shows it no more closes it. */
   open(id: string | null): ChatModel;
   /** Lets a chat go that was opened: it is kept for as long as another one shows it, or it goes on. */
@@ -45,22 +38,9 @@ export const IChats = new Token<IChats>(
 export class Chats implements IChats {
   constructor(
     readonly api: ChatApi,
-    private readonly _lines: ILines
+    private readonly _channel: IChannel,
+    private readonly _store: AppStore
   ) {}
-
-  isTold: () => boolean = () => true;
-
-  get list(): readonly IChatInfo[] {
-    return this._list;
-  }
-
-  get models(): IModels | null {
-    return this._models;
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
 
   get happened(): ISignal<this, IHappened> {
     return this._happened;
@@ -85,13 +65,11 @@ export class Chats implements IChats {
 
   async refresh(): Promise<void> {
     const [list, models] = await Promise.allSettled([this.api.chats(), this.api.models()]);
-    if (list.status === 'fulfilled') {
-      this._list = list.value;
-    }
-    if (models.status === 'fulfilled') {
-      this._models = models.value;
-    }
-    this._changed.emit();
+    this._store.update(state => ({
+      ...state,
+      ...(list.status === 'fulfilled' ? { chats: list.value } : {}),
+      ...(models.status === 'fulfilled' ? { models: models.value } : {})
+    }));
   }
 
   async rename(id: string, title: string): Promise<void> {
@@ -106,7 +84,7 @@ export class Chats implements IChats {
   }
 
   private _begin(id: string | null): ChatModel {
-    const chat = new ChatModel(this.api, this._lines, id, () => this.isTold());
+    const chat = new ChatModel(this.api, this._channel, this._store, `chat ${++this._count}`, id);
     this._open = [...this._open, chat];
     chat.happened.connect((_, event) => {
       this._happened.emit({ chat, event });
@@ -115,7 +93,7 @@ export class Chats implements IChats {
       }
     });
     // Once all that has just happened in it was told.
-    chat.changed.connect(() => queueMicrotask(() => this._sweep(chat)));
+    chat.idle.connect(() => queueMicrotask(() => this._sweep(chat)));
     void chat.load();
     return chat;
   }
@@ -133,11 +111,9 @@ export class Chats implements IChats {
     this._shown.delete(chat);
   }
 
-  private _list: readonly IChatInfo[] = [];
-  private _models: IModels | null = null;
+  private _count = 0;
   private _open: readonly ChatModel[] = [];
   /** How often each is shown. */
   private readonly _shown = new Map<ChatModel, number>();
-  private _changed = new Signal<this, void>(this);
   private _happened = new Signal<this, IHappened>(this);
 }

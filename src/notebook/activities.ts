@@ -5,7 +5,7 @@ import { Token } from '@lumino/coreutils';
 import { type Message, MessageLoop } from '@lumino/messaging';
 import type { Widget } from '@lumino/widgets';
 
-import type { ILines } from '../api/lines';
+import type { IChannel } from '../api/channel';
 import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
 import { serverPath } from './drives';
@@ -34,7 +34,7 @@ export class Activities implements IActivities {
   constructor(
     private readonly _routes: ChangesApi,
     private readonly _reviews: IReviews,
-    private readonly _lines: ILines,
+    private readonly _channel: IChannel,
     private readonly _contents: Contents.IManager
   ) {
     document.addEventListener('visibilitychange', () => this._open.forEach(look));
@@ -56,7 +56,7 @@ export class Activities implements IActivities {
 
   private _begin(context: Context): IOpen {
     const path = (): string | null => serverPath(this._contents, context.path);
-    const activity = new NotebookActivity(this._routes, this._reviews, this._lines, path());
+    const activity = new NotebookActivity(this._routes, this._reviews, this._channel, path());
     const open = { activity, views: new Set<NotebookPanel>() };
     this._open.set(context, open);
     context.pathChanged.connect(() => void activity.rename(path()));

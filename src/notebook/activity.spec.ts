@@ -1,21 +1,33 @@
 import { type ApiError, unreachable } from '../api/client';
-import { Lines } from '../api/lines';
 import { type IDecision, Reviews } from '../changes/reviews';
-import { Store } from '../parts/store';
+import { FakeServer } from '../testing/server';
+import { createStore } from '../state/app';
+import { BrowserStorage } from '../parts/storage';
 import { NotebookActivity, type Routes } from './activity';
-import type { IActivityEvent, IChange } from './routes';
-
-type Told = IActivityEvent | null;
+import type { Activity, ChangeInfo } from '../api/events';
 
 /** A server of one notebook: what it tells, it tells to whoever follows at this moment. */
 class Server implements Routes {
-  list: IChange[] = [];
+  list: ChangeInfo[] = [];
   left: string[] = [];
-  followers = 0;
-  path = '';
+  readonly wire = new FakeServer();
+
+  get followers(): number {
+    return this.wire.open.size;
+  }
+
+  get path(): unknown {
+    return this.wire.subscribed.at(-1)?.topic;
+  }
+
+  constructor() {
+    // Nothing is kept for a page: each subscription begins with the state.
+    this.wire.answer = ({ number }) => this.wire.tell(number, { reset: true });
+  }
+
   refusal: () => ApiError | undefined = () => undefined;
 
-  changes(): Promise<IChange[]> {
+  changes(): Promise<ChangeInfo[]> {
     const refusal = this.refusal();
     return refusal === undefined ? Promise.resolve(this.list) : Promise.reject(refusal);
   }
@@ -32,42 +44,11 @@ class Server implements Routes {
     return Promise.resolve([{ notebook, cells, left: this.left }]);
   }
 
-  async *follow(path: string, signal: AbortSignal): AsyncGenerator<Told, void, undefined> {
-    const waiting: Told[] = [null];
-    let wake = (): void => undefined;
-    this._tell = told => {
-      waiting.push(told);
-      wake();
-    };
-    signal.addEventListener('abort', () => wake());
-    this.followers++;
-    this.path = path;
-    this._called();
-    try {
-      while (!signal.aborted) {
-        const told = waiting.shift();
-        if (told !== undefined) {
-          yield told;
-        } else {
-          await new Promise<void>(resolve => (wake = resolve));
-        }
-      }
-    } finally {
-      this.followers--;
-      this._hungUp();
-    }
-  }
-
-  tell(kind: IActivityEvent['kind'], ...cells: string[]): void {
+  tell(kind: Activity['kind'], ...cells: string[]): void {
     const [newest] = this.list;
-    this._tell({
-      kind,
-      author: 'Claude',
-      cells,
-      turn: null,
-      entry: newest?.entry ?? 0,
-      status: ''
-    });
+    const entry = newest?.entry ?? 0;
+    const event: Activity = { kind, author: 'Claude', cells, turn: null, entry, status: '' };
+    this.wire.open.forEach(({ topic }) => this.wire.publish(topic, event));
   }
 
   change(entry: number, ...cells: string[]): void {
@@ -77,12 +58,6 @@ class Server implements Routes {
     this.list = [{ entry, time: entry, ...by, cells: changed }, ...this.list];
     this.tell('changed', ...cells);
   }
-
-  private _called: () => void = () => undefined;
-  readonly followed = new Promise<void>(resolve => (this._called = resolve));
-  private _hungUp: () => void = () => undefined;
-  readonly hungUp = new Promise<void>(resolve => (this._hungUp = resolve));
-  private _tell: (told: Told) => void = () => undefined;
 }
 
 /** Waits until something is so, which each change of the activity may have brought about. */
@@ -108,8 +83,8 @@ describe('NotebookActivity', () => {
   beforeEach(() => {
     localStorage.clear();
     server = new Server();
-    reviews = new Reviews(new Store('http://server/'));
-    activity = new NotebookActivity(server, reviews, new Lines(), 'a.ipynb');
+    reviews = new Reviews(new BrowserStorage('http://server/'), createStore());
+    activity = new NotebookActivity(server, reviews, server.wire.channel, 'a.ipynb');
   });
 
   afterEach(() => activity.dispose());
@@ -122,13 +97,12 @@ describe('NotebookActivity', () => {
     server.change(2, 'y');
     await until(activity, () => activity.marks.has('y'));
     activity.look(false);
-    await server.hungUp;
     expect(server.followers).toBe(0);
   });
 
   it('knows what runs from its beginning to its end', async () => {
     activity.look(true);
-    await server.followed;
+    await server.wire.begun;
     server.tell('running', 'x');
     await until(activity, () => activity.running.length === 1);
     expect(activity.running).toEqual([{ cell: 'x', author: 'Claude' }]);
@@ -144,7 +118,7 @@ describe('NotebookActivity', () => {
     await activity.keep(mark && [mark]);
     expect(marked(activity)).toEqual(['y']);
     await activity.rename('b.ipynb');
-    const next = new NotebookActivity(server, reviews, new Lines(), 'b.ipynb');
+    const next = new NotebookActivity(server, reviews, server.wire.channel, 'b.ipynb');
     next.look(true);
     await until(next, () => next.marks.size > 0);
     expect(marked(next)).toEqual(['y']);
@@ -162,7 +136,7 @@ describe('NotebookActivity', () => {
     await renamed;
     server.change(2, 'y');
     await until(activity, () => activity.marks.has('y'));
-    expect(server.path).toBe('b.ipynb');
+    expect(server.path).toEqual({ changes: 'b.ipynb' });
   });
 
   it('knows nothing of a notebook of another drive', async () => {
@@ -170,7 +144,6 @@ describe('NotebookActivity', () => {
     activity.look(true);
     await until(activity, () => activity.marks.size === 1);
     await activity.rename(null);
-    await server.hungUp;
     activity.look(true);
     expect([server.followers, activity.marks.size]).toEqual([0, 0]);
     await activity.rename('a.ipynb');

@@ -1,13 +1,12 @@
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { IUndone } from '../api/client';
-import { keepLine } from '../api/line';
-import type { ILines } from '../api/lines';
-import { keeping, keepingAll, NOTHING_KEPT } from '../changes/kept';
+import type { Activity, ChangeInfo, TakenBack } from '../api/events';
+import type { IChannel } from '../api/channel';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
-import type { ChangesApi, IActivityEvent, IChange } from './routes';
+import type { ChangesApi } from './routes';
 
 /** A cell that runs, and for whom. */
 export interface IRunning {
@@ -16,20 +15,20 @@ export interface IRunning {
 }
 
 /** What of the routes is needed here. */
-export type Routes = Pick<ChangesApi, 'changes' | 'follow' | 'undo'>;
+export type Routes = Pick<ChangesApi, 'changes' | 'undo'>;
 
 /**
  * What agents did in one notebook and do there now, for as long as somebody looks.
  *
- * While nobody looks there is no line to the server: browsers allow few of them, and what
- * happened meanwhile is asked for when somebody looks again.
+ * While nobody looks the server is asked nothing; what happened meanwhile is asked for when somebody
+ * looks again.
  */
 export class NotebookActivity implements IDisposable {
   /** @param path - As the server knows it; null where the notebook is of another drive. */
   constructor(
     private readonly _routes: Routes,
     private readonly _reviews: IReviews,
-    private readonly _lines: ILines,
+    private readonly _channel: IChannel,
     path: string | null
   ) {
     this._path = path;
@@ -64,7 +63,7 @@ export class NotebookActivity implements IDisposable {
   /** The notebook has another path now. */
   async rename(path: string | null): Promise<void> {
     const old = this._path;
-    this._hangUp();
+    this._detach();
     this._path = path;
     if (old !== null && path !== null) {
       // One after the other, where it is renamed again meanwhile.
@@ -105,12 +104,12 @@ export class NotebookActivity implements IDisposable {
       this._mark();
     }
     this._reviews.tookBack(path);
-    return found.flatMap((each: IUndone) => each.left);
+    return found.flatMap((each: TakenBack) => each.left);
   }
 
   dispose(): void {
     this._disposed = true;
-    this._hangUp();
+    this._detach();
     this._reviews.decided.disconnect(this._onDecided);
     Signal.clearData(this);
   }
@@ -130,39 +129,29 @@ export class NotebookActivity implements IDisposable {
   /** Follows what happens while somebody looks. */
   private _attend(): void {
     if (!this._seen || this._path === null || this._disposed) {
-      this._hangUp();
-    } else if (this._line === null) {
-      this._line = new AbortController();
-      void this._follow(this._path, this._line.signal);
+      this._detach();
+    } else if (this._following === null) {
+      const path = this._path;
+      const isOver = (): boolean => this._following !== following;
+      const following = this._channel.subscribe<Activity>(
+        { changes: path },
+        {
+          live: async isReset => {
+            if (isReset) {
+              this._running = [];
+              await this._refresh(path, isOver);
+            }
+          },
+          take: event => this._take(event, path, isOver)
+        }
+      );
+      this._following = following;
     }
   }
 
-  private async _follow(path: string, signal: AbortSignal): Promise<void> {
-    await keepLine<IActivityEvent | null>(
-      this._lines,
-      {
-        need: () => 'next',
-        open: line => this._routes.follow(path, line),
-        take: async event => {
-          // Where something was missed, the next line begins with what runs.
-          const goesOn = event?.kind !== 'missed';
-          if (goesOn) {
-            await this._take(event, path, signal);
-          }
-          return goesOn;
-        }
-      },
-      signal
-    );
-  }
-
-  /** Takes in what happened; null is the beginning of a line. */
-  private async _take(
-    event: IActivityEvent | null,
-    path: string,
-    signal: AbortSignal
-  ): Promise<void> {
-    switch (event?.kind) {
+  /** Takes in what happened. */
+  private async _take(event: Activity, path: string, isOver: () => boolean): Promise<void> {
+    switch (event.kind) {
       case 'running':
         this._running = [
           ...this._running.filter(({ cell }) => !event.cells.includes(cell)),
@@ -176,42 +165,42 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'changed':
         if (!this._changes.some(change => change.entry === event.entry)) {
-          await this._refresh(path, signal);
+          await this._refresh(path, isOver);
         }
         break;
-      default:
-        if (event === null) {
-          this._running = [];
-        }
-        await this._refresh(path, signal);
-        if (event?.kind === 'taken_back') {
-          this._reviews.tookBack(path);
-        }
+      case 'taken_back':
+        await this._refresh(path, isOver);
+        this._reviews.tookBack(path);
+        break;
+      case 'missed':
+        // A new subscription begins with what runs.
+        this._detach();
+        this._attend();
     }
   }
 
-  private async _refresh(path: string, signal: AbortSignal): Promise<void> {
+  private async _refresh(path: string, isOver: () => boolean): Promise<void> {
     const changes = await this._routes.changes(path);
     // Asked for last, since the person may keep something while the server answers.
     await this._reviews.load(path);
-    if (!signal.aborted) {
+    if (!isOver()) {
       this._changes = changes;
       this._mark();
     }
   }
 
-  private _hangUp(): void {
-    this._line?.abort();
-    this._line = null;
+  private _detach(): void {
+    this._following?.dispose();
+    this._following = null;
   }
 
   private _path: string | null;
   private _seen = false;
   private _renamed = Promise.resolve();
-  private _changes: readonly IChange[] = [];
+  private _changes: readonly ChangeInfo[] = [];
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];
-  private _line: AbortController | null = null;
+  private _following: IDisposable | null = null;
   private _disposed = false;
   private _changed = new Signal<this, void>(this);
 }

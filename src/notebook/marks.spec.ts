@@ -1,10 +1,10 @@
-import { keeping, keepingAll, NOTHING_KEPT } from '../changes/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
 import { marksOf, placeOf, undoing } from './marks';
-import type { ICellChange, IChange } from './routes';
+import type { ChangedCell, ChangeInfo } from '../api/events';
 
-type Done = [cell: string, action?: ICellChange['action'], diff?: string];
+type Done = [cell: string, action?: ChangedCell['action'], diff?: string];
 
-function change(entry: number, cells: Done[], more: Partial<IChange> = {}): IChange {
+function change(entry: number, cells: Done[], more: Partial<ChangeInfo> = {}): ChangeInfo {
   return {
     entry,
     time: entry * 10,

@@ -1,9 +1,9 @@
 /** Which cells agents have changed since the person last kept what they saw. Plain values. */
 
-import type { IKept } from '../changes/kept';
+import type { IKept } from '../state/kept';
 import type { IUndo } from '../api/client';
 import { type IStandingStep, pendingSteps, undoOf } from '../changes/pending';
-import type { IChange } from './routes';
+import type { ChangeInfo } from '../api/events';
 
 /** One change of one cell. */
 export interface IStep extends IStandingStep {
@@ -29,7 +29,7 @@ export interface IMark {
 }
 
 /** The marks, by cell, the one that was changed last first. */
-export function marksOf(changes: readonly IChange[], kept: IKept): Map<string, IMark> {
+export function marksOf(changes: readonly ChangeInfo[], kept: IKept): Map<string, IMark> {
   const byCell = new Map<string, (IStep & { yours: boolean })[]>();
   for (const { entry, time, author, yours, cells } of changes) {
     for (const done of cells) {

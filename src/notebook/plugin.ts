@@ -3,7 +3,7 @@ import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { ILines } from '../api/lines';
+import { IChannel } from '../api/channel';
 import { IReviews } from '../changes/reviews';
 import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
@@ -23,12 +23,12 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
   description: 'Knows what agents changed in open notebooks, and what they run there.',
   autoStart: true,
   provides: IActivities,
-  requires: [IReviews, ILines],
+  requires: [IReviews, IChannel],
   activate: (
     { serviceManager: { contents, serverSettings } }: JupyterFrontEnd,
     reviews: IReviews,
-    lines: ILines
-  ): IActivities => new Activities(new ChangesApi(serverSettings), reviews, lines, contents)
+    channel: IChannel
+  ): IActivities => new Activities(new ChangesApi(serverSettings), reviews, channel, contents)
 };
 
 /** Marks at the cells that agents changed. */

@@ -1,13 +1,11 @@
 import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IProblem, Leave } from '../api/events';
-import type { IRequest } from '../api/permissions';
+import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
 import type { IEnded } from '../questions/model';
-import type { ChatModel } from '../chat/model';
-import { waitingQuestion } from '../chat/state';
+import { waitingQuestion } from '../state/chat';
 import { shortName } from '../parts/visible';
-import { useDesk, useSignal } from './desk';
+import { useChat, useSelector, useServices } from './services';
 import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
 
 /** How many questions are shown at once, the oldest ones. */
@@ -19,11 +17,10 @@ const SHOWN = 3;
  * Here is said, too, that the chat itself asks: what goes on in its log is not read out while the
  * answer grows.
  */
-export function Asked({ chat }: { chat: ChatModel }): JSX.Element {
-  const { questions, trans } = useDesk();
-  useSignal(questions.changed);
+export function Asked({ chat }: { chat: string }): JSX.Element {
+  const { trans } = useServices();
+  const waiting = useSelector(state => state.requests);
   const said = useAnnounced(chat);
-  const { waiting } = questions;
   return (
     <>
       <div className="tk-Announced" role="status">
@@ -44,9 +41,9 @@ export function Asked({ chat }: { chat: ChatModel }): JSX.Element {
   );
 }
 
-function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
-  const { questions, trans } = useDesk();
-  const [problem, setProblem] = useState<IProblem | null>(null);
+function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
+  const { questions, trans } = useServices();
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const runs = request.effect === 'EXECUTE';
   const labels: Labels = {
     once: [
@@ -63,8 +60,8 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
     ],
     ...useCommonLabels(request)
   };
-  const answer = async (leave: Leave, message?: string): Promise<void> => {
-    setProblem(await questions.answer(request, leave, message));
+  const give = async (answer: Answer, message?: string): Promise<void> => {
+    setProblem(await questions.answer(request, answer, message));
   };
   return (
     <QuestionCard
@@ -73,7 +70,7 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
       who={useWho(request)}
       title={useTitle(request)}
       labels={labels}
-      onAnswer={answer}
+      onAnswer={give}
     >
       {problem === null ? null : (
         <div className="tk-Question-problem" role="alert">
@@ -85,8 +82,8 @@ function AgentQuestion({ request }: { request: IRequest }): JSX.Element {
 }
 
 /** Who asks, and by which way in. */
-function useWho({ author, caller, face }: IRequest): string {
-  const { trans } = useDesk();
+function useWho({ author, caller, face }: PermissionInfo): string {
+  const { trans } = useServices();
   const ways: Partial<Record<string, string>> = {
     mcp: 'MCP',
     rest: 'REST',
@@ -97,12 +94,13 @@ function useWho({ author, caller, face }: IRequest): string {
 }
 
 /** What a screen reader says when a question comes, and when one goes that was not answered here. */
-function useAnnounced(chat: ChatModel): { text: string; count: number } {
-  const { questions, trans } = useDesk();
+function useAnnounced(chat: string): { text: string; count: number } {
+  const { questions, trans } = useServices();
+  const own = useChat(chat, state => waitingQuestion(state)?.question.id ?? null);
   const [said, setSaid] = useState({ text: '', count: 0 });
   useEffect(() => {
     const say = (text: string): void => setSaid(({ count }) => ({ text, count: count + 1 }));
-    const asked = (_: unknown, { author, caller }: IRequest): void => {
+    const asked = (_: unknown, { author, caller }: PermissionInfo): void => {
       say(trans.__('%1 needs your approval.', shortName(caller ?? author)));
     };
     const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
@@ -113,23 +111,20 @@ function useAnnounced(chat: ChatModel): { text: string; count: number } {
         say(trans.__('The request of %1 is no longer pending.', name));
       }
     };
-    let last: string | null = null;
-    const changed = (): void => {
-      const id = waitingQuestion(chat.state)?.question.id ?? null;
-      if (id !== null && id !== last) {
-        say(trans.__('Claude needs your approval.'));
-      }
-      last = id;
-    };
-    changed();
-    chat.changed.connect(changed);
     questions.asked.connect(asked);
     questions.ended.connect(ended);
     return () => {
-      chat.changed.disconnect(changed);
       questions.asked.disconnect(asked);
       questions.ended.disconnect(ended);
     };
-  }, [chat, questions, trans]);
+  }, [questions, trans]);
+  useEffect(() => {
+    if (own !== null) {
+      const text = trans.__('Claude needs your approval.');
+      // It is said when it comes, not shown instead of something.
+      // eslint-disable-next-line react-hooks/set-state-in-effect
+      setSaid(({ count }) => ({ text, count: count + 1 }));
+    }
+  }, [own, trans]);
   return said;
 }

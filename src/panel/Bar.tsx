@@ -1,34 +1,37 @@
 import { runIcon, stopIcon } from '@jupyterlab/ui-components';
-import { useReducer } from 'react';
 import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
 import { dollars, tokens } from '../chat/describe';
-import { total } from '../chat/state';
-import { useDesk, useSignal } from './desk';
-import type { PanelModel } from './model';
+import { type IPanelState, modelOf, modeOf } from '../state/app';
+import { isBusy, total } from '../state/chat';
+import { useChat, useSelector, useServices } from './services';
+import type { PanelController } from './controller';
 import { ToolButton } from './ToolButton';
 
+interface IProps {
+  controller: PanelController;
+  panel: IPanelState;
+}
+
 /** Mode, model, what it has cost, and the way to send or to stop. */
-export function Bar({ model }: { model: PanelModel }): JSX.Element {
-  const { chat, draft, mode } = model;
-  const { chats, preferences, trans } = useDesk();
-  useSignal(chats.changed);
-  // React puts the old value back where a choice is not rendered at once: two quick keys were one.
-  const [, renderNow] = useReducer((times: number) => times + 1, 0);
-  const choose = (choice: { mode?: Mode; answerer?: string }): void => {
-    model.choose(choice);
-    renderNow();
-  };
+export function Bar({ controller, panel }: IProps): JSX.Element {
+  const { trans } = useServices();
+  const mode = useSelector(state => modeOf(state, panel));
+  const chosen = useSelector(state => modelOf(state, panel));
+  const usual = useSelector(state => state.models);
+  const showCost = useSelector(state => state.preferences.showCost);
+  const turns = useChat(panel.chat, ({ turns }) => turns);
+  const busy = isBusy({ turns });
   const names: Record<Mode, [string, string]> = {
     plan: [trans.__('Plan'), trans.__('Reads, and answers with a plan')],
     ask: [trans.__('Ask'), trans.__('Asks before it changes or runs anything')],
     edit: [trans.__('Edit'), trans.__('Changes cells, and asks before it runs code')],
     auto: [trans.__('Auto'), trans.__('Changes and runs without asking')]
   };
-  const models = chats.models?.models ?? [];
-  const { tokens: count, cost } = total(chat.state);
-  const writes = draft.text.trim() !== '';
+  const models = usual?.models ?? [];
+  const { tokens: count, cost } = total({ turns });
+  const writes = panel.compose.draft.text.trim() !== '';
   return (
     <div className="tk-Bar">
       <select
@@ -36,7 +39,7 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
         aria-label={trans.__('Mode')}
         title={names[mode][1]}
         value={mode}
-        onChange={event => choose({ mode: event.target.value as Mode })}
+        onChange={event => controller.choose({ mode: event.target.value as Mode })}
       >
         {MODES.map(each => (
           <option key={each} value={each} title={names[each][1]}>
@@ -48,9 +51,9 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
         <select
           className="tk-Select"
           aria-label={trans.__('Model')}
-          title={chats.models?.label}
-          value={model.answerer || chats.models?.model}
-          onChange={event => choose({ answerer: event.target.value })}
+          title={usual?.label}
+          value={chosen || usual?.model}
+          onChange={event => controller.choose({ model: event.target.value })}
         >
           {models.map(each => (
             <option key={each}>{each}</option>
@@ -58,19 +61,23 @@ export function Bar({ model }: { model: PanelModel }): JSX.Element {
         </select>
       )}
       <span className="tk-Bar-cost">
-        {preferences.now.showCost && count > 0
+        {showCost && count > 0
           ? [tokens(count), ...(cost === null ? [] : [dollars(cost)])].join(' · ')
           : ''}
       </span>
-      {chat.busy && (
-        <ToolButton icon={stopIcon} label={trans.__('Stop')} onClick={() => void chat.stop()} />
+      {busy && (
+        <ToolButton
+          icon={stopIcon}
+          label={trans.__('Stop')}
+          onClick={() => void controller.chat.stop()}
+        />
       )}
-      {(!chat.busy || writes) && (
+      {(!busy || writes) && (
         <ToolButton
           icon={runIcon}
-          label={chat.busy ? trans.__('Send after this') : trans.__('Send')}
+          label={busy ? trans.__('Send after this') : trans.__('Send')}
           disabled={!writes}
-          onClick={() => void model.submit()}
+          onClick={() => void controller.submit()}
         />
       )}
     </div>

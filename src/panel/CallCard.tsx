@@ -2,32 +2,32 @@ import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-com
 import { memo } from 'react';
 import type { JSX } from 'react';
 
-import type { IPicture } from '../api/events';
+import type { Picture } from '../api/events';
 import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
-import type { ChatModel } from '../chat/model';
-import type { CallStatus, ICall } from '../chat/state';
+import type { CallStatus, ICall } from '../state/chat';
 import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import { visible } from '../parts/visible';
-import { useDesk } from './desk';
+import { useServices } from './services';
 import { Fold } from './Fold';
 import { JsonTree } from './JsonTree';
 import { Question } from './Question';
 import { Rendered } from './Rendered';
 import { Results } from './Results';
+import type { ITurnActions } from './Turn';
 
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
 /** A call of a tool: one line, which opens to what it was given and what came of it. */
 export const CallCard = memo(function CallCard({
   call,
-  chat
+  onAnswer
 }: {
   call: ICall;
-  chat: ChatModel;
+  onAnswer: ITurnActions['answer'];
 }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const { added, removed } = tally(call.changes.map(change => change.diff));
   return (
     <div className={`tk-Call tk-mod-${call.status}`} data-call={call.id} data-tool={call.tool}>
@@ -57,17 +57,19 @@ export const CallCard = memo(function CallCard({
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
       ))}
-      {call.question !== null && <Question call={call} question={call.question} chat={chat} />}
+      {call.question !== null && (
+        <Question call={call} question={call.question} onAnswer={onAnswer} />
+      )}
     </div>
   );
 });
 
 function Details({ call }: { call: ICall }): JSX.Element {
-  const { surroundings, trans } = useDesk();
+  const { notebook, trans } = useServices();
   const given = codeOf(call);
   const place = touchedCell(call);
   const code =
-    given === '' && place !== null ? surroundings.sourceOf(place.notebook, place.cell) : given;
+    given === '' && place !== null ? notebook.sourceOf(place.notebook, place.cell) : given;
   const others = Object.entries(call.arguments).filter(([, value]) => value !== code);
   return (
     <div className="tk-Call-details">
@@ -75,7 +77,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
         <button
           type="button"
           className="tk-Link"
-          onClick={() => void surroundings.reveal(place.notebook, place.cell)}
+          onClick={() => void notebook.reveal(place.notebook, place.cell)}
         >
           {trans.__('Show the cell in %1', place.notebook)}
         </button>
@@ -100,8 +102,8 @@ function Details({ call }: { call: ICall }): JSX.Element {
   );
 }
 
-function Picture({ picture }: { picture: IPicture }): JSX.Element | null {
-  const { trans } = useDesk();
+function Picture({ picture }: { picture: Picture }): JSX.Element | null {
+  const { trans } = useServices();
   if (!PICTURES.has(picture.mime)) {
     return null;
   }
@@ -116,7 +118,7 @@ function Picture({ picture }: { picture: IPicture }): JSX.Element | null {
 
 /** What stands of a call, as a sign and in words. */
 function Status({ status }: { status: CallStatus }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const words: Record<CallStatus, string> = {
     pending: trans.__('Waiting for your approval'),
     running: trans.__('Running'),

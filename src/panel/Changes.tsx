@@ -1,28 +1,37 @@
 import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IChange } from '../api/events';
+import type { CellChangedEvent } from '../api/events';
 import { undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
-import type { ChatModel } from '../chat/model';
-import type { ITurn } from '../chat/state';
+import type { ITurn } from '../state/chat';
+import { NOTHING_KEPT } from '../state/kept';
 import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import { Button } from './Button';
-import { useDesk, useSignal } from './desk';
+import { useChat, useSelector, useServices } from './services';
+import type { ITurnActions } from './Turn';
 import { Fold } from './Fold';
 
+interface IChangesProps {
+  turn: ITurn;
+  /** The chat's key in the store. */
+  chat: string;
+  onUndo: ITurnActions['undo'];
+}
+
 /** At the end of a turn: which cells it changed, to keep or to undo, all or one by one. */
-export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.Element | null {
-  const { reviews, trans } = useDesk();
-  useSignal(chat.journalChanged);
-  useSignal(reviews.decided);
+export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | null {
+  const { reviews, trans } = useServices();
+  const journal = useChat(chat, ({ journal }) => journal);
+  const hint = useChat(chat, ({ problem }) => problem?.hint ?? '');
+  const keptOf = useSelector(({ kept }) => kept);
   const [note, setNote] = useState('');
+  const [failed, setFailed] = useState(false);
   const group = useRef<HTMLDivElement>(null);
   // What was pressed goes away: who works by keys goes on from here.
   const stay = (): void => group.current?.focus({ preventScroll: true });
-  const { journal } = chat;
-  const cells = reviewOf(turn, journal, path => reviews.of(path));
+  const cells = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT);
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
   useEffect(() => {
     for (const path of notebooks.split('\n')) {
@@ -38,12 +47,13 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
 
   const undo = async (which: readonly ICellReview[]): Promise<void> => {
     stay();
+    setFailed(false);
     const left: string[] = [];
     for (const path of new Set(which.map(each => each.notebook))) {
       const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
-      const found = await chat.undo(path, undoOf(pending));
+      const found = await onUndo(path, undoOf(pending));
       if (found === null) {
-        setNote(chat.problem?.hint ?? '');
+        setFailed(true);
         return;
       }
       reviews.tookBack(path);
@@ -72,6 +82,7 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
       : [undone.length === 0 ? trans.__('Kept') : trans.__('%1 kept', kept.length)]),
     ...(undone.length === 0 ? [] : [trans.__('%1 undone', undone.length)])
   ];
+  const said = failed ? hint : note;
   const shown = cells.length - undone.length;
   return (
     <div
@@ -97,9 +108,9 @@ export function Changes({ turn, chat }: { turn: ITurn; chat: ChatModel }): JSX.E
           <span className="tk-Changes-kept">{decided.join(', ')}</span>
         )}
       </div>
-      {note !== '' && (
+      {said !== '' && (
         <div className="tk-Notice" role="status">
-          {note}
+          {said}
         </div>
       )}
       {open.map(each => (
@@ -115,11 +126,11 @@ interface IProps {
 }
 
 function CellChanges({ review, onUndo }: IProps): JSX.Element {
-  const { surroundings, trans } = useDesk();
+  const { notebook: context, trans } = useServices();
   const { changes, notebook, cell } = review;
-  const [first, last] = [changes[0] as IChange, changes.at(-1) as IChange];
+  const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
   const { added, removed } = tally(changes.map(change => change.diff));
-  const words: Record<IChange['action'], string> = {
+  const words: Record<CellChangedEvent['action'], string> = {
     insert: trans.__('New cell %1', last.index),
     replace: trans.__('Cell %1', last.index),
     delete: trans.__('Deleted cell %1', last.index),
@@ -145,9 +156,7 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
             <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
           ))}
           <div className="tk-CellChange-actions">
-            <Button onClick={() => void surroundings.reveal(notebook, cell)}>
-              {trans.__('Show')}
-            </Button>
+            <Button onClick={() => void context.reveal(notebook, cell)}>{trans.__('Show')}</Button>
             <Button onClick={onUndo}>{trans.__('Undo this cell')}</Button>
           </div>
         </>

@@ -10,9 +10,8 @@ import {
 } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
-import { useDesk } from './desk';
-import { goesWith, type IDraft } from './draft';
-import type { ISeen } from './surroundings';
+import { useServices } from './services';
+import { goesWith, type IDraft, type ISeen } from '../state/draft';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -28,7 +27,7 @@ interface IProps {
 
 /** Says that the next message answers a plan: nothing else goes with it. */
 export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <div className="tk-Chips" role="group" aria-label={trans.__('Goes with the message')}>
       <Chip icon={editIcon} label={trans.__('Changes to the plan')} onRemove={onRemove} />
@@ -39,7 +38,7 @@ export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
 /** What the next message will carry. */
 export function Chips(props: IProps): JSX.Element {
   const { draft, replaced, seen, activeCell, onChange, onAttach, onNew } = props;
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
   const cell = notebook !== null && !draft.withoutCell ? notebook : null;
   return (
@@ -97,7 +96,7 @@ interface IChipProps {
 }
 
 function Chip({ icon, label, left, onRemove }: IChipProps): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <span className={left === undefined ? 'tk-Chip' : 'tk-Chip tk-mod-left'} title={left ?? label}>
       <icon.react tag="span" width="12px" height="12px" />

@@ -3,13 +3,13 @@ import type { JSX } from 'react';
 
 import { fenced } from '../chat/blocks';
 import { copyText } from './clipboard';
-import { useDesk } from './desk';
+import { useServices } from './services';
 import { Rendered } from './Rendered';
 import { ToolButton } from './ToolButton';
 
 /** Code in an answer, and what can be done with it. */
 export function CodeBlock({ text, language }: { text: string; language: string }): JSX.Element {
-  const { surroundings, trans } = useDesk();
+  const { notebook, trans } = useServices();
   return (
     <div className="tk-Code" role="group" aria-label={trans.__('Code')}>
       <div className="tk-Code-bar">
@@ -18,12 +18,12 @@ export function CodeBlock({ text, language }: { text: string; language: string }
         <ToolButton
           icon={addBelowIcon}
           label={trans.__('Insert as a cell')}
-          onClick={() => surroundings.insertCell(text)}
+          onClick={() => notebook.insertCell(text)}
         />
         <ToolButton
           icon={redoIcon}
           label={trans.__('Replace the active cell')}
-          onClick={() => surroundings.replaceCell(text)}
+          onClick={() => notebook.replaceCell(text)}
         />
       </div>
       <Rendered source={fenced(text, language)} />

@@ -9,7 +9,7 @@ import {
   partialAt,
   together
 } from './completion';
-import { useDesk } from './desk';
+import { useSelector, useServices } from './services';
 
 export interface ICompleter {
   options: readonly IOption[];
@@ -27,7 +27,8 @@ export function useCompleter(
   cursor: number,
   choose: (option: IOption, partial: IPartial) => void
 ): ICompleter {
-  const { surroundings, trans } = useDesk();
+  const { notebook, trans } = useServices();
+  const seen = useSelector(state => state.seen);
   const [files, setFiles] = useState<{ key: string; options: readonly IOption[] }>(NOTHING);
   const [at, setAt] = useState({ key: '', place: 0 });
   const [dismissed, setDismissed] = useState('');
@@ -37,7 +38,7 @@ export function useCompleter(
     let wanted = true;
     const completed = partialAt(text, cursor);
     if (completed !== null) {
-      void fileOptions(completed, surroundings, trans).then(options => {
+      void fileOptions(completed, notebook, trans).then(options => {
         if (wanted) {
           setFiles({ key, options });
         }
@@ -48,13 +49,13 @@ export function useCompleter(
     };
     // The key says all that matters of text and cursor.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [key, surroundings, trans]);
+  }, [key, notebook, trans]);
   // Cells and commands are there at once; files come when the server has answered.
   const near = useMemo(
-    () => (partial === null ? NOTHING.options : nearOptions(partial, surroundings, trans)),
+    () => (partial === null ? NOTHING.options : nearOptions(partial, notebook, trans)),
     // The key says all that matters of text and cursor, and cells are others when what is seen is.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [key, surroundings, surroundings.seen, trans]
+    [key, notebook, seen, trans]
   );
   const far = files.key === key ? files.options : NOTHING.options;
   const offered = useMemo(() => together(near, far), [near, far]);
@@ -96,7 +97,7 @@ interface IProps {
 
 /** The list above the box. */
 export function Completions({ id, completer, choose }: IProps): JSX.Element | null {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const { options, active, partial } = completer;
   const list = useRef<HTMLUListElement>(null);
   useEffect(() => {

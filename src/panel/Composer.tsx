@@ -1,6 +1,6 @@
 import { FileDialog } from '@jupyterlab/filebrowser';
 import { closeIcon } from '@jupyterlab/ui-components';
-import { useId, useLayoutEffect, useReducer, useRef, useState } from 'react';
+import { useId, useLayoutEffect, useRef, useState } from 'react';
 import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
 import { ofDesktop, ofServer, refusal } from './attaching';
@@ -8,45 +8,52 @@ import { Bar } from './Bar';
 import { Chips, PlanChip } from './Chips';
 import { Completions, useCompleter } from './Completer';
 import type { IOption, IPartial } from './completion';
-import { useDesk, useSignal } from './desk';
-import type { IDraft } from './draft';
+import { useChat, useSelector, useServices } from './services';
+import type { IPanelState } from '../state/app';
+import { isBusy } from '../state/chat';
+import { type IDraft, settled } from '../state/draft';
 import { useFitting } from './fitting';
-import type { PanelModel } from './model';
+import type { PanelController } from './controller';
 import { ToolButton } from './ToolButton';
 
+interface IProps {
+  controller: PanelController;
+  panel: IPanelState;
+}
+
 /** Where a person writes, and what goes with it. */
-export function Composer({ model }: { model: PanelModel }): JSX.Element {
-  const { chat, draft } = model;
-  const revises = model.revised !== null;
-  const onChange = (change: Partial<IDraft>): void => model.change(change);
-  const { commands, preferences, surroundings, trans } = useDesk();
-  useSignal(surroundings.changed);
-  useSignal(chat.changed);
+export function Composer({ controller, panel }: IProps): JSX.Element {
+  const { commands, notebook, trans } = useServices();
+  const turns = useChat(panel.chat, ({ turns }) => turns);
+  const seen = useSelector(state => state.seen);
+  const preferences = useSelector(state => state.preferences);
+  const compose = settled(panel.compose, turns);
+  const { draft, kind } = compose;
+  const onChange = (change: Partial<IDraft>): void => controller.change(change);
   const box = useRef<HTMLTextAreaElement>(null);
   const list = useId();
   const [cursor, setCursor] = useState(draft.text.length);
-  // React puts the old text back where a key's is not rendered at once.
-  const [, renderNow] = useReducer((times: number) => times + 1, 0);
   const chosen = useRef<number | null>(null);
   const choose = (option: IOption, partial: IPartial): void => {
     const text = draft.text.slice(0, partial.start) + option.text + draft.text.slice(cursor);
     onChange({ text });
-    renderNow();
     chosen.current = partial.start + option.text.length;
     setCursor(chosen.current);
     if (option.attached !== undefined) {
       const { attachment } = option.attached;
       void (
         attachment.kind === 'file'
-          ? ofServer(surroundings.contents, attachment.path)
+          ? ofServer(notebook.contents, attachment.path)
           : Promise.resolve(option.attached)
-      ).then(found => model.attach([found]));
+      ).then(found => controller.attach([found]));
     }
     if (option.command !== undefined) {
       void commands.execute(option.command);
     }
     box.current?.focus();
   };
+  const replaced =
+    compose.kind === 'edit' ? (turns.find(each => each.id === compose.turn)?.text ?? null) : null;
   const completer = useCompleter(draft.text, cursor, choose);
 
   useFitting(box, draft.text);
@@ -64,12 +71,12 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
     if (completer.onKey(event)) {
       event.preventDefault();
       event.stopPropagation();
-    } else if (event.key === 'Enter' && sends(event, preferences.now.sendWith)) {
+    } else if (event.key === 'Enter' && sends(event, preferences.sendWith)) {
       event.preventDefault();
-      void model.submit();
-    } else if (event.key === 'Escape' && chat.busy) {
+      void controller.submit();
+    } else if (event.key === 'Escape' && isBusy({ turns })) {
       event.preventDefault();
-      void chat.stop();
+      void controller.chat.stop();
     } else if (event.key === 'ArrowUp' && draft.text === '') {
       const questions = event.currentTarget.closest('.tk-Chat')?.querySelectorAll('.tk-Question');
       const question = questions?.[0];
@@ -83,49 +90,49 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
     if (event.clipboardData.files.length > 0) {
       event.preventDefault();
       void Promise.all([...event.clipboardData.files].map(ofDesktop)).then(found =>
-        model.attach(found)
+        controller.attach(found)
       );
     }
   };
   const onAttach = async (): Promise<void> => {
-    if (surroundings.documents === null) {
+    if (notebook.documents === null) {
       return;
     }
     const { value } = await FileDialog.getOpenFiles({
-      manager: surroundings.documents,
+      manager: notebook.documents,
       title: trans.__('Attach files')
     });
-    const { contents } = surroundings;
-    model.attach(await Promise.all((value ?? []).map(file => ofServer(contents, file.path))));
+    const { contents } = notebook;
+    controller.attach(await Promise.all((value ?? []).map(file => ofServer(contents, file.path))));
     box.current?.focus();
   };
 
   return (
     <div className="tk-Composer">
       <div role="status">
-        {model.refused.length > 0 && (
+        {panel.refused.length > 0 && (
           <div className="tk-Notice tk-mod-refused">
-            {refusal(model.refused, trans)}
+            {refusal(panel.refused, trans)}
             <ToolButton
               icon={closeIcon}
               label={trans.__('Dismiss')}
-              onClick={() => model.dismissRefused()}
+              onClick={() => controller.dismissRefused()}
             />
           </div>
         )}
       </div>
       <Completions id={list} completer={completer} choose={choose} />
-      {revises ? (
-        <PlanChip onRemove={() => model.revise(null)} />
+      {kind === 'revise' ? (
+        <PlanChip onRemove={() => controller.composeNew()} />
       ) : (
         <Chips
           draft={draft}
-          replaced={model.replaced?.text ?? null}
-          seen={surroundings.seen}
-          activeCell={preferences.now.activeCell}
-          onChange={change => model.change(change, true)}
+          replaced={replaced}
+          seen={seen}
+          activeCell={preferences.activeCell}
+          onChange={change => controller.change(change, true)}
           onAttach={() => void onAttach()}
-          onNew={() => model.editNone()}
+          onNew={() => controller.composeNew()}
         />
       )}
       <textarea
@@ -138,23 +145,22 @@ export function Composer({ model }: { model: PanelModel }): JSX.Element {
         }
         aria-autocomplete="list"
         placeholder={
-          revises
+          kind === 'revise'
             ? trans.__('What should be different?')
             : trans.__('Ask Claude; @ names a cell or file, / a command')
         }
         rows={1}
-        autoFocus={model.opened}
+        autoFocus={panel.opened}
         value={draft.text}
         onChange={event => {
           onChange({ text: event.target.value });
-          renderNow();
           setCursor(event.target.selectionStart);
         }}
         onSelect={event => setCursor(event.currentTarget.selectionStart)}
         onKeyDown={onKeyDown}
         onPaste={onPaste}
       />
-      <Bar model={model} />
+      <Bar controller={controller} panel={panel} />
     </div>
   );
 }

@@ -2,13 +2,13 @@ import { addIcon, historyIcon } from '@jupyterlab/ui-components';
 import { useState } from 'react';
 import type { JSX } from 'react';
 
-import type { ChatModel } from '../chat/model';
-import { useDesk, useSignal } from './desk';
+import { useChat, useSelector, useServices } from './services';
 import { orSay } from './failing';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
-  chat: ChatModel;
+  /** The chat's key in the store. */
+  chat: string;
   showsHistory: boolean;
   onHistory: () => void;
   onNew: () => void;
@@ -16,13 +16,12 @@ interface IProps {
 
 /** Which chat this is, and the way to the others. */
 export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.Element {
-  const { chats, trans } = useDesk();
-  useSignal(chats.changed);
-  useSignal(chat.changed);
+  const { chats, trans } = useServices();
+  const id = useChat(chat, ({ id }) => id);
+  const named = useSelector(state => state.chats.find(each => each.id === id)?.title);
   // The chat whose title is being changed: another one that is shown has its own.
   const [renaming, setRenaming] = useState<string | null>(null);
-  const { id } = chat;
-  const title = chats.list.find(each => each.id === id)?.title ?? trans.__('New chat');
+  const title = named ?? trans.__('New chat');
   return (
     <div className="tk-Header">
       {id !== null && renaming === id ? (
@@ -62,7 +61,7 @@ export function TitleBox(props: {
   title: string;
   onDone: (title: string | null) => void;
 }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const [title, setTitle] = useState(props.title);
   const take = (): void => props.onDone(title.trim() === '' ? null : title);
   return (

@@ -4,15 +4,16 @@ import { closeIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-
 import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IChatInfo } from '../api/client';
-import { useDesk, useSignal } from './desk';
+import type { ChatInfo } from '../api/events';
+import { useChat, useSelector, useServices } from './services';
 import { orSay } from './failing';
 import { TitleBox } from './Header';
 import { save as saveAs } from './saving';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
-  current: string | null;
+  /** The key in the store of the chat that was shown. */
+  chat: string;
   /** Shows a chat; a new one for null. */
   onOpen: (id: string | null) => void;
   /** Shows the chat that was shown before. */
@@ -21,13 +22,14 @@ interface IProps {
 }
 
 /** All chats: to find one again, and to rename, export or delete it. */
-export function History({ current, onOpen, onClose, onRemoved }: IProps): JSX.Element {
-  const { chats, trans } = useDesk();
-  useSignal(chats.changed);
+export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.Element {
+  const { trans } = useServices();
+  const list = useSelector(state => state.chats);
+  const current = useChat(key, ({ id }) => id);
   const [query, setQuery] = useState('');
   const search = useRef<HTMLInputElement>(null);
   const words = query.toLowerCase().split(/\s+/);
-  const found = chats.list.filter(chat => {
+  const found = list.filter(chat => {
     const text = `${chat.title} ${chat.notebook ?? ''}`.toLowerCase();
     return words.every(word => text.includes(word));
   });
@@ -72,14 +74,14 @@ export function History({ current, onOpen, onClose, onRemoved }: IProps): JSX.El
 }
 
 interface IEntryProps {
-  chat: IChatInfo;
+  chat: ChatInfo;
   isCurrent: boolean;
   onOpen: (id: string | null) => void;
   onRemoved: (id: string) => void;
 }
 
 function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element {
-  const { chats, trans } = useDesk();
+  const { chats, trans } = useServices();
   const [renaming, setRenaming] = useState(false);
   const remove = async (): Promise<void> => {
     const answer = await showDialog({

@@ -2,7 +2,7 @@ import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ShowAll, SHOWN } from '../parts/Lines';
-import { useDesk } from './desk';
+import { useServices } from './services';
 
 interface IProps {
   text: string;
@@ -12,7 +12,7 @@ interface IProps {
 
 /** A long text, of which the beginning is shown until a person asks for all. */
 export function LongText({ text, more }: IProps): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const lines = text.split('\n');
   const [whole, setWhole] = useState(more !== undefined || lines.length <= SHOWN + 5);
   const box = useRef<HTMLPreElement>(null);

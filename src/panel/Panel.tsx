@@ -1,64 +1,87 @@
 import { useMemo } from 'react';
 import type { JSX } from 'react';
 
+import type { AppStore, IPanelState } from '../state/app';
 import { Asked } from './Asked';
 import { Composer } from './Composer';
-import { type IDesk, DeskProvider, useDesk, useSignal } from './desk';
+import type { PanelController } from './controller';
 import { Header } from './Header';
 import { History } from './History';
-import type { PanelModel } from './model';
+import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
 import type { ITurnActions } from './Turn';
 
+interface IProps {
+  /** What is shown. */
+  store: AppStore;
+  /** What is acted by. */
+  services: Omit<IPanelServices, 'store'>;
+  controller: PanelController;
+}
+
 /** The panel: header, transcript or history, and the box. */
-export function Panel({ desk, model }: { desk: IDesk; model: PanelModel }): JSX.Element {
+export function Panel({ store, services, controller }: IProps): JSX.Element {
+  const all = useMemo(() => ({ ...services, store }), [services, store]);
   return (
-    <DeskProvider value={desk}>
-      <Column model={model} />
-    </DeskProvider>
+    <ServicesProvider value={all}>
+      <Present controller={controller} />
+    </ServicesProvider>
   );
 }
 
-function Column({ model }: { model: PanelModel }): JSX.Element {
-  const { preferences, trans } = useDesk();
-  useSignal(model.changed);
-  useSignal(preferences.changed);
-  const { chat } = model;
+/** The column, for as long as the panel is there. */
+function Present({ controller }: { controller: PanelController }): JSX.Element | null {
+  const panel = useSelector(state => state.panels[controller.key]);
+  return panel === undefined ? null : <Column controller={controller} panel={panel} />;
+}
+
+interface IColumnProps {
+  controller: PanelController;
+  panel: IPanelState;
+}
+
+function Column({ controller, panel }: IColumnProps): JSX.Element {
+  const { trans } = useServices();
   const actions = useMemo<ITurnActions>(
     () => ({
-      edit: turn => model.edit(turn),
-      approve: (turn, mode) => void model.approve(turn, mode),
-      revise: turn => model.revise(turn),
-      withdraw: turn => void model.chat.stop(turn.id),
-      resend: (turn, change) => void model.resend(turn, change)
+      edit: turn => controller.edit(turn),
+      approve: (turn, mode) => void controller.approve(turn, mode),
+      revise: turn => controller.revise(turn),
+      withdraw: turn => void controller.chat.stop(turn.id),
+      resend: (turn, change) => void controller.resend(turn, change),
+      answer: (request, answer, message) => controller.chat.answer(request, answer, message),
+      undo: (notebook, undo) => controller.chat.undo(notebook, undo)
     }),
-    [model]
+    [controller]
   );
   return (
     <section className="tk-Chat" aria-label={trans.__('Chat with Claude')}>
       <Header
-        chat={chat}
-        showsHistory={model.showsHistory}
-        onHistory={() => model.showHistory(!model.showsHistory)}
-        onNew={() => model.open(null)}
+        chat={panel.chat}
+        showsHistory={panel.showsHistory}
+        onHistory={() => controller.showHistory(!panel.showsHistory)}
+        onNew={() => controller.open(null)}
       />
-      {model.showsHistory ? (
+      {panel.showsHistory ? (
         <History
-          current={chat.id}
-          onOpen={id => model.open(id)}
-          onClose={() => model.closeHistory()}
-          onRemoved={id => model.removed(id)}
+          chat={panel.chat}
+          onOpen={id => controller.open(id)}
+          onClose={() => controller.closeHistory()}
+          onRemoved={id => controller.removed(id)}
         />
       ) : (
         <Transcript
-          key={model.generation}
-          chat={chat}
+          key={panel.generation}
+          chat={panel.chat}
           actions={actions}
-          onStart={text => void model.ask(text)}
+          onStart={text => void controller.ask(text)}
+          onReconnect={() => controller.chat.reconnect()}
+          onReload={() => void controller.chat.load()}
+          onDismiss={() => controller.chat.dismiss()}
         />
       )}
-      <Asked chat={chat} />
-      <Composer key={`box ${model.generation}`} model={model} />
+      <Asked chat={panel.chat} />
+      <Composer key={`box ${panel.generation}`} controller={controller} panel={panel} />
     </section>
   );
 }

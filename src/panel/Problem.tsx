@@ -1,12 +1,12 @@
 import type { JSX } from 'react';
 
-import type { IProblem } from '../api/events';
+import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
 import { Button } from './Button';
-import { useDesk } from './desk';
+import { useServices } from './services';
 
 interface IProps {
-  problem: IProblem;
+  problem: ErrorInfo;
   onRetry?: (() => void) | undefined;
   /** Lets Claude go on with what it has begun. */
   onContinue?: (() => void) | undefined;
@@ -17,7 +17,7 @@ const MODELS = new Set(['no_model', 'model_unauthorized']);
 
 /** What went wrong, what was kept, and the next step as a button. */
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
-  const { chats, commands, trans } = useDesk();
+  const { chats, commands, trans } = useServices();
   const trust = async (): Promise<void> => {
     try {
       await chats.api.trustFolder();

@@ -1,17 +1,17 @@
 import { useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
 
-import type { Leave } from '../api/events';
-import type { ChatModel } from '../chat/model';
-import type { ICall, IQuestion } from '../chat/state';
+import type { Answer } from '../api/events';
+import type { ICall, IQuestion } from '../state/chat';
 import { visible } from '../parts/visible';
 import { useArming } from './arming';
 import { Button } from './Button';
-import { useDesk } from './desk';
-import { Proposal } from './Proposal';
+import { useServices } from './services';
+import { ProposalView } from './ProposalView';
+import type { ITurnActions } from './Turn';
 
 /** What an answer is called, and what it means in full. */
-export type Labels = Record<Leave, readonly [string, string]>;
+export type Labels = Record<Answer, readonly [string, string]>;
 
 /** Characters that a denial may be explained with. */
 const MAX_NOTE = 2000;
@@ -24,7 +24,7 @@ interface IProps {
   title: string;
   labels: Labels;
   /** Gives the answer; it can be given again where the question still waits. */
-  onAnswer: (leave: Leave, message?: string) => Promise<unknown>;
+  onAnswer: (choice: Answer, message?: string) => Promise<unknown>;
   children?: JSX.Element | null;
 }
 
@@ -32,10 +32,10 @@ interface IProps {
 export function Question(props: {
   call: ICall;
   question: IQuestion;
-  chat: ChatModel;
+  onAnswer: ITurnActions['answer'];
 }): JSX.Element {
-  const { call, question, chat } = props;
-  const { trans } = useDesk();
+  const { call, question } = props;
+  const { trans } = useServices();
   const runs = question.effect === 'EXECUTE';
   const labels: Labels = {
     ...useCommonLabels(question),
@@ -54,7 +54,7 @@ export function Question(props: {
       tool={call.tool}
       title={useTitle(question)}
       labels={labels}
-      onAnswer={(leave, message) => chat.answer(question.id, leave, message)}
+      onAnswer={(choice, message) => props.onAnswer(question.id, choice, message)}
     />
   );
 }
@@ -68,7 +68,7 @@ export function Question(props: {
  */
 export function QuestionCard(props: IProps): JSX.Element {
   const { question, tool, who, title, labels, onAnswer, children } = props;
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const answers = useRef<HTMLDivElement>(null);
@@ -91,20 +91,20 @@ export function QuestionCard(props: IProps): JSX.Element {
     };
   }, []);
 
-  const answer = (leave: Leave): void => {
-    if (!mayAnswer() || !question.answers.includes(leave)) {
+  const answer = (choice: Answer): void => {
+    if (!mayAnswer() || !question.answers.includes(choice)) {
       return;
     }
     setAnswered(true);
     // The card goes away under the person's hands: they go on writing.
     toBox(card.current);
-    const message = leave === 'deny' && note !== null ? note.trim() : '';
-    void onAnswer(leave, message === '' ? undefined : message).finally(() => setAnswered(false));
+    const message = choice === 'deny' && note !== null ? note.trim() : '';
+    void onAnswer(choice, message === '' ? undefined : message).finally(() => setAnswered(false));
   };
   const onKey = (event: KeyboardEvent<HTMLDivElement>): void => {
-    const leave = keyed(event);
-    if (leave !== null) {
-      answer(leave);
+    const choice = keyed(event);
+    if (choice !== null) {
+      answer(choice);
     } else if (!walked(event)) {
       return;
     }
@@ -114,19 +114,19 @@ export function QuestionCard(props: IProps): JSX.Element {
   const onPointerDown = (event: PointerEvent): void => {
     pressed.current = mayAnswer() ? event.currentTarget : null;
   };
-  const onClick = (event: MouseEvent, leave: Leave): void => {
+  const onClick = (event: MouseEvent, choice: Answer): void => {
     // A click without a pointer (detail 0) is a key's or a screen reader's on this very button.
     const isMeant =
       event.detail === 0 || (event.detail === 1 && pressed.current === event.currentTarget);
     pressed.current = null;
     if (isMeant) {
-      answer(leave);
+      answer(choice);
     }
   };
-  const button = (leave: Leave, [label, meaning]: readonly [string, string]): JSX.Element => (
+  const button = (choice: Answer, [label, meaning]: readonly [string, string]): JSX.Element => (
     <Button
-      key={leave}
-      primary={leave === 'once'}
+      key={choice}
+      primary={choice === 'once'}
       title={meaning}
       // One that is disabled would lose the focus.
       aria-disabled={!isReady}
@@ -137,7 +137,7 @@ export function QuestionCard(props: IProps): JSX.Element {
           event.preventDefault();
         }
       }}
-      onClick={event => onClick(event, leave)}
+      onClick={event => onClick(event, choice)}
     >
       {label}
     </Button>
@@ -155,7 +155,7 @@ export function QuestionCard(props: IProps): JSX.Element {
         {who !== undefined && <div className="tk-Question-who">{who}</div>}
         <div className="tk-Question-title">{title}</div>
         <div className="tk-Question-tool">{tool}</div>
-        <Proposal question={question} />
+        <ProposalView proposal={question.proposal} />
       </div>
       {children}
       {note !== null && (
@@ -184,7 +184,7 @@ export function QuestionCard(props: IProps): JSX.Element {
       )}
       <div ref={answers} className="tk-Question-answers">
         {note === null ? (
-          question.answers.map(leave => button(leave, labels[leave]))
+          question.answers.map(choice => button(choice, labels[choice]))
         ) : (
           <>
             {button('deny', [trans.__('Deny'), trans.__('Deny with this note (Enter)')])}
@@ -204,7 +204,7 @@ export function QuestionCard(props: IProps): JSX.Element {
 
 /** What is asked, in one sentence. */
 export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'notebook'>): string {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const where = notebook === null ? null : visible(notebook);
   if (effect === 'EXECUTE') {
     return trans.__('Run this in %1?', where ?? trans.__('the kernel'));
@@ -214,7 +214,7 @@ export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'noteb
 
 /** The answers that mean the same wherever somebody asks. */
 export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' | 'deny'> {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return {
     notebook: [
       trans.__('Always in this notebook'),
@@ -231,7 +231,7 @@ export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' 
  *
  * No key gives a standing approval: Shift+Enter is what people run cells with.
  */
-function keyed(event: KeyboardEvent): Leave | null {
+function keyed(event: KeyboardEvent): Answer | null {
   const { key, repeat, target, currentTarget } = event;
   const isPlain = !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey;
   if (repeat || !isPlain || event.nativeEvent.isComposing) {

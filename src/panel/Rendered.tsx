@@ -4,12 +4,12 @@ import { Widget } from '@lumino/widgets';
 import { useEffect, useRef } from 'react';
 import type { JSX } from 'react';
 
-import { type IDesk, useDesk } from './desk';
+import { type IPanelServices, useServices } from './services';
 import { keepSelection } from './selection';
 
 /** Markdown as JupyterLab renders it. */
 export function Rendered({ source }: { source: string }): JSX.Element {
-  const { rendermime } = useDesk();
+  const { rendermime } = useServices();
   const host = useRef<HTMLDivElement>(null);
   const renderer = useRef<Renderer | null>(null);
   useEffect(() => {
@@ -22,7 +22,7 @@ export function Rendered({ source }: { source: string }): JSX.Element {
 
 /** Renders one text after the other into an element, and leaves out those that are old by then. */
 class Renderer {
-  constructor(rendermime: IDesk['rendermime'], host: HTMLElement) {
+  constructor(rendermime: IPanelServices['rendermime'], host: HTMLElement) {
     this._widget = rendermime.createRenderer('text/markdown');
     // Typesetting mathematics takes a widget that knows it is shown.
     host.appendChild(this._widget.node);
@@ -60,7 +60,7 @@ class Renderer {
     }
   }
 
-  private readonly _widget: ReturnType<IDesk['rendermime']['createRenderer']>;
+  private readonly _widget: ReturnType<IPanelServices['rendermime']['createRenderer']>;
   private _wanted: string | null = null;
   private _busy = false;
 }

@@ -2,9 +2,10 @@ import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
-import type { IResult } from '../chat/state';
-import { linesOfWhole, runsOf } from '../chat/runs';
-import { useDesk } from './desk';
+import type { CellRun } from '../api/events';
+import type { IResult } from '../state/chat';
+import { runsOf, textOf } from '../chat/runs';
+import { useServices } from './services';
 import { JsonTree } from './JsonTree';
 import { LongText } from './LongText';
 import { save } from './saving';
@@ -20,24 +21,12 @@ interface IProps {
 
 /** What came of a call: of code what it put out, of others what they answered. */
 export function Results({ result, changed }: IProps): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const runs = runsOf(result.structured);
   return (
     <>
       {runs.map((run, place) => (
-        <div key={place} className="tk-Run">
-          {runs.length > 1 && run.index !== null && (
-            <div className="tk-Run-title">{trans.__('Cell %1', run.index)}</div>
-          )}
-          {run.data.map((value, number) => (
-            <JsonTree key={number} name={trans.__('Output')} value={value} open />
-          ))}
-          {run.artifact !== null ? (
-            <CutText text={run.output} artifact={run.artifact} />
-          ) : (
-            run.output !== '' && <LongText text={run.output} />
-          )}
-        </div>
+        <Run key={place} run={run} named={runs.length > 1} />
       ))}
       {changed &&
         result.ok &&
@@ -56,14 +45,40 @@ export function Results({ result, changed }: IProps): JSX.Element {
   );
 }
 
+function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
+  const { trans } = useServices();
+  const text = textOf(run);
+  return (
+    <div className="tk-Run">
+      {named && run.index != null && (
+        <div className="tk-Run-title">{trans.__('Cell %1', run.index)}</div>
+      )}
+      {run.data?.map((value, number) => (
+        <JsonTree key={number} name={trans.__('Output')} value={value} open />
+      ))}
+      {run.artifact != null ? (
+        <CutText text={text} lines={run.total_lines ?? null} artifact={run.artifact} />
+      ) : (
+        text !== '' && <LongText text={text} />
+      )}
+    </div>
+  );
+}
+
 function noticesOf({ structured }: IResult): string[] {
   const { notices } = structured;
   return Array.isArray(notices) ? notices.filter(each => typeof each === 'string') : [];
 }
 
 /** An output that the server has cut, and keeps whole for whoever asks. */
-function CutText({ text, artifact }: { text: string; artifact: string }): JSX.Element {
-  const { chats, trans } = useDesk();
+function CutText(props: {
+  text: string;
+  /** Lines of the whole; null where that is not known. */
+  lines: number | null;
+  artifact: string;
+}): JSX.Element {
+  const { text, lines, artifact } = props;
+  const { chats, trans } = useServices();
   const [whole, setWhole] = useState<string | null>(null);
   const [note, setNote] = useState('');
   const show = async (): Promise<void> => {
@@ -85,7 +100,7 @@ function CutText({ text, artifact }: { text: string; artifact: string }): JSX.El
     <>
       <LongText
         text={whole ?? text}
-        more={whole === null ? { count: linesOfWhole(text), show: () => void show() } : undefined}
+        more={whole === null ? { count: lines, show: () => void show() } : undefined}
       />
       {note !== '' && (
         <div className="tk-Notice" role="status">

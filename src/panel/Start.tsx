@@ -1,16 +1,15 @@
 import type { JSX } from 'react';
 
 import { Button } from './Button';
-import type { IBeginnings } from './surroundings';
-import { useDesk, useSignal } from './desk';
+import type { IBeginnings } from './notebook';
+import { useSelector, useServices } from './services';
 
 /** An empty chat: what Claude can do here, and where to begin. */
 export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Element {
-  const { chats, commands, preferences, surroundings, trans } = useDesk();
-  useSignal(chats.changed);
-  useSignal(surroundings.changed);
-  const { seen } = surroundings;
-  const tour = chats.models?.provider === 'tour';
+  const { commands, notebook, trans } = useServices();
+  const seen = useSelector(state => state.seen);
+  const starters = useSelector(state => state.preferences.starters);
+  const tour = useSelector(state => state.models?.provider === 'tour');
   return (
     <div className="tk-Start">
       <p className="tk-Start-title">{trans.__('Claude works in your notebook')}</p>
@@ -33,9 +32,9 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
           </div>
         </>
       )}
-      {!tour && seen !== null && preferences.now.starters && (
+      {!tour && seen !== null && starters && (
         <div className="tk-Start-buttons">
-          {startersOf(surroundings.beginnings, trans).map(text => (
+          {startersOf(notebook.beginnings, trans).map(text => (
             <Button key={text} onClick={() => onStart(text)}>
               {text}
             </Button>
@@ -49,7 +48,7 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
 /** Three things to ask of this notebook. */
 function startersOf(
   { failed, table }: IBeginnings,
-  trans: ReturnType<typeof useDesk>['trans']
+  trans: ReturnType<typeof useServices>['trans']
 ): string[] {
   return [
     trans.__('Explain this notebook'),

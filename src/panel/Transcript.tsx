@@ -1,10 +1,8 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { IDecision, IReviews } from '../changes/reviews';
-import type { ChatModel } from '../chat/model';
-import type { ITurn } from '../chat/state';
-import { useDesk, useSignal } from './desk';
+import { isBusy, type ITurn } from '../state/chat';
+import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
 import { Problem } from './Problem';
 import { Start } from './Start';
@@ -16,26 +14,27 @@ const SHOWN = 20;
 const NEAR = 40;
 
 interface IProps {
-  chat: ChatModel;
+  /** The chat's key in the store. */
+  chat: string;
   actions: ITurnActions;
   onStart: (text: string) => void;
+  /** Asks for a lost connection at once. */
+  onReconnect: () => void;
+  /** Reads the chat once more. */
+  onReload: () => void;
+  /** Lets an error go that was seen. */
+  onDismiss: () => void;
 }
 
 /** What was said. The view follows it only while the person is at its end. */
-export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
-  const { preferences, reviews, trans } = useDesk();
-  useSignal(chat.changed);
-  useEffect(() => {
-    const decided = (_: IReviews, { kind }: IDecision): void => {
-      if (kind === 'taken back') {
-        void chat.readJournal();
-      }
-    };
-    reviews.decided.connect(decided);
-    return () => void reviews.decided.disconnect(decided);
-  }, [chat, reviews]);
-  useSignal(preferences.changed);
-  const { turns } = chat.state;
+export function Transcript(props: IProps): JSX.Element {
+  const { chat, actions } = props;
+  const { trans } = useServices();
+  const preferences = useSelector(state => state.preferences);
+  const turns = useChat(chat, ({ turns }) => turns);
+  const loaded = useChat(chat, ({ loaded }) => loaded);
+  const problem = useChat(chat, ({ problem }) => problem);
+  const lost = useChat(chat, ({ lost }) => lost);
   const [shown, setShown] = useState(SHOWN);
   const { view, content, atEnd, toEnd, onScroll } = useFollowing();
   const earlier = turns.length - shown;
@@ -43,7 +42,7 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
     <div className="tk-Transcript">
       <div
         ref={view}
-        className={chat.busy ? 'tk-Log tk-mod-busy' : 'tk-Log'}
+        className={isBusy({ turns }) ? 'tk-Log tk-mod-busy' : 'tk-Log'}
         role="log"
         aria-label={trans.__('Chat')}
         aria-live="polite"
@@ -57,7 +56,7 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
               {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
             </button>
           )}
-          {turns.length === 0 && chat.loaded && <Start onStart={onStart} />}
+          {turns.length === 0 && loaded && <Start onStart={props.onStart} />}
           {stretches(turns.slice(-shown)).map(stretch => {
             const [first] = stretch;
             const said = stretch.map(turn => (
@@ -66,8 +65,8 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
                 turn={turn}
                 chat={chat}
                 actions={actions}
-                preferThinking={preferences.now.showThinking}
-                showCost={preferences.now.showCost}
+                preferThinking={preferences.showThinking}
+                showCost={preferences.showCost}
               />
             ));
             return first?.replaced === true ? (
@@ -82,7 +81,7 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
               said
             );
           })}
-          {chat.line === 'lost' && (
+          {lost && (
             <Problem
               problem={{
                 code: 'unreachable',
@@ -90,15 +89,15 @@ export function Transcript({ chat, actions, onStart }: IProps): JSX.Element {
                 hint: trans.__('Claude goes on, and what it does is kept.'),
                 retryable: true
               }}
-              onRetry={() => chat.reconnect()}
+              onRetry={props.onReconnect}
             />
           )}
-          {chat.problem !== null && (
+          {problem !== null && (
             <Problem
-              problem={chat.problem}
-              onRetry={chat.loaded ? undefined : () => void chat.load()}
+              problem={problem}
+              onRetry={loaded ? undefined : props.onReload}
               onDismiss={() => {
-                chat.dismiss();
+                props.onDismiss();
                 view.current?.closest('.tk-Chat')?.querySelector('textarea')?.focus();
               }}
             />

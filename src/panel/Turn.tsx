@@ -2,35 +2,40 @@ import { copyIcon, editIcon } from '@jupyterlab/ui-components';
 import { memo } from 'react';
 import type { JSX } from 'react';
 
-import type { Mode } from '../api/events';
+import type { IUndo } from '../api/client';
+import type { Answer, Mode, TakenBack } from '../api/events';
 import { doing, dollars, duration, tokens } from '../chat/describe';
-import type { ChatModel } from '../chat/model';
-import { type Item, isUnsent, type ITurn, waits } from '../chat/state';
+import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
 import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { Changes } from './Changes';
 import { copyText } from './clipboard';
-import { useDesk } from './desk';
+import { useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
 import { ToolButton } from './ToolButton';
 
 export interface ITurnActions {
   /** Puts a message back into the box. */
-  edit(turn: ITurn): void;
+  edit: (turn: ITurn) => void;
   /** Has its plan carried out. */
-  approve(turn: ITurn, mode: Mode): void;
+  approve: (turn: ITurn, mode: Mode) => void;
   /** Lets the person write what is to be different in its plan. */
-  revise(turn: ITurn): void;
+  revise: (turn: ITurn) => void;
   /** Takes back a message that waits. */
-  withdraw(turn: ITurn): void;
+  withdraw: (turn: ITurn) => void;
   /** Sends the same message again, or another one about the same notebook. */
-  resend(turn: ITurn, change?: { text?: string; mode?: Mode }): void;
+  resend: (turn: ITurn, change?: { text?: string; mode?: Mode }) => void;
+  /** Answers a request for permission. */
+  answer: (request: string, answer: Answer, message?: string) => Promise<void>;
+  /** Undoes changes in a notebook; null where that was not possible. */
+  undo: (notebook: string, undo: IUndo) => Promise<readonly TakenBack[] | null>;
 }
 
 interface IProps {
   turn: ITurn;
-  chat: ChatModel;
+  /** The chat's key in the store. */
+  chat: string;
   actions: ITurnActions;
   preferThinking: boolean;
   showCost: boolean;
@@ -39,7 +44,7 @@ interface IProps {
 /** A message, and all that Claude said and did because of it. */
 export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const { turn, chat, actions } = props;
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const last = lastWords(turn);
   return (
     <div
@@ -82,7 +87,12 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           )}
         </div>
         {turn.items.map((item, place) => (
-          <Part key={keyOf(item, place)} item={item} chat={chat} open={props.preferThinking} />
+          <Part
+            key={keyOf(item, place)}
+            item={item}
+            onAnswer={actions.answer}
+            open={props.preferThinking}
+          />
         ))}
         {turn.end === null && <Doing turn={turn} />}
         {turn.error !== null && (
@@ -100,15 +110,21 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         {turn.end === 'done' && turn.plans && !turn.replaced && (
           <Plan turn={turn} actions={actions} />
         )}
-        {turn.end !== null && <Changes turn={turn} chat={chat} />}
+        {turn.end !== null && <Changes turn={turn} chat={chat} onUndo={actions.undo} />}
         {props.showCost && turn.usage !== null && turn.end !== null && <Cost turn={turn} />}
       </div>
     </div>
   );
 });
 
-function Part({ item, chat, open }: { item: Item; chat: ChatModel; open: boolean }): JSX.Element {
-  const { trans } = useDesk();
+interface IPartProps {
+  item: Item;
+  onAnswer: ITurnActions['answer'];
+  open: boolean;
+}
+
+function Part({ item, onAnswer, open }: IPartProps): JSX.Element {
+  const { trans } = useServices();
   switch (item.kind) {
     case 'text':
       return <Markdown text={item.text} />;
@@ -122,12 +138,12 @@ function Part({ item, chat, open }: { item: Item; chat: ChatModel; open: boolean
     case 'notice':
       return <div className="tk-Notice">{item.text}</div>;
     case 'call':
-      return <CallCard call={item} chat={chat} />;
+      return <CallCard call={item} onAnswer={onAnswer} />;
   }
 }
 
 function Doing({ turn }: { turn: ITurn }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <div className="tk-Doing">
       <span className="tk-Dot" />
@@ -138,7 +154,7 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
 
 /** A message that waits for the one before it, or that was taken back while it did. */
 function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <div className="tk-Ending">
       <span className="tk-Doing">
@@ -154,7 +170,7 @@ function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.
 }
 
 function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <div className="tk-Ending">
       <span>{trans.__('Stopped. What was done stays.')}</span>
@@ -168,7 +184,7 @@ function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX
 
 /** A plan is carried out when the person says so. */
 function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   return (
     <div className="tk-Ending">
       <span>{trans.__('A plan: nothing was changed.')}</span>
@@ -184,7 +200,7 @@ function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.El
 }
 
 function Cost({ turn }: { turn: ITurn }): JSX.Element | null {
-  const { trans } = useDesk();
+  const { trans } = useServices();
   const { usage } = turn;
   if (usage === null) {
     return null;

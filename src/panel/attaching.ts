@@ -3,13 +3,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Contents } from '@jupyterlab/services';
 
-import { type IAttached, MAX_ATTACHED } from './draft';
-
-/** Something that does not go with the message. */
-export interface IRefused {
-  name: string;
-  why: 'folder' | 'gone' | 'lost' | 'many' | 'no picture' | 'no text' | 'large';
-}
+import type { IRefused } from '../state/app';
+import { type IAttached, MAX_ATTACHED } from '../state/draft';
 
 export type Found = IAttached | IRefused;
 

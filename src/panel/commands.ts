@@ -11,8 +11,8 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { showConnect } from './connect';
-import type { IDesk } from './desk';
-import type { IAbout } from './draft';
+import type { IPanelServices } from './services';
+import type { IAbout } from '../state/draft';
 import { chatIcon } from '../parts/icon';
 import type { Places } from './places';
 
@@ -31,8 +31,8 @@ export const CommandIDs = {
 const NOTHING = { type: 'object', properties: {} } as const;
 
 /** Adds the panel's commands. */
-export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): void {
-  const { trans } = desk;
+export function addCommands(app: JupyterFrontEnd, services: IPanelServices, places: Places): void {
+  const { trans } = services;
   const add = (id: string, options: CommandRegistry.ICommandOptions): void => {
     app.commands.addCommand(id, { describedBy: { args: NOTHING }, ...options });
   };
@@ -71,7 +71,7 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): 
     execute: args => {
       const { chat, name } = args;
       const isNew = args['isLauncher'] === true || chat === null;
-      const id = isNew ? null : places.current().model.chat.id;
+      const id = isNew ? null : places.current().controller.chat.id;
       return places.openTab(
         typeof chat === 'string' ? chat : id,
         typeof name === 'string' ? name : undefined
@@ -82,13 +82,13 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): 
     label: trans.__('New Chat'),
     caption: trans.__('Begin a new chat with Claude'),
     icon: addIcon,
-    execute: () => places.shown().model.open(null)
+    execute: () => places.shown().controller.open(null)
   });
   add(CommandIDs.history, {
     label: trans.__('Chat History'),
     caption: trans.__('Find, rename, export or delete a chat'),
     icon: historyIcon,
-    execute: () => places.shown().model.showHistory(true)
+    execute: () => places.shown().controller.showHistory(true)
   });
   add(CommandIDs.ask, {
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
@@ -117,12 +117,12 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): 
       }
     },
     execute: async args => {
-      const { model } = places.beside();
+      const { controller } = places.beside();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
       if (args['send'] === true) {
-        await model.ask(text, aboutOf(args));
+        await controller.ask(text, aboutOf(args));
       } else {
-        model.write(text, aboutOf(args));
+        controller.write(text, aboutOf(args));
       }
     }
   });
@@ -136,13 +136,13 @@ export function addCommands(app: JupyterFrontEnd, desk: IDesk, places: Places): 
     label: trans.__('Stop Claude'),
     caption: trans.__('Stop what Claude does in this chat'),
     icon: stopIcon,
-    isEnabled: () => places.current().model.chat.busy,
-    execute: () => places.current().model.chat.stop()
+    isEnabled: () => places.current().controller.chat.busy,
+    execute: () => places.current().controller.chat.stop()
   });
   add(CommandIDs.connect, {
     label: trans.__('Connect a Model'),
     caption: trans.__('How to connect Claude or another model'),
-    execute: () => showConnect(desk)
+    execute: () => showConnect(services)
   });
 }
 

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { IAttached } from './draft';
-import type { Surroundings } from './surroundings';
+import type { IAttached } from '../state/draft';
+import type { NotebookContext } from './notebook';
 
 /** What a `@` or a `/` may become. */
 export interface IOption {
@@ -41,33 +41,33 @@ export function partialAt(text: string, cursor: number): IPartial | null {
 /** What it may become of all that is known here: a command, or a cell. */
 export function nearOptions(
   { sign, word }: IPartial,
-  surroundings: Surroundings,
+  notebook: NotebookContext,
   trans: TranslationBundle
 ): IOption[] {
   if (sign === '/') {
     return commands(trans).filter(option => option.label.startsWith(`/${word}`));
   }
-  return surroundings.cells
+  return notebook.cells
     .filter(cell => `cell ${cell.index} ${cell.line}`.toLowerCase().includes(word.toLowerCase()))
     .map(cell => ({
       label: trans.__('Cell %1', cell.index),
       note: cell.line,
       text: `@${cell.index} `,
-      attached: surroundings.attached(cell)
+      attached: notebook.attached(cell)
     }));
 }
 
 /** What it may become of what the server has to be asked for: a file. */
 export async function fileOptions(
   { sign, word }: IPartial,
-  surroundings: Surroundings,
+  notebook: NotebookContext,
   trans: TranslationBundle
 ): Promise<IOption[]> {
   if (sign === '/') {
     return [];
   }
   const slash = word.lastIndexOf('/') + 1;
-  const paths = await surroundings.files(word.slice(0, slash), word.slice(slash));
+  const paths = await notebook.files(word.slice(0, slash), word.slice(slash));
   return paths.map(path =>
     path.endsWith('/')
       ? { label: path, note: trans.__('Folder'), text: `@${path}` }

@@ -1,12 +1,12 @@
 import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
 
-import type { IDesk } from './desk';
+import type { IPanelServices } from './services';
 
 /** Says what answers now, and how another model is connected. */
-export async function showConnect(desk: IDesk): Promise<void> {
-  const { chats, trans } = desk;
+export async function showConnect(services: IPanelServices): Promise<void> {
+  const { chats, store, trans } = services;
   await chats.refresh();
-  const { models } = chats;
+  const { models } = store.state;
   const ways: [string, string][] = [
     ['ANTHROPIC_API_KEY', trans.__("a key of Anthropic's API")],
     ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription, as `claude setup-token` prints it')],
@@ -55,7 +55,7 @@ export async function showConnect(desk: IDesk): Promise<void> {
       Dialog.okButton({ label: trans.__('Close') })
     ]
   });
-  if (answer.button.label === settings && desk.commands.hasCommand('settingeditor:open')) {
-    await desk.commands.execute('settingeditor:open', { query: 'Claude' });
+  if (answer.button.label === settings && services.commands.hasCommand('settingeditor:open')) {
+    await services.commands.execute('settingeditor:open', { query: 'Claude' });
   }
 }

@@ -2,7 +2,7 @@ import type { MimeData } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
 import { type Found, ofDesktop, ofServer } from './attaching';
-import type { IDesk } from './desk';
+import type { IPanelServices } from './services';
 
 /** Paths, as the file browser gives them to whoever is dragged to. */
 const FILES = 'application/x-jupyter-icontents';
@@ -26,7 +26,7 @@ type Dragged = MouseEvent & {
 export class DropTarget implements IDisposable {
   constructor(
     private readonly _node: HTMLElement,
-    private readonly _desk: Pick<IDesk, 'surroundings'>,
+    private readonly _services: Pick<IPanelServices, 'notebook'>,
     private readonly _attach: (found: Found[]) => void
   ) {
     for (const type of TYPES) {
@@ -67,13 +67,13 @@ export class DropTarget implements IDisposable {
     if (event.type === 'lm-drop') {
       event.dropAction = 'none';
       if (mimeData.hasData(FILES)) {
-        const { contents } = this._desk.surroundings;
+        const { contents } = this._services.notebook;
         const paths = mimeData.getData(FILES) as string[];
         void this._take(paths.map(path => ofServer(contents, path)));
       } else {
         const cells = mimeData.getData(CELLS) as { id?: string }[];
         const ids = cells.flatMap(({ id }) => (id === undefined ? [] : [id]));
-        this._attach(this._desk.surroundings.attachable(event.source, ids));
+        this._attach(this._services.notebook.attachable(event.source, ids));
       }
     }
     return true;

@@ -1,10 +1,12 @@
-import type { IStore } from '../parts/store';
-import { BLANK, type IDraft, writtenIn } from './draft';
+import type { IStorage } from '../parts/storage';
+import { BLANK, type Compose, NOTHING, writtenIn } from '../state/draft';
 
 const KEY = 'panel';
+/** Milliseconds within which what is typed is written down. */
+const DEBOUNCE = 300;
 
 /** What is needed of a store. */
-type Kept = Pick<IStore, 'fetch' | 'save'>;
+type Kept = Pick<IStorage, 'fetch' | 'save'>;
 
 /** What outlives a reload of the page: which chat was shown, and what was written and not sent. */
 interface IRemembered {
@@ -21,10 +23,12 @@ export class Memory {
    * @param _own - That of this window, which may show another chat than others.
    */
   constructor(
-    private readonly _store: Kept,
+    private readonly _storage: Kept,
     private readonly _own: Kept | null = null
   ) {
-    this.restored = this._restore();
+    this._writing = this.restored = this._restore();
+    window.addEventListener('pagehide', () => this.flush());
+    document.addEventListener('visibilitychange', () => this.flush());
   }
 
   /** What was remembered is there. */
@@ -37,48 +41,69 @@ export class Memory {
 
   set chat(chat: string | null) {
     this._chat = chat;
-    this._save();
+    this._write(() => Promise.all([this._saveChat(this._storage), this._saveChat(this._own)]));
   }
 
   /** What was being written in a chat; in a new one for null. */
-  draft(chat: string | null): IDraft {
-    return this._drafts.get(chat ?? '') ?? BLANK;
+  draft(chat: string | null): Compose {
+    return this._drafts.get(chat ?? '') ?? NOTHING;
   }
 
-  setDraft(chat: string | null, draft: IDraft): void {
+  /** Keeps what is being written: in a moment also beyond a reload. */
+  setDraft(chat: string | null, draft: Compose): void {
     this._drafts.set(chat ?? '', draft);
     this._written.add(chat ?? '');
-    this._save();
+    this._timer ||= window.setTimeout(() => this.flush(), DEBOUNCE);
+  }
+
+  /** Writes down at once what is written: the page may be closed. */
+  flush(): void {
+    window.clearTimeout(this._timer);
+    this._timer = 0;
+    const written = [...this._written];
+    this._written.clear();
+    if (written.length > 0) {
+      this._write(() => this._saveDrafts(written));
+    }
   }
 
   private async _restore(): Promise<void> {
-    const [found, own] = await Promise.all([fetched(this._store), fetched(this._own)]);
+    const [found, own] = await Promise.all([fetched(this._storage), fetched(this._own)]);
     // What happened meanwhile counts.
     if (this._chat === undefined) {
       this._chat = (own ?? found)?.chat ?? null;
     }
     for (const [chat, text] of Object.entries(found?.drafts ?? {})) {
       if (!this._drafts.has(chat)) {
-        this._drafts.set(chat, { ...BLANK, text });
+        this._drafts.set(chat, { ...NOTHING, draft: { ...BLANK, text } });
       }
     }
   }
 
-  private _save(): void {
-    void this.restored.then(async () => {
-      const { chat } = this;
-      // Other windows have drafts of their own.
-      const texts = new Map(Object.entries((await fetched(this._store))?.drafts ?? {}));
-      this._written.forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? BLANK)));
-      const drafts = Object.fromEntries([...texts].filter(([, text]) => text !== ''));
-      await Promise.all([save(this._store, { chat, drafts }), save(this._own, { chat })]);
-    });
+  private async _saveDrafts(written: readonly string[]): Promise<void> {
+    const found = await fetched(this._storage);
+    // Other windows have drafts of their own.
+    const texts = new Map(Object.entries(found?.drafts ?? {}));
+    written.forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? NOTHING)));
+    const drafts = Object.fromEntries([...texts].filter(([, text]) => text !== ''));
+    await save(this._storage, { ...found, drafts });
+  }
+
+  /** Writes once what was written before is there: each reads what it adds to. */
+  private _write(write: () => Promise<unknown>): void {
+    this._writing = this._writing.then(write);
+  }
+
+  private async _saveChat(storage: Kept | null): Promise<void> {
+    await save(storage, { ...(await fetched(storage)), chat: this.chat });
   }
 
   /** Undefined until it is known or was said. */
   private _chat: string | null | undefined;
-  private readonly _drafts = new Map<string, IDraft>();
-  /** The chats in which something was written in this page. */
+  private readonly _drafts = new Map<string, Compose>();
+  private _timer = 0;
+  private _writing: Promise<unknown>;
+  /** The chats in which something was written that is not written down. */
   private readonly _written = new Set<string>();
 }
 

@@ -3,15 +3,20 @@ import { Notification } from '@jupyterlab/apputils';
 import type { ChatModel } from '../chat/model';
 import type { IHappened } from '../chat/service';
 import { shortName } from '../parts/visible';
-import type { IDesk } from './desk';
+import type { IPreferences } from '../state/preferences';
+import type { IPanelServices } from './services';
 import type { Places } from './places';
 
 /** Tells of what waits for the person, or took long and has ended, where they do not see it. */
-export function notify(desk: IDesk, places: Pick<Places, 'isSeen' | 'beside' | 'withChat'>): void {
-  const { chats, preferences, questions, trans } = desk;
+export function notify(
+  services: IPanelServices,
+  places: Pick<Places, 'isSeen' | 'beside' | 'withChat'>
+): void {
+  const { chats, questions, store, trans } = services;
+  const preferences = (): IPreferences => store.state.preferences;
   const began = new Map<string, number>();
   const tell = (message: string, chat: ChatModel | null): void => {
-    if (preferences.now.notify && (!places.isSeen(chat) || document.hidden)) {
+    if (preferences().notify && (!places.isSeen(chat) || document.hidden)) {
       const show = (): unknown => (chat === null ? places.beside() : places.withChat(chat));
       Notification.info(message, {
         autoClose: 10_000,
@@ -19,7 +24,6 @@ export function notify(desk: IDesk, places: Pick<Places, 'isSeen' | 'beside' | '
       });
     }
   };
-  chats.isTold = () => preferences.now.notify;
   questions.asked.connect((_, { author, caller }) => {
     tell(trans.__('%1 needs your approval.', shortName(caller ?? author)), null);
   });
@@ -31,7 +35,7 @@ export function notify(desk: IDesk, places: Pick<Places, 'isSeen' | 'beside' | '
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;
       began.delete(event.turn);
-      if (event.time - start > preferences.now.notifyAfter) {
+      if (event.time - start > preferences().notifyAfter) {
         tell(
           event.end === 'failed'
             ? trans.__('Claude could not go on.')

@@ -3,8 +3,8 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { UUID } from '@lumino/coreutils';
 
 import type { ChatModel } from '../chat/model';
-import { waitingQuestion } from '../chat/state';
-import type { IDesk } from './desk';
+import { waitingQuestion } from '../state/chat';
+import type { IPanelServices } from './services';
 import { ChatPanel } from './widget';
 
 /** A panel in the main area. */
@@ -18,13 +18,13 @@ export class Places {
    */
   constructor(
     private readonly _app: JupyterFrontEnd,
-    private readonly _desk: IDesk,
+    private readonly _services: IPanelServices,
     private readonly _hasTabs: boolean
   ) {
     this.side = this._made(null);
     this._used = this.side;
     this.side.id = 'tk-ai-chat';
-    _desk.chats.happened.connect((_, { chat, event }) => {
+    _services.chats.happened.connect((_, { chat, event }) => {
       if (event.kind === 'permission') {
         this._asking.add(chat);
       }
@@ -63,13 +63,13 @@ export class Places {
 
   /** A panel with this chat, shown. */
   withChat(chat: ChatModel): ChatPanel {
-    const having = this._panels.filter(panel => panel.model.chat === chat);
+    const having = this._panels.filter(panel => panel.controller.chat === chat);
     const panel = having.find(each => each.isVisible) ?? having[0] ?? this.side;
     this._reveal(panel);
-    if (panel.model.chat !== chat) {
-      panel.model.open(chat.id);
-    } else if (panel.model.showsHistory) {
-      panel.model.closeHistory();
+    if (panel.controller.chat !== chat) {
+      panel.controller.open(chat.id);
+    } else if (panel.controller.showsHistory) {
+      panel.controller.closeHistory();
     }
     return panel;
   }
@@ -80,19 +80,19 @@ export class Places {
     if (current.isVisible && current.hasQuestion) {
       return current;
     }
-    const chats = [...this._panels.map(panel => panel.model.chat), ...this._asking];
+    const chats = [...this._panels.map(panel => panel.controller.chat), ...this._asking];
     const asking = chats.find(chat => this._asks(chat));
     if (asking !== undefined) {
       return this.withChat(asking);
     }
-    return this._desk.questions.waiting.length > 0 ? this.beside() : null;
+    return this._services.store.state.requests.length > 0 ? this.beside() : null;
   }
 
   /** Whether somebody can see what happens in a chat; what agents ask for null, which all panels show. */
   isSeen(chat: ChatModel | null): boolean {
     return this._panels.some(
-      ({ isVisible, model }) =>
-        isVisible && (chat === null || (model.chat === chat && !model.showsHistory))
+      ({ isVisible, controller }) =>
+        isVisible && (chat === null || (controller.chat === chat && !controller.showsHistory))
     );
   }
 
@@ -105,8 +105,8 @@ export class Places {
   openTab(chat: string | null, name = `tk-ai-chat-${UUID.uuid4()}`): ChatPanel {
     if (!this._hasTabs) {
       const panel = this.show();
-      if (chat !== null && chat !== panel.model.chat.id) {
-        panel.model.open(chat);
+      if (chat !== null && chat !== panel.controller.chat.id) {
+        panel.controller.open(chat);
       }
       return panel;
     }
@@ -116,7 +116,7 @@ export class Places {
     widget.title.closable = true;
     shell.add(widget, 'main');
     void this.tabs.add(widget);
-    widget.content.model.shown.connect(() => void this.tabs.save(widget));
+    widget.content.controller.shown.connect(() => void this.tabs.save(widget));
     shell.activateById(widget.id);
     return widget.content;
   }
@@ -128,7 +128,7 @@ export class Places {
   }
 
   private _made(chat: string | null): ChatPanel {
-    const panel = new ChatPanel(this._desk, chat);
+    const panel = new ChatPanel(this._services, chat);
     panel.node.addEventListener('focusin', () => {
       this._used = panel;
     });
@@ -147,7 +147,7 @@ export class Places {
       this._asking.delete(chat);
     }
     // One that was deleted waits for nothing.
-    return waits && this._desk.chats.list.some(each => each.id === chat.id);
+    return waits && this._services.store.state.chats.some(each => each.id === chat.id);
   }
 
   /** Chats that asked for an approval while this page was there, whether they still wait or not. */

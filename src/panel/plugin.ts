@@ -15,29 +15,32 @@ import { Token } from '@lumino/coreutils';
 
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
-import { Store } from '../parts/store';
+import { BrowserStorage } from '../parts/storage';
 import { IQuestions } from '../questions/model';
+import type { AppStore } from '../state/app';
+import { IAppStore } from '../state/plugin';
+import { DEFAULTS, type IPreferences } from '../state/preferences';
 import { addCommands, CommandIDs } from './commands';
-import type { IDesk } from './desk';
+import type { IPanelServices } from './services';
 import { Memory } from './memory';
 import { notify } from './notices';
 import { Places } from './places';
-import { Preferences } from './preferences';
 import { LocalSanitizer } from './sanitizer';
-import { Surroundings } from './surroundings';
+import { NotebookContext } from './notebook';
 
 /** What the panels have around them, for the plug-ins here. */
-const Desk = new Token<IDesk>('tk-ai-extension:Desk');
+const PanelServices = new Token<IPanelServices>('tk-ai-extension:PanelServices');
 
-const desk: JupyterFrontEndPlugin<IDesk> = {
-  id: 'tk-ai-extension:desk',
+const services: JupyterFrontEndPlugin<IPanelServices> = {
+  id: 'tk-ai-extension:panel-services',
   description: 'What the panel needs of JupyterLab: the notebooks, rendering, state.',
   autoStart: true,
-  provides: Desk,
-  requires: [IChats, IQuestions, IRenderMimeRegistry, IReviews],
+  provides: PanelServices,
+  requires: [IAppStore, IChats, IQuestions, IRenderMimeRegistry, IReviews],
   optional: [ITranslator, INotebookTracker, IDocumentManager],
   activate: (
     app: JupyterFrontEnd,
+    store: AppStore,
     chats: IChats,
     questions: IQuestions,
     rendermime: IRenderMimeRegistry,
@@ -45,23 +48,26 @@ const desk: JupyterFrontEndPlugin<IDesk> = {
     translator: ITranslator | null,
     notebooks: INotebookTracker | null,
     documents: IDocumentManager | null
-  ): IDesk => {
+  ): IPanelServices => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     const { baseUrl } = app.serviceManager.serverSettings;
-    const memory = new Memory(new Store(baseUrl), new Store(baseUrl, 'sessionStorage'));
+    const memory = new Memory(
+      new BrowserStorage(baseUrl),
+      new BrowserStorage(baseUrl, 'sessionStorage')
+    );
     void chats.refresh();
     const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
       trans.__('[picture not loaded: %1]', address.slice(0, 200))
     );
     return {
+      store,
       chats,
       commands: app.commands,
       memory,
-      preferences: new Preferences(),
       questions,
       rendermime: rendermime.clone({ sanitizer }),
       reviews,
-      surroundings: new Surroundings(app, notebooks, documents, trans),
+      notebook: new NotebookContext(app, notebooks, documents, trans, store),
       trans
     };
   }
@@ -71,35 +77,35 @@ const panel: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:panel',
   description: 'The chat with Claude, in the right sidebar and as a tab.',
   autoStart: true,
-  requires: [Desk],
+  requires: [PanelServices],
   optional: [ILayoutRestorer, ISettingRegistry, ICommandPalette, ILauncher, ILabShell],
   activate: (
     app: JupyterFrontEnd,
-    desk: IDesk,
+    services: IPanelServices,
     restorer: ILayoutRestorer | null,
     settings: ISettingRegistry | null,
     palette: ICommandPalette | null,
     launcher: ILauncher | null,
     lab: ILabShell | null
   ): void => {
-    const { memory, trans } = desk;
-    const places = new Places(app, desk, lab !== null);
+    const { memory, trans } = services;
+    const places = new Places(app, services, lab !== null);
     const { side, tabs } = places;
     app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
     restorer?.add(side, side.id);
-    void memory.restored.then(() => side.model.restore(memory.chat));
-    side.model.shown.connect((_, chat) => {
+    void memory.restored.then(() => side.controller.restore(memory.chat));
+    side.controller.shown.connect((_, chat) => {
       memory.chat = chat;
     });
-    addCommands(app, desk, places);
+    addCommands(app, services, places);
     if (restorer !== null) {
       void restorer.restore(tabs, {
         command: CommandIDs.main,
-        args: widget => ({ chat: widget.content.model.chat.id, name: widget.id }),
+        args: widget => ({ chat: widget.content.controller.chat.id, name: widget.id }),
         name: widget => widget.id
       });
     }
-    notify(desk, places);
+    notify(services, places);
 
     const category = trans.__('Claude');
     for (const command of Object.values(CommandIDs)) {
@@ -109,11 +115,19 @@ const panel: JupyterFrontEndPlugin<void> = {
     }
     launcher?.add({ command: CommandIDs.main, args: { isLauncher: true }, rank: 10 });
     if (settings !== null) {
-      void settings.load(panel.id).then(loaded => desk.preferences.follow(loaded));
+      void settings.load(panel.id).then(loaded => {
+        const take = (): void => {
+          const chosen = loaded.composite as Partial<IPreferences>;
+          const preferences = { ...DEFAULTS, ...chosen };
+          services.store.update(state => ({ ...state, preferences }));
+        };
+        loaded.changed.connect(take);
+        take();
+      });
     }
   }
 };
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [desk, panel];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [services, panel];
 
 export default plugins;

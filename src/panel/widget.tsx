@@ -1,11 +1,12 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
+import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
-import type { IDesk } from './desk';
+import type { IPanelServices } from './services';
 import { DropTarget } from './dropping';
 import { chatIcon } from '../parts/icon';
-import { PanelModel } from './model';
+import { PanelController } from './controller';
 import { Panel } from './Panel';
 
 /** Pixels up to which the sidebar is as narrow as JupyterLab lets it be. */
@@ -16,28 +17,28 @@ const ROOMY = 1100;
 /** The panel as a widget, for the sidebar or the main area. */
 export class ChatPanel extends ReactWidget {
   constructor(
-    private readonly _desk: IDesk,
+    private readonly _services: IPanelServices,
     chat: string | null
   ) {
     super();
-    this.model = new PanelModel(_desk, chat);
+    this.controller = new PanelController(_services, `panel ${UUID.uuid4()}`, chat);
     this.addClass('tk-Panel');
-    this.title.label = _desk.trans.__('Claude');
-    this.title.caption = _desk.trans.__('Chat with Claude');
+    this.title.label = _services.trans.__('Claude');
+    this.title.caption = _services.trans.__('Chat with Claude');
     this.title.icon = chatIcon;
-    this.model.wantsFocus.connect(() => this.focusBox());
-    const dropped = new DropTarget(this.node, _desk, found => this.model.attach(found));
+    this.controller.wantsFocus.connect(() => this.focusBox());
+    const dropped = new DropTarget(this.node, _services, found => this.controller.attach(found));
     this.disposed.connect(() => {
       dropped.dispose();
-      this.model.dispose();
+      this.controller.dispose();
     });
   }
 
-  readonly model: PanelModel;
+  readonly controller: PanelController;
 
   /** Lets the person write. */
   focusBox(): void {
-    requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
+    this._focusing = requestAnimationFrame(() => this.node.querySelector('textarea')?.focus());
   }
 
   /** Whether a question is shown. */
@@ -48,6 +49,8 @@ export class ChatPanel extends ReactWidget {
   /** Moves to the question that waits for an approval, once it is shown. */
   focusQuestion(): void {
     this._seeking.disconnect();
+    // The box was to have the focus, where its chat was opened just now.
+    cancelAnimationFrame(this._focusing);
     if (!this._toQuestion()) {
       // Its chat was opened just now: it is rendered within the next frames.
       this._seeking.observe(this.node, { childList: true, subtree: true });
@@ -68,22 +71,13 @@ export class ChatPanel extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    return <Panel desk={this._desk} model={this.model} />;
-  }
-
-  protected override onAfterAttach(message: Message): void {
-    super.onAfterAttach(message);
-    this.model.look(this.isVisible);
-  }
-
-  protected override onBeforeDetach(message: Message): void {
-    super.onBeforeDetach(message);
-    this.model.look(false);
+    return (
+      <Panel store={this._services.store} services={this._services} controller={this.controller} />
+    );
   }
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
-    this.model.look(true);
     this._widen();
   }
 
@@ -113,11 +107,6 @@ export class ChatPanel extends ReactWidget {
     });
   }
 
-  protected override onAfterHide(message: Message): void {
-    super.onAfterHide(message);
-    this.model.look(false);
-  }
-
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
     requestAnimationFrame(() => {
@@ -128,6 +117,7 @@ export class ChatPanel extends ReactWidget {
     });
   }
 
+  private _focusing = 0;
   private _isWidened = false;
   private readonly _seeking = new MutationObserver((_, observer) => {
     if (this._toQuestion()) {

@@ -1,7 +1,7 @@
-import type { IProposalStep } from '../api/events';
+import type { ProposalStep } from '../api/events';
 import { diffLines, type ILine, stepLines, tally, wordDiff } from './diff';
 
-type Lines = IProposalStep['lines'];
+type Lines = ProposalStep['lines'];
 
 describe('the lines of a step', () => {
   it('are verbatim, whatever they look like', () => {

@@ -1,6 +1,6 @@
 /** Diffs and code as lines that are shown. Every line is shown, whatever it is. */
 
-import type { IProposalStep } from '../api/events';
+import type { ProposalStep } from '../api/events';
 import { visible } from './visible';
 
 /** A piece of a line. */
@@ -40,7 +40,7 @@ export function diffLines(diff: string): ILine[] {
 }
 
 /** The lines of a step of a proposal, verbatim. */
-export function stepLines({ lines }: Pick<IProposalStep, 'lines'>): ILine[] {
+export function stepLines({ lines }: Pick<ProposalStep, 'lines'>): ILine[] {
   return compared(
     lines.map(({ mark, text }) => ({ kind: KINDS[mark] ?? 'same', text: visible(text) }))
   );

@@ -1,4 +1,4 @@
-import { NOTHING_KEPT } from '../changes/kept';
+import { NOTHING_KEPT } from '../state/kept';
 import { doubtful } from './writers';
 
 const ids = new Set(['a', 'b']);

@@ -1,7 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson } from '../api/client';
-import { type IKept, isKept } from '../changes/kept';
+import { type IKept, isKept } from '../state/kept';
 
 /** Which cells of a notebook hold what agents wrote, as the server tells it. */
 export interface IWritten {

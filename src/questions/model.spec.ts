@@ -1,155 +1,113 @@
 import { ApiError, unreachable } from '../api/client';
-import { Lines } from '../api/lines';
-import type { Leave } from '../api/events';
-import type { IRequest, PermissionsApi, RequestEvent } from '../api/permissions';
-import { listening } from './listening';
+import type { PermissionEvent, PermissionInfo } from '../api/events';
+import { type AppStore, createStore } from '../state/app';
+import { FakeServer } from '../testing/server';
+import { request } from '../testing/events';
 import { type IEnded, Questions } from './model';
 
-/** A server that tells what it is told to, and takes answers or refuses them. */
-class Server implements Pick<PermissionsApi, 'answer' | 'follow'> {
-  waits: IRequest[] = [];
-  refusal: ApiError | null = null;
-  lines = 0;
-
-  async answer(id: string, answer: Leave): Promise<void> {
-    await Promise.resolve();
-    if (this.refusal !== null) {
-      throw this.refusal;
-    }
-    this.tell({ kind: 'settled', id, outcome: answer });
-  }
-
-  async *follow(signal: AbortSignal): AsyncGenerator<RequestEvent, void, undefined> {
-    const told: (RequestEvent | null)[] = [{ kind: 'waiting', permissions: this.waits }];
-    let wake = (): void => undefined;
-    this.tell = event => {
-      told.push(event);
-      wake();
-    };
-    this.cut = () => {
-      told.push(null);
-      wake();
-    };
-    signal.addEventListener('abort', () => wake());
-    this.lines++;
-    while (!signal.aborted) {
-      const event = told.shift();
-      if (event === undefined) {
-        await new Promise<void>(resolve => (wake = resolve));
-      } else if (event === null) {
-        throw unreachable();
-      } else {
-        yield event;
-      }
-    }
-    this.hungUp();
-  }
-
-  tell: (event: RequestEvent) => void = () => undefined;
-  cut: () => void = () => undefined;
-  hungUp: () => void = () => undefined;
-}
-
-function request(id: string): IRequest {
-  return {
-    id,
-    author: 'ada',
-    caller: 'nightly',
-    face: 'rest',
-    tool: 'execute_cell',
-    effect: 'EXECUTE',
-    notebook: 'plan.ipynb',
-    preview: 'Run cell 0:\n1 / 0',
-    answers: ['once', 'chat', 'notebook', 'deny'],
-    created: 0,
-    within_call: false
-  };
-}
+type Answering = ConstructorParameters<typeof Questions>[1]['answer'];
 
 function refused(code: string): ApiError {
   return new ApiError({ code, message: code, hint: '', retryable: false });
 }
 
 describe('the questions of other agents', () => {
-  let server: Server;
+  let server: FakeServer;
+  let waits: PermissionInfo[];
+  let refusal: ApiError | null;
+  let store: AppStore;
   let questions: Questions;
   let asked: string[];
   let ended: [string, IEnded['outcome'], boolean][];
+
+  const tell = (event: PermissionEvent): void => server.publish({ permissions: true }, event);
 
   /** Waits until so many wait. */
   const count = (number: number): Promise<void> =>
     new Promise(resolve => {
       const look = (): void => {
-        if (questions.waiting.length === number) {
-          questions.changed.disconnect(look);
-          resolve();
+        if (store.state.requests.length === number) {
+          unsubscribe();
+          // Once what else is told of the change was told.
+          queueMicrotask(resolve);
         }
       };
-      questions.changed.connect(look);
+      const unsubscribe = store.subscribe(look);
       look();
     });
 
   beforeEach(async () => {
-    server = new Server();
-    server.waits = [request('a')];
-    questions = new Questions(listening(server, new Lines()), server);
+    server = new FakeServer();
+    server.answer = ({ number }) => {
+      server.tell(number, { reset: true });
+      server.tell(number, { id: 1, event: { kind: 'waiting', permissions: waits } });
+    };
+    store = createStore();
+    waits = [request('a')];
+    refusal = null;
+    const answer: Answering = (id, outcome) => {
+      if (refusal !== null) {
+        return Promise.reject(refusal);
+      }
+      tell({ kind: 'settled', id, outcome });
+      return Promise.resolve();
+    };
+    questions = new Questions(server.channel, { answer }, store);
     asked = [];
     ended = [];
     questions.asked.connect((_, { id }) => asked.push(id));
     questions.ended.connect((_, { request: { id }, outcome, here }) => {
       ended.push([id, outcome, here]);
     });
-    questions.look(true);
+    questions.follow();
     await count(1);
   });
 
   afterEach(() => questions.dispose());
 
-  it('are known from the beginning of a line on', async () => {
-    server.tell({ kind: 'asked', permission: request('b') });
+  it('are known from the beginning of a subscription on', async () => {
+    tell({ kind: 'asked', permission: request('b') });
     await count(2);
     expect(asked).toEqual(['a', 'b']);
-    server.tell({ kind: 'settled', id: 'a', outcome: 'expired' });
+    tell({ kind: 'settled', id: 'a', outcome: 'expired' });
     await count(1);
     expect(ended).toEqual([['a', 'expired', false]]);
   });
 
   it('go when they are answered here, and that is told once', async () => {
     expect(await questions.answer(request('a'), 'once')).toBeNull();
-    server.tell({ kind: 'asked', permission: request('b') });
+    tell({ kind: 'asked', permission: request('b') });
     await count(1);
     expect(ended).toEqual([['a', 'once', true]]);
   });
 
   it('go when somebody else was faster', async () => {
-    server.refusal = refused('permission_not_found');
+    refusal = refused('permission_not_found');
     expect(await questions.answer(request('a'), 'once')).toBeNull();
-    expect(questions.waiting).toEqual([]);
+    expect(store.state.requests).toEqual([]);
     expect(ended).toEqual([['a', null, false]]);
   });
 
   it('wait on where the answer did not reach the server', async () => {
-    server.refusal = unreachable();
+    refusal = unreachable();
     expect((await questions.answer(request('a'), 'once'))?.code).toBe('unreachable');
-    expect(questions.waiting.map(each => each.id)).toEqual(['a']);
+    expect(store.state.requests.map(each => each.id)).toEqual(['a']);
     expect(ended).toEqual([]);
   });
 
-  it('are asked for again when the line was cut, and those that are known are not told anew', async () => {
-    server.waits = [request('a'), request('b')];
+  it('are known again when the connection is back, and those that were known are not told twice', async () => {
+    waits = [request('a'), request('b')];
     server.cut();
+    server.connect();
     await count(2);
-    expect([server.lines, asked, ended]).toEqual([2, ['a', 'b'], []]);
+    expect([asked, ended]).toEqual([['a', 'b'], []]);
   });
 
-  it('are not listened to while nobody looks', async () => {
-    const hungUp = new Promise<void>(resolve => (server.hungUp = resolve));
-    questions.look(false);
-    await hungUp;
-    server.waits = [];
-    questions.look(true);
+  it('are known to have ended while the connection was lost', async () => {
+    server.cut();
+    waits = [];
+    server.connect();
     await count(0);
-    expect(server.lines).toBe(2);
     expect(ended).toEqual([['a', null, false]]);
   });
 });

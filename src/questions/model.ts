@@ -2,15 +2,16 @@ import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
+import type { IChannel } from '../api/channel';
 import { ApiError } from '../api/client';
-import type { IProblem, Leave } from '../api/events';
-import type { IRequest, Outcome, PermissionsApi, RequestEvent } from '../api/permissions';
-import type { Listen } from './listening';
-import { reduce } from './waiting';
+import type { Answer, ErrorInfo, Outcome, PermissionEvent, PermissionInfo } from '../api/events';
+import type { PermissionsApi } from '../api/permissions';
+import type { AppStore } from '../state/app';
+import { reduceRequests } from '../state/requests';
 
 /** A request that waits no more. */
 export interface IEnded {
-  request: IRequest;
+  request: PermissionInfo;
   /** Null where it ended while nobody looked. */
   outcome: Outcome | null;
   /** Whether it was answered in this page. */
@@ -19,16 +20,12 @@ export interface IEnded {
 
 /** What agents ask that are not the panel's own chats. */
 export interface IQuestions {
-  /** The requests that wait, the oldest first. */
-  readonly waiting: readonly IRequest[];
-  /** Emitted when others wait. */
-  readonly changed: ISignal<IQuestions, void>;
   /** Emitted for each request once it is known of. */
-  readonly asked: ISignal<IQuestions, IRequest>;
+  readonly asked: ISignal<IQuestions, PermissionInfo>;
   /** Emitted for each that waits no more. */
   readonly ended: ISignal<IQuestions, IEnded>;
   /** Answers one; what went wrong, where it still waits afterwards. */
-  answer(request: IRequest, answer: Leave, message?: string): Promise<IProblem | null>;
+  answer(request: PermissionInfo, answer: Answer, message?: string): Promise<ErrorInfo | null>;
 }
 
 export const IQuestions = new Token<IQuestions>(
@@ -39,23 +36,17 @@ export const IQuestions = new Token<IQuestions>(
 /** The requests that wait, kept up with the server for as long as somebody looks. */
 export class Questions implements IQuestions, IDisposable {
   /**
-   * @param _listen - hears of the requests.
+   * @param _channel - brings the requests.
    * @param _routes - answers them.
+   * @param _store - takes those that wait.
    */
   constructor(
-    private readonly _listen: Listen,
-    private readonly _routes: Pick<PermissionsApi, 'answer'>
+    private readonly _channel: IChannel,
+    private readonly _routes: Pick<PermissionsApi, 'answer'>,
+    private readonly _store: AppStore
   ) {}
 
-  get waiting(): readonly IRequest[] {
-    return this._waiting;
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
-
-  get asked(): ISignal<this, IRequest> {
+  get asked(): ISignal<this, PermissionInfo> {
     return this._asked;
   }
 
@@ -67,23 +58,19 @@ export class Questions implements IQuestions, IDisposable {
     return this._disposed;
   }
 
-  /**
-   * Says whether somebody looks at the page.
-   *
-   * While nobody does there is no line to the server: browsers allow few of them, and a line begins
-   * with what waits.
-   */
-  look(seen: boolean): void {
-    if (seen && this._line === null && !this._disposed) {
-      this._line = new AbortController();
-      void this._listen(event => this._take(event), this._line.signal);
-    } else if (!seen) {
-      this._line?.abort();
-      this._line = null;
-    }
+  /** Follows the requests from now on. */
+  follow(): void {
+    this._following ??= this._channel.subscribe<PermissionEvent>(
+      { permissions: true },
+      { take: event => this._take(event) }
+    );
   }
 
-  async answer(request: IRequest, answer: Leave, message?: string): Promise<IProblem | null> {
+  async answer(
+    request: PermissionInfo,
+    answer: Answer,
+    message?: string
+  ): Promise<ErrorInfo | null> {
     this._answering.add(request.id);
     try {
       await this._routes.answer(request.id, answer, message);
@@ -108,21 +95,23 @@ export class Questions implements IQuestions, IDisposable {
 
   dispose(): void {
     this._disposed = true;
-    this.look(false);
+    this._following?.dispose();
     Signal.clearData(this);
   }
 
-  private _take(event: RequestEvent): void {
-    this._show(reduce(this._waiting, event), event.kind === 'settled' ? event.outcome : null);
+  private _take(event: PermissionEvent): void {
+    this._show(
+      reduceRequests(this._waiting, event),
+      event.kind === 'settled' ? event.outcome : null
+    );
   }
 
-  private _show(waiting: readonly IRequest[], outcome: Outcome | null): void {
+  private _show(waiting: readonly PermissionInfo[], outcome: Outcome | null): void {
     const before = this._waiting;
     if (waiting === before) {
       return;
     }
-    this._waiting = waiting;
-    this._changed.emit();
+    this._store.update(state => ({ ...state, requests: waiting }));
     for (const request of before) {
       if (!waiting.includes(request)) {
         this._ended.emit({ request, outcome, here: this._answering.has(request.id) });
@@ -135,11 +124,13 @@ export class Questions implements IQuestions, IDisposable {
     }
   }
 
-  private _waiting: readonly IRequest[] = [];
-  private _line: AbortController | null = null;
+  private get _waiting(): readonly PermissionInfo[] {
+    return this._store.state.requests;
+  }
+
+  private _following: IDisposable | null = null;
   private _disposed = false;
   private readonly _answering = new Set<string>();
-  private readonly _changed = new Signal<this, void>(this);
-  private readonly _asked = new Signal<this, IRequest>(this);
+  private readonly _asked = new Signal<this, PermissionInfo>(this);
   private readonly _ended = new Signal<this, IEnded>(this);
 }

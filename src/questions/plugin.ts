@@ -1,8 +1,9 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
-import { ILines } from '../api/lines';
+import { IChannel } from '../api/channel';
 import { PermissionsApi } from '../api/permissions';
-import { listening, sharing } from './listening';
+import type { AppStore } from '../state/app';
+import { IAppStore } from '../state/plugin';
 import { IQuestions, Questions } from './model';
 
 /** What other agents ask. */
@@ -11,23 +12,15 @@ const questions: JupyterFrontEndPlugin<IQuestions> = {
   description: 'What agents over MCP or REST need an approval for.',
   autoStart: true,
   provides: IQuestions,
-  requires: [ILines],
-  activate: (app: JupyterFrontEnd, lines: ILines): IQuestions => {
-    const { serverSettings, user } = app.serviceManager;
-    const routes = new PermissionsApi(serverSettings);
-    // Two users of one server may be logged in by turns: their pages do not hear of each other.
-    const name = (): string =>
-      `tk-ai:permissions ${serverSettings.baseUrl} ${user.identity?.username ?? ''}`;
+  requires: [IChannel, IAppStore],
+  activate: (app: JupyterFrontEnd, channel: IChannel, store: AppStore): IQuestions => {
     const found = new Questions(
-      (take, signal) => sharing(listening(routes, lines), name())(take, signal),
-      routes
+      channel,
+      new PermissionsApi(app.serviceManager.serverSettings),
+      store
     );
-    const look = (): void => found.look(!document.hidden);
-    // Once it is known whether a panel shows, and who tells of it listens.
-    void Promise.all([app.restored, user.ready]).then(() => {
-      document.addEventListener('visibilitychange', look);
-      look();
-    });
+    // Once it is known whether a panel shows, and who notifies of them is there.
+    void app.restored.then(() => found.follow());
     return found;
   }
 };

@@ -2,7 +2,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 
 import { serverPath } from '../notebook/drives';
-import type { Line } from './line';
+import type { Connection } from '../api/connection';
 import { OpenNotebook } from './open';
 import type { Asked, ITold } from './protocol';
 import { Refusal } from './protocol';
@@ -15,15 +15,17 @@ export class Page {
   constructor(
     private readonly _tracker: INotebookTracker,
     private readonly _contents: Contents.IManager,
-    private readonly _line: Line
+    private readonly _connection: Connection
   ) {
     _tracker.widgetAdded.connect((_, panel) => void this._add(panel));
     _tracker.forEach(panel => void this._add(panel));
     _tracker.currentChanged.connect(() => this._tellSoon());
     window.addEventListener('focus', () => this._tellSoon());
-    _line.opened.connect(() => this._onOpened());
-    _line.heard.connect((_, message) => this._onHeard(message));
-    _line.open();
+    _connection.opened.connect(() => this._onOpened());
+    _connection.received.connect((_, message) => this._onReceived(message));
+    if (_connection.isOpen) {
+      this._onOpened();
+    }
   }
 
   // --- notebooks
@@ -91,7 +93,7 @@ export class Page {
     const list = ++this._lists;
     // What waits is not done, whatever came after it.
     const heard = Math.min(this._heard, ...[...this._waiting].map(id => id - 1));
-    if (this._line.send({ tabs, heard, list })) {
+    if (this._connection.send({ tabs, heard, list })) {
       const fresh = this._notebooks.filter(each => !this._known.has(each));
       fresh.forEach(each => this._known.add(each));
       this._fresh.set(list, fresh);
@@ -106,7 +108,7 @@ export class Page {
     this._noted.add(notebook);
     window.setTimeout(() => {
       this._noted.delete(notebook);
-      this._line.send({ changed: notebook.id, dirty: notebook.dirty });
+      this._connection.send({ changed: notebook.id, dirty: notebook.dirty });
     }, NOTE_EVERY);
   }
 
@@ -119,10 +121,10 @@ export class Page {
     this._tell();
   }
 
-  private _onHeard(message: object): void {
+  private _onReceived(message: object): void {
     if ('listed' in message) {
       this._onListed(message.listed as number);
-    } else {
+    } else if ('method' in message) {
       void this._answer(message as Asked);
     }
   }
@@ -150,11 +152,11 @@ export class Page {
         return;
       }
       waiting.delete(answer);
-      this._line.send({ answer, result: await notebook.answer(asked) });
+      this._connection.send({ answer, result: await notebook.answer(asked) });
     } catch (error) {
       const known = error instanceof Refusal ? error : new Refusal('bad_request', String(error));
       const { code, message, status } = known;
-      this._line.send({ answer, error: { code, message, status } });
+      this._connection.send({ answer, error: { code, message, status } });
     }
     if (asked.method !== 'read') {
       this._tell();

@@ -137,3 +137,13 @@ def test_few_lines_show_the_ends():
     text = "\n".join(str(number) for number in range(100))
     assert few_lines(text).split("\n")[6] == "[… 90 more lines]"
     assert few_lines("x" * 300, width=100).endswith("[… 200 more]")
+
+
+def test_lines_that_stand_for_pictures_and_values_are_known_from_those_that_were_printed() -> None:
+    picture = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "<F>"}}
+    value = {"output_type": "execute_result", "data": {"application/json": {"a": [1]}}}
+    printed = {"output_type": "stream", "name": "stdout", "text": "[image/png]\nDrawn:\n"}
+    found = digest([printed, picture, value, printed])
+    lines = found.text.split("\n")
+    assert [lines[place] for place in found.placeholders] == ["[image/png]", '{"a": [1]}']
+    assert found.placeholders == [2, 3]

@@ -216,6 +216,7 @@ async def test_a_long_output_is_cut_and_the_whole_is_an_artifact(desk, notebook)
     assert len(run.output) < 9_000
     assert run.output.endswith("line 19999")
     assert f"read_output {run.artifact}" in run.output
+    assert f" left out of {run.total_lines:,};" in run.output
     page = await desk.call("read_output", artifact=run.artifact, offset=10_000, limit=3)
     assert page.content == "line 10000\nline 10001\nline 10002"
     found = await desk.call("read_output", artifact=run.artifact, grep="line 1234$")

@@ -66,6 +66,7 @@ class Digest:
         text: All texts in order, whole.
         images: (MIME type, base64 data) of each picture.
         data: Each ``application/json`` value, as every JSON reader takes it.
+        placeholders: The lines of `text`, from 0, that stand for a picture or a value of `data`.
         events: (MIME type, value) of each status display.
         hidden: The whole of what `text` has shortened (a traceback's frames), or None.
     """
@@ -73,6 +74,7 @@ class Digest:
     text: str = ""
     images: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     data: list[Any] = field(default_factory=list[Any])
+    placeholders: list[int] = field(default_factory=list[int])
     events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     hidden: str | None = None
 
@@ -87,7 +89,9 @@ def digest(outputs: Iterable[Json]) -> Digest:
     parts: list[str] = []
     whole: list[str] = []
     shortened = False
+    line = 0
     for output in outputs:
+        is_placeholder = False
         kind = output.get("output_type")
         if kind == "stream":
             text = sanitise(stream_text(output))
@@ -97,16 +101,22 @@ def digest(outputs: Iterable[Json]) -> Digest:
             text = short_traceback(output)
             shortened = shortened or text != full
         else:
-            text = full = _display(output, result)
+            text, is_placeholder = _display(output, result)
+            full = text
         if text:
             parts.append(text.rstrip("\n"))
+            following = line + parts[-1].count("\n") + 1
+            if is_placeholder:
+                result.placeholders += range(line, following)
+            line = following
             whole.append(full.rstrip("\n"))
     result.text = "\n".join(parts)
     result.hidden = "\n".join(whole) if shortened else None
     return result
 
 
-def _display(output: Json, result: Digest) -> str:
+def _display(output: Json, result: Digest) -> tuple[str, bool]:
+    """The text of a display, and whether it stands for a picture or a value in the digest."""
     data = bundle_of(output)
     image = next((mime for mime in IMAGE_MIMES if mime in data), None)
     if image is not None:
@@ -115,21 +125,21 @@ def _display(output: Json, result: Digest) -> str:
     for mime, value in data.items():
         if STATUS_MIME.match(mime):
             result.events.append((mime, _portable(value)))
-            return ""
+            return "", False
         if mime == "application/json":
             result.data.append(_portable(value))
             text = sanitise(_json_text(value))
     if "text/markdown" in data:
-        return sanitise(_markdown_text(_joined(data["text/markdown"])))
+        return sanitise(_markdown_text(_joined(data["text/markdown"]))), False
     if image is not None:
-        return f"[{image}]"
+        return f"[{image}]", True
     if text is not None:
-        return text
+        return text, True
     if "text/plain" in data:
-        return sanitise(_joined(data["text/plain"]))
+        return sanitise(_joined(data["text/plain"])), False
     if "text/html" in data:
-        return sanitise(html_text(_joined(data["text/html"])))
-    return f"[{', '.join(data)}]" if data else ""
+        return sanitise(html_text(_joined(data["text/html"]))), False
+    return f"[{', '.join(data)}]" if data else "", False
 
 
 def _markdown_text(markdown: str) -> str:

@@ -24,6 +24,7 @@ from typing_extensions import TypedDict
 
 from tk_ai_extension.agent import events
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
+from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.schemas import parsed
@@ -198,10 +199,33 @@ class EventHead(BaseModel):
     time: float
 
 
+class Picture(TypedDict):
+    """A picture, for a person to see.
+
+    Attributes:
+        data: Base64.
+    """
+
+    data: str
+    mime: str
+
+
+_PARTS: dict[str, Any] = {
+    "action": Literal["insert", "replace", "delete", "move", "outputs"],
+    "answers": list[Answer],
+    "effect": Effect,
+    "error": ErrorInfo,
+    "images": list[Picture],
+    "mode": Mode,
+    "proposal": Proposal,
+}
+"""What fields of events hold that are plain JSON or text in the payloads."""
+
+
 def _event_model(payload: type[Any]) -> Any:
-    hints = get_type_hints(payload) | {"kind": Literal[payload.kind]}
-    if "proposal" in hints:
-        hints["proposal"] = Proposal
+    hints = get_type_hints(payload)
+    hints |= {name: part for name, part in _PARTS.items() if name in hints}
+    hints["kind"] = Literal[payload.kind]
     fields: Json = {name: (hint, ...) for name, hint in hints.items()}
     return create_model(
         f"{payload.__name__}Event", __base__=EventHead, __doc__=payload.__doc__, **fields

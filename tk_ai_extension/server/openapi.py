@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, cast, get_args, get_type_hints
@@ -173,6 +173,15 @@ def _event(data: Schema) -> Schema:
         "properties": {"id": TEXT, "event": TEXT, "data": text},
         "additionalProperties": False,
     }
+
+
+def definitions(found: Sequence[Any]) -> dict[str, Schema]:
+    """Return the schemas of models and of all that they refer to, by the names of their classes."""
+    inputs: list[Any] = [
+        (number, "serialization", TypeAdapter(each)) for number, each in enumerate(found)
+    ]
+    _, made = TypeAdapter.json_schemas(inputs, schema_generator=_ModelSchema)
+    return made["$defs"]
 
 
 def _schema(model: Any, schemas: dict[str, Schema], mode: Any = "serialization") -> Schema:

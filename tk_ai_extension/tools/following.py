@@ -32,6 +32,10 @@ class CellRun(BaseModel):
     duration: float | None = None
     output: str = ""
     artifact: str | None = None
+    total_lines: int | None = None
+    """Lines of the whole output, where `output` is not the whole."""
+    placeholders: list[int] = Field(default_factory=list[int])
+    """The lines of `output`, from 0, that stand for a picture or a value of `data`."""
     error: str | None = None
     """The exception's name and value."""
     message: str | None = None
@@ -189,6 +193,8 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 duration=round(execution.duration, 3) if execution else None,
                 output=presented.text,
                 artifact=presented.artifact,
+                total_lines=presented.total_lines,
+                placeholders=list(presented.placeholders),
                 error=_error(execution.error) if execution and execution.error else None,
                 message="; ".join(messages) or None,
                 data=list(presented.data),

@@ -28,12 +28,17 @@ class Presented:
         artifact: Where the whole text is, if `text` is not the whole.
         images: For a model that sees.
         data: The values of ``application/json`` outputs that fit the budget.
+        placeholders: The lines of a whole `text`, from 0, that stand for a picture or a value of
+            `data`.
+        total_lines: Lines of the whole, if `text` is not the whole.
     """
 
     text: str
     artifact: str | None = None
     images: tuple[Image, ...] = ()
     data: tuple[Any, ...] = ()
+    placeholders: tuple[int, ...] = ()
+    total_lines: int | None = None
 
 
 SMALL = 200_000
@@ -55,20 +60,23 @@ async def present(
     found = await digested(outputs)
     images = await for_model(found.images)
     data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)
+    # A value that is left out is to be read in the text.
+    lines = tuple(found.placeholders) if len(data) == len(found.data) else ()
     whole = found.hidden or found.text
     if len(found.text) <= limit and found.hidden is None:
-        return Presented(found.text, None, images, data)
+        return Presented(found.text, None, images, data, lines)
     try:
         artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     except ToolError as error:
         # The code has run: its answer must not be lost because the whole of it is not kept.
         short = shorten(found.text, limit, pointer=f"; the whole is not kept: {error.message}")
-        return Presented(short.text, None, images, data)
+        return Presented(short.text, None, images, data, total_lines=short.total_lines)
     short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
     text = short.text
     if found.hidden is not None and not short.truncated:
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
-    return Presented(text, artifact.id, images, data)
+    lines = () if short.truncated else lines
+    return Presented(text, artifact.id, images, data, lines, whole.count("\n") + 1)
 
 
 MAX_SIDE = 1_568

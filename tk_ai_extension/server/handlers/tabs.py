@@ -1,4 +1,4 @@
-"""The WebSocket over which pages of JupyterLab tell what they have open, and are asked to change it."""
+"""The WebSocket of a page of JupyterLab: its tabs, and the events that it follows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ from tk_ai_extension.server.tabs import MAX_NAME, Page, Tabs
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
+    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.server.channel import Channel, Channels
     from tk_ai_extension.server.models import GivenUp, LostTabsList
     from tk_ai_extension.server.services import Services
 
 TABS_KEY = "tk_ai_extension_tabs"
 """Where the web application keeps the `Tabs`."""
+
+CHANNELS_KEY = "tk_ai_extension_channels"
+"""Where the web application keeps the `Channels`."""
 
 MAX_MESSAGE = 32_000_000
 """Bytes of one message of a page; a page gives a large notebook in pieces well below."""
@@ -36,15 +41,21 @@ MAX_MESSAGE = 32_000_000
 PING = 10.0
 """Seconds between two pings, and in which one is answered: else the page is taken for lost."""
 
+HEARTBEAT = 15.0
+"""Seconds between two messages that say nothing: pages see no pings, and proxies drop idle connections."""
+
 GOING_AWAY = (1000, 1001)
 """Codes with which a page closes its line when it is closed, reloaded, or has no more to say."""
 
 
 class TabsHandler(WebSocketHandler, JupyterHandler):
-    """The line of one page; see `server.tabs`."""
+    """The connection of one page; see `server.tabs` and `server.channel`."""
 
     auth_resource = RESOURCE
     _page: Page | None = None
+    _channel: Channel | None = None
+    _beating: asyncio.Task[None] | None = None
+    _may_write = False
 
     @property
     def services(self) -> Services:
@@ -55,6 +66,11 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
     def tabs(self) -> Tabs:
         """The pages of this server."""
         return cast("Tabs", self.settings[TABS_KEY])
+
+    @property
+    def channels(self) -> Channels:
+        """What pages of this server follow."""
+        return cast("Channels", self.settings[CHANNELS_KEY])
 
     @property
     def ping_interval(self) -> float:
@@ -83,10 +99,10 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         """A line sets no cookies."""
 
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Opens the line, for whom it is meant.
+        """Open the connection, for users who may read.
 
         Raises:
-            HTTPError: 403, no login, not allowed to write, or a page of a foreign origin; 400, a page
+            HTTPError: 403, no login, not allowed to read, or a page of a foreign origin; 400, a page
                 without a name.
         """
         user = self.current_user
@@ -94,27 +110,41 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
             raise HTTPError(403, "A token or a login is needed.")
         if not is_origin_allowed(self, self.services.settings.allowed_origins):
             raise HTTPError(403, "Pages of this origin may not call the server.")
-        if not await ensure_async(self.authorizer.is_authorized(self, user, "write", RESOURCE)):
-            raise HTTPError(403, "Only who may write may offer notebooks to agents.")
+        if not await self._may("read"):
+            raise HTTPError(403, "You may not read here.")
+        self._may_write = await self._may("write")
         if not 8 <= len(self.get_query_argument("client", "")) <= MAX_NAME:
             raise HTTPError(400, "A page needs a name of its own (`client`).")
         await super().get(*args, **kwargs)
 
     def open(self, *_args: Any, **_kwargs: Any) -> None:
-        """The line is there."""
+        """The connection is there."""
         self.set_nodelay(True)
-        client = self.get_query_argument("client")
+        client, user = self.get_query_argument("client"), username(self)
         try:
-            self._page = self.tabs.connect(username(self), client, self)
+            if self._may_write:
+                self._page = self.tabs.connect(user, client, self)
+            self._channel = self.channels.attach(self.services, user, client, self)
         except LimitReached as error:
             self.close(1013, error.message)
+            return
+        self._beating = asyncio.create_task(self._beat(), name="tk-ai heartbeat")
 
     async def on_message(self, message: str | bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The page says something."""
-        if self._page is None:
+        """The page sends something."""
+        if self._channel is None:
             return
+        answer: Json | None = None
         try:
-            answer = self.tabs.hear(self._page, json.loads(message))
+            said = json.loads(message)
+            is_topic = isinstance(said, dict) and self._channel.receive(
+                cast("Json", said), self.send
+            )
+            # Only who may write may offer notebooks to agents.
+            if not is_topic and self._page is not None:
+                answer = self.tabs.hear(self._page, said)
+        except LimitReached as error:
+            self.close(1013, error.message)
         except (ValueError, RecursionError):
             self.close(1007, "A message is JSON.")
         except InvalidArguments as error:
@@ -125,10 +155,8 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
                     await self.write_message(json.dumps(answer))
 
     def on_close(self) -> None:
-        """The line is gone."""
-        if self._page is not None:
-            left = self.close_code in GOING_AWAY
-            self.tabs.disconnect(self._page, self, left=left)
+        """The connection is gone."""
+        self._lost(left=self.close_code in GOING_AWAY)
 
     async def send(self, message: str) -> None:
         """See `server.tabs.Line.send`."""
@@ -141,8 +169,24 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
     def cut(self) -> None:
         """See `server.tabs.Line.cut`."""
         self.close(4000, "no answer")
+        self._lost(left=False)
+
+    def _lost(self, *, left: bool) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
         if self._page is not None:
-            self.tabs.disconnect(self._page, self, left=False)
+            self.tabs.disconnect(self._page, self, left=left)
+        if self._channel is not None:
+            self.channels.lost(self._channel, self, left=left)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            await self.send(json.dumps({"heartbeat": True}))
+
+    async def _may(self, action: str) -> bool:
+        user = self.current_user
+        return await ensure_async(self.authorizer.is_authorized(self, user, action, RESOURCE))
 
 
 class LostTabsHandler(TkAIHandler):

@@ -1,4 +1,4 @@
-import { Store } from './store';
+import { BrowserStorage } from './storage';
 
 /** Tells this page what another one has done, as a browser does. */
 function told(key: string): void {
@@ -12,23 +12,23 @@ describe('Store', () => {
   afterEach(() => jest.restoreAllMocks());
 
   it('remembers beyond the page, each server its own', async () => {
-    await new Store('http://one/').save('a', { x: 1 });
-    expect(await new Store('http://one/').fetch('a')).toEqual({ x: 1 });
-    expect(await new Store('http://other/').fetch('a')).toBeUndefined();
-    await new Store('http://one/').remove('a');
-    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+    await new BrowserStorage('http://one/').save('a', { x: 1 });
+    expect(await new BrowserStorage('http://one/').fetch('a')).toEqual({ x: 1 });
+    expect(await new BrowserStorage('http://other/').fetch('a')).toBeUndefined();
+    await new BrowserStorage('http://one/').remove('a');
+    expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
     expect(localStorage).toHaveLength(0);
   });
 
   it('remembers for one window where that is wanted', async () => {
-    await new Store('http://one/', 'sessionStorage').save('a', 1);
-    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
-    expect(await new Store('http://one/', 'sessionStorage').fetch('a')).toBe(1);
+    await new BrowserStorage('http://one/', 'sessionStorage').save('a', 1);
+    expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
+    expect(await new BrowserStorage('http://one/', 'sessionStorage').fetch('a')).toBe(1);
   });
 
   it('tells what another page has done to its own server', () => {
     const names: string[] = [];
-    new Store('http://one/').changed.connect((_, name) => names.push(name));
+    new BrowserStorage('http://one/').changed.connect((_, name) => names.push(name));
     told(KEY);
     told('tk-ai-extension http://other/ a');
     told('something else');
@@ -36,7 +36,7 @@ describe('Store', () => {
   });
 
   it('forgets what is old, and the oldest where there is much', async () => {
-    const store = new Store('http://one/');
+    const store = new BrowserStorage('http://one/');
     localStorage.setItem('of others', 'x');
     let now = Date.now();
     jest.spyOn(Date, 'now').mockImplementation(() => now);
@@ -53,7 +53,7 @@ describe('Store', () => {
   });
 
   it('makes room where the browser has none, and goes on where there is none at all', async () => {
-    const store = new Store('http://one/');
+    const store = new BrowserStorage('http://one/');
     const most = 'x'.repeat(450_000);
     // Of five million characters.
     for (let number = 0; number < 20; number++) {
@@ -65,15 +65,15 @@ describe('Store', () => {
     jest.spyOn(window, 'localStorage', 'get').mockImplementation(() => {
       throw new DOMException('Blocked.', 'SecurityError');
     });
-    const blocked = new Store('http://one/');
+    const blocked = new BrowserStorage('http://one/');
     await blocked.save('a', 1);
     expect(await blocked.fetch('a')).toBeUndefined();
   });
 
   it('takes nothing of what it did not save', async () => {
     localStorage.setItem(KEY, '{');
-    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+    expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
     localStorage.setItem(KEY, '1');
-    expect(await new Store('http://one/').fetch('a')).toBeUndefined();
+    expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
   });
 });

@@ -2,12 +2,14 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IMessage } from '../api/client';
 import type { Mode } from '../api/events';
+import type { IDecision, IReviews } from '../changes/reviews';
 import type { ChatModel } from '../chat/model';
-import { type ITurn, isUnsent, waits } from '../chat/state';
-import { type Found, type IRefused, isRefused } from './attaching';
-import type { IDesk } from './desk';
+import { type IPanelState, modelOf, modeOf, without } from '../state/app';
+import { type ITurn, isUnsent, waits } from '../state/chat';
 import {
+  asNew,
   BLANK,
+  type Compose,
   draftOf,
   type IAbout,
   type IAttached,
@@ -17,74 +19,79 @@ import {
   joined,
   MAX_ATTACHED,
   messageAbout,
-  messageOf
-} from './draft';
+  messageOf,
+  NOTHING,
+  settled
+} from '../state/draft';
+import { type Found, isRefused } from './attaching';
+import type { IPanelServices } from './services';
 
-/** What one panel shows: a chat or the list of chats, and the message that is being written. */
-export class PanelModel {
+/** A panel that shows nothing yet. */
+const FIRST: IPanelState = {
+  chat: '',
+  compose: NOTHING,
+  mode: null,
+  model: null,
+  refused: [],
+  showsHistory: false,
+  opened: false,
+  generation: 0
+};
+
+/** What a person does in one panel: its state in the store, and the message that is being written. */
+export class PanelController {
+  /** @param key - names the panel in the store. */
   constructor(
-    private readonly _desk: Pick<IDesk, 'chats' | 'memory' | 'preferences' | 'surroundings'>,
+    private readonly _services: Pick<
+      IPanelServices,
+      'chats' | 'memory' | 'notebook' | 'reviews' | 'store'
+    >,
+    readonly key: string,
     id: string | null
   ) {
-    this._chat = _desk.chats.open(id);
-    this._draft = BLANK;
-    void _desk.memory.restored.then(() => this.restore(id));
+    this._chat = _services.chats.open(id);
+    this._set({ ...FIRST, chat: this._chat.key });
+    void _services.memory.restored.then(() => this.restore(id));
+    _services.reviews.decided.connect(this._onDecided);
+    this._unsubscribe = _services.store.subscribe(() => this._onState());
   }
 
   /** Shows the chat of before a reload with its draft, where nothing was begun since. */
   restore(id: string | null): void {
-    if (this._begun) {
+    if (this._begun || this._disposed) {
       return;
     }
     if (id !== null && this._chat.id === null) {
       this._show(id);
     }
-    this._draft = this._desk.memory.draft(this._chat.id);
-    this._changed.emit();
+    this._set({ compose: this._services.memory.draft(this._chat.id) });
   }
 
   get chat(): ChatModel {
     return this._chat;
   }
 
+  /** What is shown. */
+  get state(): IPanelState {
+    return this._services.store.state.panels[this.key] ?? FIRST;
+  }
+
+  /** What is being written, as far as its turn still takes it. */
+  get compose(): Compose {
+    return settled(this.state.compose, this._chat.state.turns);
+  }
+
   get draft(): IDraft {
-    return this._draft;
+    return this.state.compose.draft;
   }
 
   get showsHistory(): boolean {
-    return this._showsHistory;
-  }
-
-  /** The permission mode of the next message: that of the last one, where the person chose no other. */
-  get mode(): Mode {
-    return this._mode ?? this._chat.state.turns.at(-1)?.mode ?? this._desk.preferences.now.mode;
-  }
-
-  /** The model that answers the next message; empty for the server's usual one. */
-  get answerer(): string {
-    const name = this._answerer ?? this._desk.preferences.now.model;
-    return this._desk.chats.models?.models.includes(name) === true ? name : '';
+    return this.state.showsHistory;
   }
 
   /** Takes the person's choice for the messages to come. */
-  choose({ mode, answerer }: { mode?: Mode; answerer?: string }): void {
-    this._mode = mode ?? this._mode;
-    this._answerer = answerer ?? this._answerer;
-    this._changed.emit();
-  }
-
-  /** Whether the person opened the chat that is shown: they write on in it. */
-  get opened(): boolean {
-    return this._opened;
-  }
-
-  /** Rises when another chat is shown. */
-  get generation(): number {
-    return this._generation;
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
+  choose(choice: { mode?: Mode; model?: string }): void {
+    this._set(choice);
   }
 
   /** Emitted with the id of the chat that is shown, when it is another one: null for a new chat. */
@@ -100,7 +107,7 @@ export class PanelModel {
   /** Shows a chat; a new one for null. */
   open(id: string | null): void {
     this._begun = true;
-    this._opened = true;
+    this._set({ opened: true });
     this._show(id);
     this.closeHistory();
   }
@@ -111,43 +118,38 @@ export class PanelModel {
     this._wantsFocus.emit();
   }
 
-  /** A chat was deleted: where it was the one that is shown, a new one takes its place. */
+  /** A chat was deleted, and with it what was written there. */
   removed(id: string): void {
-    this._desk.memory.setDraft(id, BLANK);
-    if (this._chat.id === id) {
-      this._opened = false;
-      this._show(null);
-      this._changed.emit();
-    }
-  }
-
-  /** Says whether the panel is in sight. */
-  look(seen: boolean): void {
-    this._seen = seen;
-    this._chat.look(this, seen);
+    this._services.memory.setDraft(id, NOTHING);
   }
 
   /** The panel is gone. */
   dispose(): void {
-    this.look(false);
-    this._desk.chats.close(this._chat);
+    this._disposed = true;
+    this._services.chats.close(this._chat);
+    this._services.reviews.decided.disconnect(this._onDecided);
+    this._unsubscribe();
+    this._services.store.update(state => ({ ...state, panels: without(state.panels, this.key) }));
     Signal.clearData(this);
   }
 
   showHistory(shows: boolean): void {
-    this._showsHistory = shows;
+    this._set({ showsHistory: shows });
     if (shows) {
-      void this._desk.chats.refresh();
+      void this._services.chats.refresh();
     }
-    this._changed.emit();
   }
 
   /** Changes the message that is being written. */
   change(some: Partial<IDraft>, focus = false): void {
+    const { compose } = this.state;
+    this._write({ ...compose, draft: { ...compose.draft, ...some } }, focus);
+  }
+
+  private _write(compose: Compose, focus = false): void {
     this._begun = true;
-    this._draft = { ...this._draft, ...some };
-    this._desk.memory.setDraft(this._chat.id, this._draft);
-    this._changed.emit();
+    this._set({ compose });
+    this._services.memory.setDraft(this._chat.id, compose);
     if (focus) {
       this._wantsFocus.emit();
     }
@@ -155,24 +157,24 @@ export class PanelModel {
 
   /** Sends what is written: a message, or what is to be different in a plan. */
   async submit(): Promise<void> {
-    const { revised, answerer, draft } = this;
-    const { text } = draft;
-    if (text.trim() === '') {
+    const { compose } = this;
+    const { draft, kept } = compose;
+    if (draft.text.trim() === '') {
       return;
     }
-    if (revised !== null) {
-      const model = answerer === '' ? {} : { model: answerer };
-      const answer = { answer: 'reject', words: text, ...model } as const;
-      await this._sendDraft({ ...draft, text: '' }, chat => chat.answerPlan(revised, answer));
+    if (compose.kind === 'revise') {
+      const { model } = this._options;
+      const said = { answer: 'reject', words: draft.text } as const;
+      const answer = { ...said, ...(model === '' ? {} : { model }) };
+      const left = { ...asNew(compose), draft: { ...draft, text: '' } };
+      await this._sendDraft(left, chat => chat.answerPlan(compose.turn, answer));
       return;
     }
-    const { preferences, surroundings } = this._desk;
-    const { activeCell } = preferences.now;
-    const message = messageOf(draft, surroundings.seen, { ...this._options, activeCell });
-    if (this.replaced !== null) {
-      message.replaces = this.replaced.id;
+    const message = this._messageOf(draft);
+    if (compose.kind === 'edit') {
+      message.replaces = compose.turn;
     }
-    await this._sendDraft(draft.kept ?? BLANK, chat => chat.send(message));
+    await this._sendDraft(kept ?? NOTHING, chat => chat.send(message));
   }
 
   /**
@@ -183,11 +185,9 @@ export class PanelModel {
    */
   async ask(text: string, about: IAbout | null = null): Promise<void> {
     if (text.trim() !== '') {
-      const { preferences, surroundings } = this._desk;
-      const { activeCell } = preferences.now;
       const message =
         about === null
-          ? messageOf({ ...BLANK, text }, surroundings.seen, { ...this._options, activeCell })
+          ? this._messageOf({ ...BLANK, text })
           : messageAbout(text, about, this._options);
       await this._send(chat => chat.send(message));
     }
@@ -200,13 +200,11 @@ export class PanelModel {
    * @param about - Cells that go with it; without, what the person looks at.
    */
   write(text: string, about: IAbout | null = null): void {
-    const { surroundings } = this._desk;
-    const kept = isBlank(this._draft) ? null : this._draft;
-    const attached = about === null ? [] : surroundings.attachableOf(about);
-    this._replaced = null;
-    this._revised = null;
+    const { compose } = this;
+    const attached = about === null ? [] : this._services.notebook.attachableOf(about);
     const some = attached.slice(0, MAX_ATTACHED);
-    this.change({ ...BLANK, text, attached: some, withoutCell: some.length > 0, kept }, true);
+    const draft = { ...BLANK, text, attached: some, withoutCell: some.length > 0 };
+    this._write({ kind: 'new', draft, kept: isBlank(compose) ? null : compose }, true);
   }
 
   /** Has a turn's plan carried out; the messages after it are in that mode, too. */
@@ -216,50 +214,37 @@ export class PanelModel {
     await this._chat.answerPlan(turn.id, { answer: 'approve', mode });
   }
 
-  /** The turn whose plan the message that is being written is about; null for an ordinary one. */
-  get revised(): string | null {
-    const turn = this._chat.state.turns.find(each => each.id === this._revised);
-    // Another message, or another tab, may have settled it.
-    return turn?.plans === true ? turn.id : null;
-  }
-
-  /** The turn whose place the message that is being written takes; null for none. */
-  get replaced(): ITurn | null {
-    const turn = this._chat.state.turns.find(each => each.id === this._replaced);
-    return turn?.replaced === false ? turn : null;
-  }
-
   /**
    * Puts a turn's message back into the box: what is sent then takes its place, and Claude goes on
    * from before it. One that waits is only taken back.
    */
   edit(turn: ITurn): void {
+    const { compose } = this;
     // What another message was to become stands in that one still.
-    const kept = this.replaced !== null || isBlank(this._draft) ? this._draft.kept : this._draft;
+    const kept = compose.kind === 'edit' || isBlank(compose) ? compose.kept : compose;
     const sent = this._chat.sent(turn.id);
-    this._revised = null;
-    this._replaced = waits(turn) || isUnsent(turn) ? null : turn.id;
+    const draft = draftOf(turn, sent);
     if (waits(turn)) {
       void this._chat.stop(turn.id);
     }
     const lost = sent === null ? turn.attachments : [];
-    this._refused = lost.map(name => ({ name, why: 'lost' }));
-    this.change({ ...draftOf(turn, sent), kept }, true);
+    this._set({ refused: lost.map(name => ({ name, why: 'lost' })) });
+    this._write(
+      waits(turn) || isUnsent(turn)
+        ? { kind: 'new', draft, kept }
+        : { kind: 'edit', turn: turn.id, draft, kept },
+      true
+    );
   }
 
-  /** Lets the message that is being written be one after all others. */
-  editNone(): void {
-    this._replaced = null;
-    this._changed.emit();
-    this._wantsFocus.emit();
+  /** Lets what is written be a message after all others. */
+  composeNew(): void {
+    this._write(asNew(this.compose), true);
   }
 
-  /** Lets the person say what is to be different in a turn's plan; null for an ordinary message. */
-  revise(turn: ITurn | null): void {
-    this._revised = turn?.id ?? null;
-    this._replaced = null;
-    this._changed.emit();
-    this._wantsFocus.emit();
+  /** Lets the person say what is to be different in a turn's plan. */
+  revise(turn: ITurn): void {
+    this._write({ ...asNew(this.compose), kind: 'revise', turn: turn.id }, true);
   }
 
   /**
@@ -270,12 +255,15 @@ export class PanelModel {
    */
   async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
     const sent = this._chat.sent(turn.id);
-    this._mode = change.mode ?? this._mode;
+    if (change.mode !== undefined) {
+      this.choose({ mode: change.mode });
+    }
     if (sent === null && change.text === undefined && turn.attachments.length > 0) {
       this.edit(turn);
-      this.editNone();
+      this.composeNew();
       return;
     }
+    const { model } = this._options;
     const message: IMessage = {
       ...(turn.notebook === null ? {} : { notebook: turn.notebook }),
       ...(sent === null ? cellOf(turn) : boundTo(sent)),
@@ -285,29 +273,39 @@ export class PanelModel {
         : { attachments: sent.attachments }),
       message: change.text ?? turn.text,
       mode: change.mode ?? turn.mode,
-      ...(this.answerer === '' ? {} : { model: this.answerer })
+      ...(model === '' ? {} : { model })
     };
     this._wantsFocus.emit();
     await this._send(chat => chat.send(message));
   }
 
+  /** What holds for the next message whatever it says. */
   private get _options(): IOptions {
-    return { mode: this.mode, model: this.answerer };
+    const { state } = this._services.store;
+    return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
+  }
+
+  /** A message about what the person looks at in this moment. */
+  private _messageOf(draft: IDraft): IMessage {
+    const { notebook, store } = this._services;
+    const { activeCell } = store.state.preferences;
+    return messageOf(draft, notebook.seen, { ...this._options, activeCell });
   }
 
   private _show(id: string | null): void {
     if (this._chat.id !== id || id === null) {
       const before = this._chat;
-      this._chat = this._desk.chats.open(id);
-      this._chat.look(this, this._seen);
-      before.look(this, false);
-      this._desk.chats.close(before);
-      this._generation += 1;
-      this._draft = this._desk.memory.draft(id);
-      this._refused = [];
-      // They were chosen for the other chat.
-      this._mode = null;
-      this._answerer = null;
+      this._chat = this._services.chats.open(id);
+      this._set({
+        chat: this._chat.key,
+        generation: this.state.generation + 1,
+        compose: this._services.memory.draft(id),
+        refused: [],
+        // They were chosen for the other chat.
+        mode: null,
+        model: null
+      });
+      this._services.chats.close(before);
       this._shown.emit(id);
     }
   }
@@ -315,11 +313,11 @@ export class PanelModel {
   /** Puts things to the message that is being written; says of the others why they are not. */
   attach(found: readonly Found[]): void {
     const some = found.filter((each): each is IAttached => !isRefused(each));
-    const attached = [...this._draft.attached, ...some];
+    const attached = [...this.draft.attached, ...some];
     const many = attached
       .slice(MAX_ATTACHED)
       .map(each => ({ name: each.label, why: 'many' }) as const);
-    this._refused = [...found.filter(isRefused), ...many];
+    this._set({ refused: [...found.filter(isRefused), ...many] });
     const cells = some.some(each => each.attachment.kind === 'cell');
     this.change(
       {
@@ -331,39 +329,29 @@ export class PanelModel {
     );
   }
 
-  /** What was last to go with the message and does not. */
-  get refused(): readonly IRefused[] {
-    return this._refused;
-  }
-
   /** The person has read what does not go with the message. */
   dismissRefused(): void {
-    this._refused = [];
-    this._changed.emit();
+    this._set({ refused: [] });
     this._wantsFocus.emit();
   }
 
   /** Sends what is written; it is there again where the server did not take it. */
   private async _sendDraft(
-    left: IDraft,
+    left: Compose,
     send: (chat: ChatModel) => Promise<boolean>
   ): Promise<void> {
-    const { draft, chat } = this;
-    const replaced = this._replaced;
-    this._refused = [];
-    this._replaced = null;
-    this.change(left);
-    const begun = this._draft;
+    const { compose, chat } = this;
+    this._set({ refused: [] });
+    this._write(left);
     if (await this._send(send)) {
       return;
     }
-    const { memory } = this._desk;
+    const { memory } = this._services;
     // Meanwhile they may have written on, or have gone to another chat.
-    const now = this._chat.id === chat.id ? this._draft : memory.draft(chat.id);
-    const back = isBlank(now) || now === begun ? draft : joined(draft, now);
+    const now = this._chat.id === chat.id ? this.state.compose : memory.draft(chat.id);
+    const back = now === left ? compose : joined(compose, now);
     if (this._chat.id === chat.id) {
-      this._replaced ??= replaced;
-      this.change(back);
+      this._write(back);
     } else {
       memory.setDraft(chat.id, back);
     }
@@ -378,26 +366,45 @@ export class PanelModel {
     const taken = await send(chat);
     if (taken && isNew && this._chat === chat) {
       // What was written since belongs to the chat that there is now.
-      this._desk.memory.setDraft(null, BLANK);
-      this._desk.memory.setDraft(chat.id, this._draft);
+      this._services.memory.setDraft(null, NOTHING);
+      this._services.memory.setDraft(chat.id, this.state.compose);
       this._shown.emit(chat.id);
     }
     return taken;
   }
 
+  private _set(some: Partial<IPanelState>): void {
+    if (!this._disposed) {
+      const { key } = this;
+      this._services.store.update(state => ({
+        ...state,
+        panels: { ...state.panels, [key]: { ...(state.panels[key] ?? FIRST), ...some } }
+      }));
+    }
+  }
+
+  /** Something was taken back, wherever in the page: what of this chat's changes stands now? */
+  private readonly _onDecided = (_: IReviews, { kind }: IDecision): void => {
+    if (kind === 'taken back') {
+      void this._chat.readJournal();
+    }
+  };
+
+  /** Where the chat that is shown was deleted, wherever in the page, a new one takes its place. */
+  private _onState(): void {
+    if (this._chat.isDisposed && !this._disposed && !this._replacing) {
+      this._replacing = true;
+      this._set({ opened: false });
+      this._show(null);
+      this._replacing = false;
+    }
+  }
+
+  private readonly _unsubscribe: () => void;
   private _chat: ChatModel;
-  private _draft: IDraft;
-  private _refused: readonly IRefused[] = [];
-  private _revised: string | null = null;
-  private _replaced: string | null = null;
-  private _mode: Mode | null = null;
-  private _answerer: string | null = null;
-  private _showsHistory = false;
   private _begun = false;
-  private _generation = 0;
-  private _opened = false;
-  private _seen = false;
-  private _changed = new Signal<this, void>(this);
+  private _replacing = false;
+  private _disposed = false;
   private _shown = new Signal<this, string | null>(this);
   private _wantsFocus = new Signal<this, void>(this);
 }

@@ -1,9 +1,12 @@
 /** Events become the requests that wait for an answer here. Pure: no list is ever changed. */
 
-import type { IRequest, RequestEvent } from '../api/permissions';
+import type { PermissionEvent, PermissionInfo } from '../api/events';
 
 /** The requests after an event. What is known already stays the same object. */
-export function reduce(waiting: readonly IRequest[], event: RequestEvent): readonly IRequest[] {
+export function reduceRequests(
+  waiting: readonly PermissionInfo[],
+  event: PermissionEvent
+): readonly PermissionInfo[] {
   switch (event.kind) {
     case 'waiting':
       return event.permissions
@@ -25,6 +28,6 @@ export function reduce(waiting: readonly IRequest[], event: RequestEvent): reado
 }
 
 /** Whether it is asked for here, and not in the chat that it belongs to. */
-function isShownHere({ face, within_call }: IRequest): boolean {
+function isShownHere({ face, within_call }: PermissionInfo): boolean {
   return !(face === 'chat' && within_call);
 }

@@ -10,29 +10,12 @@ import {
 } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { type ISignal, Signal } from '@lumino/signaling';
 
 import { cellOf, goTo } from '../notebook/cells';
 import { serverPath } from '../notebook/drives';
-import type { IAbout, IAttached } from './draft';
+import type { AppStore } from '../state/app';
+import type { IAbout, IAttached, ICellName, ISeen } from '../state/draft';
 import { tableOf } from './tables';
-
-/** A cell as a person knows it. */
-export interface ICellName {
-  id: string;
-  index: number;
-  /** The first line of its source. */
-  line: string;
-}
-
-/** What the person looks at. */
-export interface ISeen {
-  /** The notebook's path. */
-  notebook: string;
-  cell: ICellName | null;
-  /** Ids of the selected cells, where more than one is. */
-  selected: readonly string[];
-}
 
 /** What there is to begin with in the notebook that the person looks at. */
 export interface IBeginnings {
@@ -49,17 +32,22 @@ interface IOpen {
 }
 
 /** The notebook beside the panel: what the person looks at, and what the panel does in it. */
-export class Surroundings {
+export class NotebookContext {
   constructor(
     private readonly _app: JupyterFrontEnd,
     private readonly _notebooks: INotebookTracker | null,
     private readonly _documents: IDocumentManager | null,
-    private readonly _trans: TranslationBundle
+    private readonly _trans: TranslationBundle,
+    store: AppStore
   ) {
     const changed = (): void => {
       this._seen = undefined;
       this._beginnings = undefined;
-      this._changed.emit();
+      // What the person looks at is read when it is shown: once per frame, however much changes.
+      this._frame ||= requestAnimationFrame(() => {
+        this._frame = 0;
+        store.update(state => ({ ...state, seen: this.seen }));
+      });
     };
     const modelChanged = ({ model }: Notebook): void => {
       model?.cells.changed.connect(changed);
@@ -76,11 +64,7 @@ export class Surroundings {
     _notebooks?.activeCellChanged.connect(changed);
     _notebooks?.selectionChanged.connect(changed);
     NotebookActions.executed.connect(changed);
-  }
-
-  /** Emitted when what the person looks at is another thing. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
+    changed();
   }
 
   get documents(): IDocumentManager | null {
@@ -250,7 +234,7 @@ export class Surroundings {
   /** Undefined where it is to be read anew. */
   private _seen: ISeen | null | undefined;
   private _beginnings: IBeginnings | undefined;
-  private _changed = new Signal<this, void>(this);
+  private _frame = 0;
 }
 
 function nameOf(index: number, id: string, source: string): ICellName {

@@ -1,6 +1,23 @@
 import type { Attachment, IMessage } from '../api/client';
 import type { Mode } from '../api/events';
-import type { ISeen } from './surroundings';
+import type { ITurn } from './chat';
+
+/** A cell as a person knows it. */
+export interface ICellName {
+  id: string;
+  index: number;
+  /** The first line of its source. */
+  line: string;
+}
+
+/** What the person looks at. */
+export interface ISeen {
+  /** The notebook's path. */
+  notebook: string;
+  cell: ICellName | null;
+  /** Ids of the selected cells, where more than one is. */
+  selected: readonly string[];
+}
 
 /** Something that goes with the next message, with its name on the chip. */
 export interface IAttached {
@@ -17,9 +34,17 @@ export interface IDraft {
   /** What the person looks at does not go with it, where they took its chip away. */
   withoutNotebook: boolean;
   withoutCell: boolean;
-  /** What was being written when an earlier message was taken back: it is there again afterwards. */
-  kept: IDraft | null;
 }
+
+/**
+ * What a person writes: a new message, one that takes the place of the message of a turn (`edit`),
+ * or what is to be different in the plan of a turn (`revise`).
+ */
+export type Compose = {
+  draft: IDraft;
+  /** What was being written before: it is there again once this is sent. */
+  kept: Compose | null;
+} & ({ kind: 'new' } | { kind: 'edit' | 'revise'; turn: string });
 
 /** Cells of a notebook that a message is about, whatever the person looks at. */
 export interface IAbout {
@@ -40,9 +65,10 @@ export const BLANK: IDraft = {
   text: '',
   attached: [],
   withoutNotebook: false,
-  withoutCell: false,
-  kept: null
+  withoutCell: false
 };
+
+export const NOTHING: Compose = { kind: 'new', draft: BLANK, kept: null };
 
 /** How many attachments the server takes with one message. */
 export const MAX_ATTACHED = 20;
@@ -55,26 +81,43 @@ export function goesWith({ attachment, notebook }: IAttached, about: string | un
 }
 
 /** Whether nothing was written or attached. */
-export function isBlank({ text, attached, kept }: IDraft): boolean {
+export function isBlank({ draft: { text, attached }, kept }: Compose): boolean {
   return text.trim() === '' && attached.length === 0 && kept === null;
 }
 
-/** Two drafts as one: what was written first, and what was written after it. */
-export function joined(first: IDraft, second: IDraft): IDraft {
+/** A new message with the same draft. */
+export function asNew({ draft, kept }: Compose): Compose {
+  return { kind: 'new', draft, kept };
+}
+
+/** What is written as far as its turn still takes it: it may be replaced or settled by now. */
+export function settled(compose: Compose, turns: readonly ITurn[]): Compose {
+  if (compose.kind === 'new') {
+    return compose;
+  }
+  const turn = turns.find(each => each.id === compose.turn);
+  const isOpen = compose.kind === 'edit' ? turn?.replaced === false : turn?.plans === true;
+  return isOpen ? compose : asNew(compose);
+}
+
+/** Both as one: what was written first, and what was written after it. */
+export function joined(first: Compose, second: Compose): Compose {
   if (isBlank(second)) {
     return first;
   }
-  return {
-    ...second,
-    text: [first.text, second.text].filter(text => text.trim() !== '').join('\n\n'),
-    attached: [...first.attached, ...second.attached].slice(0, MAX_ATTACHED),
-    kept: second.kept ?? first.kept
+  const { draft } = second;
+  const both = {
+    ...draft,
+    text: [first.draft.text, draft.text].filter(text => text.trim() !== '').join('\n\n'),
+    attached: [...first.draft.attached, ...draft.attached].slice(0, MAX_ATTACHED)
   };
+  return { ...(second.kind === 'new' ? first : second), draft: both, kept: second.kept };
 }
 
-/** All that was written in a draft, also before the message that it takes the place of. */
-export function writtenIn({ text, kept }: IDraft): string {
-  return kept === null || kept.text.trim() === '' ? text : `${text}\n\n${kept.text}`;
+/** All that was written, also before what is written now. */
+export function writtenIn({ draft, kept }: Compose): string {
+  const before = kept === null ? '' : writtenIn(kept);
+  return before.trim() === '' ? draft.text : `${draft.text}\n\n${before}`;
 }
 
 /** The draft of a message that was sent, with what went with it. */

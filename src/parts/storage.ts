@@ -10,9 +10,9 @@ const MAX_LENGTH = 500_000;
 const MAX_AGE = 180 * 86_400_000;
 
 /** What outlives a reload. */
-export interface IStore extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
+export interface IStorage extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
   /** Emitted with a name when another page has saved or removed what is under it. */
-  readonly changed: ISignal<IStore, string>;
+  readonly changed: ISignal<IStorage, string>;
 }
 
 /** What is saved of a thing. */
@@ -28,7 +28,7 @@ interface ISaved {
  * JupyterLab's own state is another one in each workspace, and in Notebook 7 there is none that
  * outlives the page.
  */
-export class Store implements IStore {
+export class BrowserStorage implements IStorage {
   /**
    * @param server - Its base URL: a browser knows several.
    * @param where - Whether it is the browser's, or that of one window of it.

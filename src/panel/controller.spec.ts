@@ -1,11 +1,14 @@
 import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/client';
 import type { ChatEvent, Mode } from '../api/events';
-import { Lines } from '../api/lines';
 import { Chats } from '../chat/service';
-import type { IDesk } from './desk';
+import { FakeServer } from '../testing/server';
+import { MESSAGE, story as numberedStory } from '../testing/events';
+import { Reviews } from '../changes/reviews';
+import { BrowserStorage } from '../parts/storage';
+import { type AppStore, createStore, modeOf } from '../state/app';
+import type { IPanelServices } from './services';
 import { Memory } from './memory';
-import { PanelModel } from './model';
-import { Preferences } from './preferences';
+import { PanelController } from './controller';
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
 const FILE = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
@@ -16,29 +19,23 @@ const SEEN = {
 };
 
 function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
-  const message = {
-    kind: 'message',
-    chat: 'c',
-    text: 'Why?',
-    notebook: 'a.ipynb',
-    mode,
-    model: 'm',
-    attachments: ['b.csv'],
-    active_cell: 'x',
-    waits: 0
-  } as const;
-  const events = [message, { kind: 'began' }, { kind: 'done', end, text: '' }] as const;
-  return events.map((event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }));
+  const about = { text: 'Why?', mode, attachments: ['b.csv'], active_cell: 'x' };
+  return numberedStory(
+    { ...MESSAGE, ...about },
+    { kind: 'began' },
+    { kind: 'done', end, text: '' }
+  );
 }
 
-/** A desk before a server that keeps what it is sent, and takes it where `takes` says so. */
-function desk(
+/** Services before a server that keeps what it is sent, and takes it where `takes` says so. */
+function connected(
   takes: () => Promise<void> = () => Promise.resolve(),
   stored: object | Promise<object> = {}
-): { desk: IDesk; sent: IMessage[] } {
+): { services: IPanelServices; sent: IMessage[] } {
   const sent: IMessage[] = [];
   const api: Partial<ChatApi> = {
     chats: () => Promise.resolve([]),
+    remove: () => Promise.resolve(),
     models: () => Promise.reject(CUT),
     changes: () => Promise.resolve({ changes: [], since: 0 }),
     chat: id => {
@@ -49,39 +46,38 @@ function desk(
       sent.push(message);
       await takes();
       return { chat: 'c', turn: 't' };
-    },
-    async *events() {
-      await Promise.resolve();
-      yield* story(sent.at(-1)?.mode ?? 'ask');
     }
   };
   const state = { fetch: () => Promise.resolve(stored), save: () => Promise.resolve() };
-  const made = {
-    chats: new Chats(api as ChatApi, new Lines()),
-    memory: new Memory(state as unknown as ConstructorParameters<typeof Memory>[0]),
-    preferences: new Preferences(),
-    surroundings: { seen: SEEN }
+  const server = new FakeServer();
+  server.answer = ({ number }) => {
+    server.tell(number, { live: true });
+    for (const event of story(sent.at(-1)?.mode ?? 'ask')) {
+      server.tell(number, { id: event.number, event });
+    }
   };
-  return { desk: made as unknown as IDesk, sent };
+  const store = createStore();
+  const made = {
+    store,
+    chats: new Chats(api as ChatApi, server.channel, store),
+    memory: new Memory(state as unknown as ConstructorParameters<typeof Memory>[0]),
+    notebook: { seen: SEEN },
+    reviews: new Reviews(new BrowserStorage('http://server/'), store)
+  };
+  return { services: made as unknown as IPanelServices, sent };
 }
 
 /** Waits until the last message of the chat that is shown has ended. */
-async function ended({ chat }: PanelModel): Promise<void> {
+async function ended({ chat }: PanelController): Promise<void> {
   while (chat.busy || chat.state.turns.at(-1)?.end == null) {
-    await new Promise<void>(resolve => {
-      const changed = (): void => {
-        chat.changed.disconnect(changed);
-        resolve();
-      };
-      chat.changed.connect(changed);
-    });
+    await new Promise(resolve => setTimeout(resolve));
   }
 }
 
 describe('a message that is sent again', () => {
   it('goes with all that went with it', async () => {
-    const { desk: around, sent } = desk();
-    const model = new PanelModel(around, null);
+    const { services: around, sent } = connected();
+    const model = new PanelController(around, 'panel', null);
     await around.memory.restored;
     model.change({ text: 'Why?', attached: [FILE] });
     await model.submit();
@@ -101,15 +97,15 @@ describe('a message that is sent again', () => {
   });
 
   it('goes back into the box where its attachments are gone with a reload', async () => {
-    const { desk: around, sent } = desk();
-    const model = new PanelModel(around, 'c');
+    const { services: around, sent } = connected();
+    const model = new PanelController(around, 'panel', 'c');
     await ended(model);
     const turn = model.chat.state.turns[0];
     await (turn && model.resend(turn));
     expect(sent).toEqual([]);
     expect(model.draft.text).toBe('Why?');
-    expect(model.refused).toEqual([{ name: 'b.csv', why: 'lost' }]);
-    expect(model.replaced).toBeNull();
+    expect(model.state.refused).toEqual([{ name: 'b.csv', why: 'lost' }]);
+    expect(model.compose.kind).toBe('new');
     await (turn && model.resend(turn, { text: 'Go on.' }));
     expect(sent).toMatchObject([{ message: 'Go on.', notebook: 'a.ipynb', active_cell: 'x' }]);
   });
@@ -117,8 +113,8 @@ describe('a message that is sent again', () => {
 
 describe('what is asked beside the box', () => {
   it('is about the cells that are named, and leaves the draft', async () => {
-    const { desk: around, sent } = desk();
-    const model = new PanelModel(around, null);
+    const { services: around, sent } = connected();
+    const model = new PanelController(around, 'panel', null);
     model.change({ text: 'Later', attached: [FILE], withoutNotebook: true });
     await model.ask('Fix these.', { notebook: 'b.ipynb', cells: ['p', 'q'] });
     const about = { notebook: 'b.ipynb', active_cell: 'p', selected_cells: ['p', 'q'] };
@@ -133,7 +129,7 @@ describe('what was being written', () => {
     const refused = new Promise<void>((_, reject) => {
       fail = reject;
     });
-    const model = new PanelModel(desk(() => refused).desk, null);
+    const model = new PanelController(connected(() => refused).services, 'panel', null);
     model.change({ text: 'First', attached: [FILE] });
     const sending = model.submit();
     model.change({ text: 'Second' });
@@ -147,7 +143,7 @@ describe('what was being written', () => {
     const refused = new Promise<void>((_, reject) => {
       fail = reject;
     });
-    const model = new PanelModel(desk(() => refused).desk, 'c');
+    const model = new PanelController(connected(() => refused).services, 'panel', 'c');
     await ended(model);
     model.change({ text: 'First' });
     const sending = model.submit();
@@ -161,8 +157,8 @@ describe('what was being written', () => {
   });
 
   it('is there again after an earlier message was changed', async () => {
-    const { desk: around, sent } = desk();
-    const model = new PanelModel(around, 'c');
+    const { services: around, sent } = connected();
+    const model = new PanelController(around, 'panel', 'c');
     await ended(model);
     model.change({ text: 'Half a th' });
     const turn = model.chat.state.turns[0];
@@ -171,7 +167,7 @@ describe('what was being written', () => {
     }
     await model.submit();
     expect(sent[0]).toMatchObject({ message: 'Why?', replaces: 't' });
-    expect(model.draft).toMatchObject({ text: 'Half a th', kept: null });
+    expect(model.compose).toMatchObject({ kind: 'new', draft: { text: 'Half a th' }, kept: null });
   });
 
   it('counts more than what was remembered of before the reload', async () => {
@@ -179,8 +175,8 @@ describe('what was being written', () => {
     const stored = new Promise<object>(resolve => {
       restore = resolve;
     });
-    const { desk: around } = desk(undefined, stored);
-    const model = new PanelModel(around, null);
+    const { services: around } = connected(undefined, stored);
+    const model = new PanelController(around, 'panel', null);
     model.change({ text: 'New' });
     restore({ chat: 'c', drafts: { '': 'Old', c: 'About c', d: 'About d' } });
     await around.memory.restored;
@@ -191,17 +187,35 @@ describe('what was being written', () => {
   });
 });
 
+function mode({ state }: PanelController, store: AppStore): Mode {
+  return modeOf(store.state, state);
+}
+
+describe('a chat that is deleted', () => {
+  it('gives way to a new one in each panel that shows it', async () => {
+    const { services: around } = connected();
+    const panels = ['a', 'b'].map(key => new PanelController(around, key, 'c'));
+    await Promise.all(panels.map(ended));
+    await around.chats.remove('c');
+    expect(panels.map(({ chat, state }) => [chat.id, chat.isDisposed, state.generation])).toEqual([
+      [null, false, 1],
+      [null, false, 1]
+    ]);
+  });
+});
+
 describe('the mode', () => {
   it('is that of the last message in its chat, and not in the next one', async () => {
-    const model = new PanelModel(desk().desk, 'c');
+    const { services: around } = connected();
+    const model = new PanelController(around, 'panel', 'c');
     await ended(model);
-    expect(model.mode).toBe('auto');
+    expect(mode(model, around.store)).toBe('auto');
     model.choose({ mode: 'plan' });
-    expect(model.mode).toBe('plan');
+    expect(mode(model, around.store)).toBe('plan');
     model.open(null);
-    expect(model.mode).toBe('ask');
+    expect(mode(model, around.store)).toBe('ask');
     model.open('c');
     await ended(model);
-    expect(model.mode).toBe('auto');
+    expect(mode(model, around.store)).toBe('auto');
   });
 });

@@ -1,16 +1,16 @@
 /** What a chat shows: turns, made of what Claude wrote, thought and did. Plain values. */
 
-import type { IStanding } from '../api/client';
 import type {
+  CellChangedEvent,
+  ChatChanges,
   End,
-  IChange,
-  IPermissionEvent,
-  IPicture,
-  IProblem,
-  IProposal,
-  IUsage,
+  ErrorInfo,
   Json,
-  Mode
+  Mode,
+  PermissionAskedEvent,
+  Picture,
+  Proposal,
+  UsedEvent
 } from '../api/events';
 
 /**
@@ -35,18 +35,17 @@ export interface INotice {
 /** A request for a person's approval. */
 export interface IQuestion {
   id: string;
-  effect: IPermissionEvent['effect'];
+  effect: PermissionAskedEvent['effect'];
   notebook: string | null;
-  preview: string;
-  proposal?: IProposal | null;
-  answers: IPermissionEvent['answers'];
+  proposal: Proposal;
+  answers: PermissionAskedEvent['answers'];
 }
 
 export interface IResult {
   ok: boolean;
   text: string;
   structured: Json;
-  images: IPicture[];
+  images: readonly Picture[];
   seconds: number;
 }
 
@@ -61,7 +60,7 @@ export interface ICall {
   question: IQuestion | null;
   /** Whether a person was asked for an approval. */
   asked: boolean;
-  changes: readonly IChange[];
+  changes: readonly CellChangedEvent[];
   result: IResult | null;
 }
 
@@ -92,8 +91,8 @@ export interface ITurn {
   began: boolean;
   items: readonly Item[];
   retry: IRetry | null;
-  usage: IUsage | null;
-  error: IProblem | null;
+  usage: UsedEvent | null;
+  error: ErrorInfo | null;
   end: End | null;
   /** Whether it made a plan that waits for an answer. */
   plans: boolean;
@@ -112,7 +111,7 @@ export function isUnsent(turn: ITurn): boolean {
 }
 
 /** What of a chat's changes stood when the server was asked. */
-export interface IJournal extends IStanding {
+export interface IJournal extends ChatChanges {
   /** The turns that had ended by then: of others it knows nothing, or not all. */
   ended: ReadonlySet<string>;
 }
@@ -127,7 +126,7 @@ export interface IChatState {
 export const EMPTY: IChatState = { last: 0, turns: [] };
 
 /** Whether a turn goes on or waits. */
-export function isBusy(state: IChatState): boolean {
+export function isBusy(state: Pick<IChatState, 'turns'>): boolean {
   return state.turns.some(turn => turn.end === null);
 }
 
@@ -146,8 +145,8 @@ export function waitingQuestion(state: IChatState): { call: ICall; question: IQu
 }
 
 /** All changes of a turn, those of one cell together, in the order in which cells were touched. */
-export function changesByCell(turn: ITurn): Map<string, IChange[]> {
-  const found = new Map<string, IChange[]>();
+export function changesByCell(turn: ITurn): Map<string, CellChangedEvent[]> {
+  const found = new Map<string, CellChangedEvent[]>();
   for (const item of turn.items) {
     if (item.kind === 'call') {
       for (const change of item.changes) {
@@ -160,7 +159,7 @@ export function changesByCell(turn: ITurn): Map<string, IChange[]> {
 }
 
 /** Tokens and dollars of all turns. */
-export function total(state: IChatState): { tokens: number; cost: number | null } {
+export function total(state: Pick<IChatState, 'turns'>): { tokens: number; cost: number | null } {
   let tokens = 0;
   let cost: number | null = null;
   for (const { usage } of state.turns) {

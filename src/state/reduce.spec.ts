@@ -1,24 +1,8 @@
 import type { ChatEvent } from '../api/events';
+import { MESSAGE, numbered, PROPOSAL, story } from '../testing/events';
 import { reduce } from './reduce';
-import { changesByCell, EMPTY, isBusy, isUnsent, total, waitingQuestion, waits } from './state';
+import { changesByCell, EMPTY, isBusy, isUnsent, total, waitingQuestion, waits } from './chat';
 
-type Some<T> = T extends unknown ? Omit<T, 'id' | 'turn' | 'time'> : never;
-
-/** Events of one turn, numbered. */
-function story(...events: Some<ChatEvent>[]): ChatEvent[] {
-  return events.map((event, place) => ({ ...event, id: place + 1, turn: 't', time: 0 }));
-}
-
-const MESSAGE = {
-  kind: 'message',
-  chat: 'c',
-  text: 'Plot it.',
-  notebook: 'a.ipynb',
-  mode: 'ask',
-  model: 'm',
-  attachments: [],
-  waits: 0
-} as const;
 const CHANGE = {
   kind: 'cell_change',
   call: '1',
@@ -41,13 +25,14 @@ const STORY = story(
     kind: 'permission',
     call: '1',
     tool: 'insert_cell',
-    permission: 'p',
+    id: 'p',
     effect: 'WRITE',
     notebook: 'a.ipynb',
     preview: '+1',
+    proposal: PROPOSAL,
     answers: ['once', 'deny']
   },
-  { kind: 'permission_settled', call: '1' },
+  { kind: 'permission_settled', call: '1', id: 'p' },
   CHANGE,
   {
     kind: 'tool_result',
@@ -67,6 +52,7 @@ const STORY = story(
     cache_read_tokens: 2,
     cache_write_tokens: 3,
     cost_usd: 0.5,
+    session_cost_usd: null,
     seconds: 2,
     requests: 2
   },
@@ -103,7 +89,7 @@ describe('a chat', () => {
     expect(after.turns[0]?.items[2]).toBe(before.turns[0]?.items[2]);
   });
 
-  it('waits for leave between the question and its settlement', () => {
+  it('waits for an answer between the question and its settlement', () => {
     expect(waitingQuestion(reduce(EMPTY, STORY.slice(0, 7)))?.question.id).toBe('p');
     expect(waitingQuestion(reduce(EMPTY, STORY.slice(0, 8)))).toBeNull();
   });
@@ -157,9 +143,8 @@ describe('a chat', () => {
   });
 
   it('lets a message take the place of an earlier one and all that came after it', () => {
-    const sent = (id: number, turn: string, replaces: string | null = null): ChatEvent => ({
-      ...{ ...MESSAGE, id, turn, time: 0, replaces }
-    });
+    const sent = (number: number, turn: string, replaces: string | null = null): ChatEvent =>
+      numbered({ ...MESSAGE, replaces }, number, turn);
     const { turns } = reduce(EMPTY, [sent(1, 'a'), sent(2, 'b'), sent(3, 'c'), sent(4, 'd', 'b')]);
     expect(turns.map(turn => turn.replaced)).toEqual([false, true, true, false]);
   });

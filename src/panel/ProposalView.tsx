@@ -1,17 +1,15 @@
 import type { JSX } from 'react';
 import { useMemo } from 'react';
 
-import type { IProposal, IProposalStep } from '../api/events';
+import type { Proposal, ProposalStep } from '../api/events';
 import { stepLines } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import { visible } from '../parts/visible';
-import type { IQuestion } from '../chat/state';
-import { useDesk } from './desk';
+import { useServices } from './services';
 
 /** All that a call would do, step by step: nothing is folded, and what runs is verbatim. */
-export function Proposal({ question }: { question: IQuestion }): JSX.Element {
-  const { trans } = useDesk();
-  const proposal = useMemo(() => proposalOf(question), [question]);
+export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
+  const { trans } = useServices();
   return (
     <>
       {proposal.steps.length === 0 && (
@@ -29,8 +27,8 @@ export function Proposal({ question }: { question: IQuestion }): JSX.Element {
   );
 }
 
-function Step({ step }: { step: IProposalStep }): JSX.Element {
-  const { trans } = useDesk();
+function Step({ step }: { step: ProposalStep }): JSX.Element {
+  const { trans } = useServices();
   const lines = useMemo(() => stepLines(step), [step]);
   return (
     <div className={step.runs ? 'tk-Step tk-mod-runs' : 'tk-Step'}>
@@ -43,14 +41,4 @@ function Step({ step }: { step: IProposalStep }): JSX.Element {
       {lines.length > 0 && <Lines lines={lines} trans={trans} whole />}
     </div>
   );
-}
-
-/** A question's proposal; the plain text of one that has none, all lines alike. */
-function proposalOf({ effect, notebook, preview, proposal }: IQuestion): IProposal {
-  if (proposal != null) {
-    return proposal;
-  }
-  const lines = preview.split('\n').map(text => ({ mark: ' ' as const, text }));
-  const step = { kind: 'code', title: '', cell: null, to: null, runs: effect === 'EXECUTE', lines };
-  return { notebook, kernel: null, title: '', steps: [step], omitted: 0 };
 }

@@ -1,7 +1,7 @@
 /** Events become what a chat shows. Pure: a state is never changed, and what did not change is kept. */
 
 import type { ChatEvent, End, Json } from '../api/events';
-import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './state';
+import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './chat';
 
 /**
  * The state after some events.
@@ -13,10 +13,10 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
   const turns = [...state.turns];
   const places = new Map(turns.map((turn, place) => [turn.id, place]));
   for (const event of events) {
-    if (event.id !== 0 && event.id <= last) {
+    if (event.number <= last) {
       continue;
     }
-    last = Math.max(last, event.id);
+    last = Math.max(last, event.number);
     if (event.kind === 'message') {
       if (!places.has(event.turn)) {
         const from = event.replaces == null ? undefined : places.get(event.replaces);
@@ -42,7 +42,7 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     time: event.time,
     text: event.text,
     notebook: event.notebook,
-    activeCell: event.active_cell ?? null,
+    activeCell: event.active_cell,
     mode: event.mode,
     model: event.model,
     attachments: event.attachments,
@@ -93,11 +93,10 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         status: 'pending',
         asked: true,
         question: {
-          id: event.permission,
+          id: event.id,
           effect: event.effect,
           notebook: event.notebook,
-          preview: event.preview,
-          proposal: event.proposal ?? null,
+          proposal: event.proposal,
           answers: event.answers
         }
       }));

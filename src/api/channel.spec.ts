@@ -1,0 +1,193 @@
+import { FakeServer, type ISubscribed } from '../testing/server';
+import type { IFollower } from './channel';
+import { type ApiError, unreachable } from './client';
+
+const TOPIC = { chat: 'c' };
+
+/** Lets everything happen that needs no time. */
+async function settled(): Promise<void> {
+  for (let step = 0; step < 20; step++) {
+    await Promise.resolve();
+  }
+}
+
+/** A follower that keeps what it is told. */
+function follower(some: Partial<IFollower<number>> = {}): IFollower<number> & { told: unknown[] } {
+  const told: unknown[] = [];
+  return {
+    told,
+    live: isReset => void told.push(isReset ? 'reset' : 'live'),
+    take: event => void told.push(event),
+    lost: () => void told.push('lost'),
+    failed: error => void told.push(error.problem.code),
+    ...some
+  };
+}
+
+describe('the channel', () => {
+  let server: FakeServer;
+
+  beforeEach(() => {
+    jest.useFakeTimers();
+    server = new FakeServer();
+  });
+
+  afterEach(() => jest.useRealTimers());
+
+  it('goes on after the last event once the connection is back', async () => {
+    const found = follower();
+    server.channel.subscribe(TOPIC, found);
+    await settled();
+    server.publish(TOPIC, 1, 'a-1');
+    await settled();
+    server.cut();
+    server.publish(TOPIC, 2, 'a-2');
+    server.connect();
+    await settled();
+    expect(server.subscribed.map(({ after }) => after)).toEqual([null, 'a-1']);
+    expect(found.told).toEqual(['live', 1, 'lost', 'live']);
+  });
+
+  it('takes nothing of a round that is over', async () => {
+    const found = follower();
+    server.channel.subscribe(TOPIC, found);
+    await settled();
+    const [first] = server.subscribed as [ISubscribed];
+    server.cut();
+    server.connect();
+    await settled();
+    server.tell(first.number, { id: 9, event: 9 });
+    await settled();
+    expect(found.told).toEqual(['live', 'lost', 'live']);
+  });
+
+  it('begins again where the server does not know what was missed', async () => {
+    const found = follower();
+    server.channel.subscribe(TOPIC, found);
+    await settled();
+    server.publish(TOPIC, 1, 'a-1');
+    await settled();
+    server.answer = ({ number }) => {
+      server.tell(number, { reset: true });
+      server.tell(number, { id: 'b-1', event: 7 });
+    };
+    server.cut();
+    server.connect();
+    await settled();
+    server.cut();
+    server.connect();
+    await settled();
+    expect(server.subscribed.at(-1)?.after).toBe('b-1');
+    expect(found.told.slice(3)).toEqual(['reset', 7, 'lost', 'reset', 7]);
+  });
+
+  it('asks again in a while where the server failed, and no more where that lasts', async () => {
+    const found = follower();
+    server.channel.subscribe(TOPIC, found);
+    await settled();
+    server.fail(1, { code: 'busy' });
+    await settled();
+    expect(server.subscribed).toHaveLength(1);
+    jest.advanceTimersByTime(1000);
+    await settled();
+    expect(server.subscribed).toHaveLength(2);
+    server.fail(server.subscribed[1]?.number ?? 0, { code: 'not_found', retryable: false });
+    await settled();
+    jest.advanceTimersByTime(60_000);
+    server.cut();
+    server.connect();
+    await settled();
+    expect(server.subscribed).toHaveLength(2);
+    expect(found.told).toEqual(['live', 'lost', 'live', 'not_found']);
+  });
+
+  it('asks again what an event needed and did not get', async () => {
+    const refusals: ApiError[] = [unreachable()];
+    const taken: number[] = [];
+    const take = (event: number): Promise<void> => {
+      const refusal = refusals.shift();
+      return refusal === undefined
+        ? Promise.resolve(void taken.push(event))
+        : Promise.reject(refusal);
+    };
+    server.channel.subscribe(TOPIC, follower({ take }));
+    await settled();
+    server.publish(TOPIC, 1, 'a-1');
+    await settled();
+    jest.advanceTimersByTime(1000);
+    await settled();
+    // The event was not taken: it is asked for once more.
+    expect(server.subscribed.at(-1)?.after).toBeNull();
+    server.publish(TOPIC, 1, 'a-1');
+    await settled();
+    expect(taken).toEqual([1]);
+  });
+
+  it('follows no more what was disposed of', async () => {
+    const found = follower();
+    const following = server.channel.subscribe(TOPIC, found);
+    await settled();
+    following.dispose();
+    expect(server.open.size).toBe(0);
+    server.cut();
+    server.connect();
+    await settled();
+    expect(server.subscribed).toHaveLength(1);
+    expect(found.told).toEqual(['live']);
+  });
+
+  it('is not subscribed twice where the connection opens while something is prepared', async () => {
+    let go = (): void => undefined;
+    const prepare = (): Promise<void> => new Promise(resolve => (go = resolve));
+    server.isOpen = false;
+    server.channel.subscribe(TOPIC, follower({ prepare }));
+    await settled();
+    const first = go;
+    server.connect();
+    first();
+    await settled();
+    go();
+    await settled();
+    expect(server.subscribed).toHaveLength(1);
+  });
+
+  it('loses and doubles nothing, whenever the connection is lost', async () => {
+    let seed = 7;
+    const random = (below: number): number => (seed = (seed * 16807) % 2147483647) % below;
+    for (let round = 0; round < 50; round++) {
+      const log: number[] = [];
+      server = new FakeServer();
+      server.answer = ({ number, after }) => {
+        server.tell(number, { live: true });
+        const known = typeof after === 'number' ? after : 0;
+        log.slice(known).forEach(event => server.tell(number, { id: event, event }));
+      };
+      const taken: number[] = [];
+      const slow = async (event: number): Promise<void> => {
+        for (let step = random(4); step > 0; step--) {
+          await Promise.resolve();
+        }
+        taken.push(event);
+      };
+      server.channel.subscribe(TOPIC, { take: slow });
+      for (let step = 0; step < 40; step++) {
+        const what = random(5);
+        if (what === 0) {
+          server.cut();
+        } else if (what === 1) {
+          server.connect();
+        } else if (what === 2) {
+          await Promise.resolve();
+        } else {
+          log.push(log.length + 1);
+          server.publish(TOPIC, log.length, log.length);
+        }
+      }
+      server.connect();
+      for (let step = 0; step < 20; step++) {
+        await settled();
+      }
+      expect(taken).toEqual(log);
+    }
+  });
+});

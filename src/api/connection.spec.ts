@@ -1,0 +1,108 @@
+import type { ServerConnection } from '@jupyterlab/services';
+
+import { Connection, SILENCE } from './connection';
+
+/** A WebSocket that does what the test says. */
+class Socket {
+  static readonly made: Socket[] = [];
+  static readonly OPEN = 1;
+
+  constructor(readonly url: string) {
+    Socket.made.push(this);
+  }
+
+  readyState = 0;
+  closed: number | null = null;
+  onopen: () => void = () => undefined;
+  onclose: () => void = () => undefined;
+  onmessage: (event: { data: string }) => void = () => undefined;
+
+  open(): void {
+    this.readyState = 1;
+    this.onopen();
+  }
+
+  tell(message: object): void {
+    this.onmessage({ data: JSON.stringify(message) });
+  }
+
+  /** The other end may never answer. */
+  close(code: number): void {
+    this.closed = code;
+    this.readyState = 2;
+  }
+
+  send(): void {
+    // Nobody reads it.
+  }
+}
+
+describe('the connection of a page', () => {
+  let connection: Connection;
+  let told: string[];
+  const last = (): Socket => Socket.made.at(-1) as Socket;
+
+  beforeEach(() => {
+    jest.useFakeTimers();
+    Object.assign(window, { WebSocket: Socket });
+    Socket.made.length = 0;
+    const settings = { wsUrl: 'ws://localhost/', appendToken: false, token: '' };
+    const made = { ...settings, WebSocket: Socket } as unknown as ServerConnection.ISettings;
+    connection = new Connection(made, 'c'.repeat(16));
+    told = [];
+    connection.opened.connect(() => told.push('opened'));
+    connection.lost.connect(() => told.push('lost'));
+    connection.received.connect((_, message) => told.push(JSON.stringify(message)));
+    connection.open();
+    last().open();
+  });
+
+  afterEach(() => {
+    connection.dispose();
+    jest.useRealTimers();
+  });
+
+  it('is open for as long as something comes, heartbeats among it', () => {
+    for (let beat = 0; beat < 10; beat++) {
+      jest.advanceTimersByTime(SILENCE * 0.9);
+      last().tell({ heartbeat: true });
+    }
+    expect([connection.isOpen, Socket.made.length]).toEqual([true, 1]);
+  });
+
+  it('is lost after a silence, though its other end says nothing, and opened again', () => {
+    jest.advanceTimersByTime(SILENCE + 1000);
+    const [first, second] = Socket.made as [Socket, Socket];
+    expect(first.closed).toBe(4000);
+    second.open();
+    first.tell({ late: true });
+    first.onclose();
+    expect(told).toEqual(['opened', 'lost', 'opened']);
+    expect(connection.isOpen).toBe(true);
+  });
+
+  it('is lost at once where the browser is offline, and opened at once where it is online', () => {
+    window.dispatchEvent(new Event('offline'));
+    expect(told).toEqual(['opened', 'lost']);
+    expect(connection.send({})).toBe(false);
+    window.dispatchEvent(new Event('online'));
+    expect(Socket.made).toHaveLength(2);
+  });
+
+  it('is tried again more and more seldom', () => {
+    const tries: number[] = [];
+    for (let round = 0; round < 8; round++) {
+      last().onclose();
+      const before = Socket.made.length;
+      let waited = 0;
+      while (Socket.made.length === before) {
+        jest.advanceTimersByTime(50);
+        waited += 50;
+      }
+      tries.push(waited);
+    }
+    expect(tries[0]).toBeLessThan(400);
+    expect(tries.at(-1)).toBeGreaterThan(3000);
+    expect(Math.max(...tries)).toBeLessThan(7000);
+  });
+});

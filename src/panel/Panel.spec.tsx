@@ -1,0 +1,484 @@
+import { act, cleanup, configure, fireEvent, screen, within } from '@testing-library/react';
+
+import { unreachable } from '../api/client';
+import type { ChatInfo } from '../api/events';
+import { PROPOSAL, request } from '../testing/events';
+import { Stage } from '../testing/panel';
+import { Arming } from './arming';
+
+const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell' } as const;
+const RESULT = {
+  kind: 'tool_result',
+  call: 'k',
+  tool: 'insert_cell',
+  ok: true,
+  text: 'Done.',
+  structured: {},
+  images: [],
+  seconds: 1.5
+} as const;
+const CHANGE = {
+  kind: 'cell_change',
+  call: 'k',
+  notebook: 'a.ipynb',
+  action: 'insert',
+  cell: 'z',
+  index: 2,
+  cell_type: 'code',
+  diff: '+x = 1',
+  entry: 7
+} as const;
+const DONE = { kind: 'done', end: 'done', text: '' } as const;
+const ASKS = {
+  kind: 'permission',
+  call: 'k',
+  id: 'p',
+  tool: 'insert_cell',
+  effect: 'EXECUTE',
+  notebook: 'a.ipynb',
+  preview: '',
+  proposal: PROPOSAL,
+  answers: ['once', 'chat', 'notebook', 'deny']
+} as const;
+
+configure({ getElementError: message => new Error(message ?? '') });
+
+const box = (): HTMLTextAreaElement => screen.getByRole('textbox', { name: 'Message' });
+const button = (name: string): HTMLElement => screen.getByRole('button', { name });
+const question = (): HTMLElement => screen.getByRole('group', { name: 'Run this in a.ipynb?' });
+
+/** Types a text into the box, and puts the cursor at its end. */
+function type(text: string): void {
+  fireEvent.change(box(), { target: { value: text, selectionStart: text.length } });
+}
+
+function info(id: string, title: string): ChatInfo {
+  return { id, title, notebook: 'a.ipynb', created: 0, updated: 0, busy: false };
+}
+
+/** Everything is in sight, and has been for long enough. */
+let armed: boolean;
+
+beforeEach(() => {
+  armed = true;
+  jest.spyOn(Arming.prototype, 'armed', 'get').mockImplementation(() => armed);
+});
+
+afterEach(() => {
+  cleanup();
+  jest.restoreAllMocks();
+});
+
+describe('the cards', () => {
+  it('show a call as it goes on, and open to what it did', async () => {
+    const stage = new Stage();
+    await stage.say('Add a cell.');
+    await stage.happens({ ...CALL, arguments: { source: 'x = 1' } });
+    expect(screen.getByRole('img', { name: 'Running' })).toBeTruthy();
+    await stage.happens({ kind: 'tool_progress', call: 'k', message: '2 of 3' });
+    expect(screen.getAllByText('2 of 3').length).toBeGreaterThan(0);
+    await stage.happens(CHANGE, RESULT, DONE);
+    const card = stage.node.querySelector('.tk-Call') as HTMLElement;
+    expect(within(card).getByText('Added a cell')).toBeTruthy();
+    expect(within(card).getByText('+1')).toBeTruthy();
+    expect(within(card).getByText('1.5 s')).toBeTruthy();
+    const details = card.querySelector('details') as HTMLDetailsElement;
+    details.open = true;
+    fireEvent(details, new Event('toggle'));
+    expect(within(card).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
+    fireEvent.click(within(card).getByRole('button', { name: 'Show the cell in a.ipynb' }));
+    expect(stage.revealed).toEqual(['z']);
+  });
+
+  it('show what Claude wrote, thought and noticed, and which turns were replaced', async () => {
+    const stage = new Stage();
+    await stage.say('Hello');
+    await stage.happens(
+      { kind: 'thinking', block: 0, start: 0, text: 'Hm' },
+      { kind: 'text', block: 1, start: 0, text: 'I look ' },
+      { kind: 'text', block: 1, start: 7, text: 'at it.' },
+      { kind: 'notice', text: 'The kernel was started.' },
+      DONE
+    );
+    expect(screen.getByText('I look at it.')).toBeTruthy();
+    expect(screen.getByText('Hm')).toBeTruthy();
+    expect(screen.getByText('The kernel was started.')).toBeTruthy();
+  });
+});
+
+describe('a question', () => {
+  const ask = async (): Promise<Stage> => {
+    const stage = new Stage();
+    await stage.say('Run it.');
+    await stage.happens({ ...CALL, arguments: {} }, ASKS);
+    return stage;
+  };
+
+  it('shows exactly what would happen, and takes no focus', async () => {
+    await ask();
+    expect(within(question()).getByText('Insert and run a code cell at the end')).toBeTruthy();
+    expect(within(question()).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
+    expect(question().contains(document.activeElement)).toBe(false);
+  });
+
+  it.each([
+    ['Enter', {}, [['p', 'once', undefined]]],
+    ['Escape', {}, [['p', 'deny', undefined]]],
+    ['Enter', { shiftKey: true }, []],
+    ['Enter', { ctrlKey: true }, []],
+    ['Enter', { repeat: true }, []]
+  ])('is answered by %s with %j as %j', async (key, modifiers, given) => {
+    const stage = await ask();
+    act(() => question().focus());
+    fireEvent.keyDown(question(), { key, ...modifiers });
+    await stage.settle();
+    expect(stage.given).toEqual(given);
+    if (given.length > 0) {
+      expect(document.activeElement).toBe(box());
+    }
+  });
+
+  it('takes no answer before it was seen', async () => {
+    armed = false;
+    const stage = await ask();
+    fireEvent.keyDown(question(), { key: 'Enter' });
+    fireEvent.pointerDown(button('Approve'));
+    fireEvent.click(button('Approve'), { detail: 1 });
+    await stage.settle();
+    expect(stage.given).toEqual([]);
+    expect(button('Approve').getAttribute('aria-disabled')).toBe('true');
+  });
+
+  it('is answered by a click that began on the same button, and by no other', async () => {
+    const stage = await ask();
+    fireEvent.pointerDown(button('Deny'));
+    fireEvent.click(button('Always in this notebook'), { detail: 1 });
+    fireEvent.click(button('Approve'), { detail: 2 });
+    await stage.settle();
+    expect(stage.given).toEqual([]);
+    fireEvent.pointerDown(button('Approve in this chat'));
+    fireEvent.click(button('Approve in this chat'), { detail: 1 });
+    await stage.settle();
+    expect(stage.given).toEqual([['p', 'chat', undefined]]);
+  });
+
+  it('is denied with words, which Escape takes back', async () => {
+    const stage = await ask();
+    fireEvent.click(button('Deny with a note…'));
+    const note = screen.getByRole('textbox', { name: 'Why not, or what to do instead' });
+    fireEvent.keyDown(note, { key: 'Escape' });
+    expect(document.activeElement).toBe(question());
+    fireEvent.click(button('Deny with a note…'));
+    const again = screen.getByRole('textbox', { name: 'Why not, or what to do instead' });
+    fireEvent.change(again, { target: { value: ' Use y. ' } });
+    fireEvent.keyDown(again, { key: 'Enter' });
+    await stage.settle();
+    expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
+  });
+
+  it('can be answered again where the server did not take it', async () => {
+    const stage = await ask();
+    stage.taking = () => Promise.reject(unreachable());
+    fireEvent.keyDown(question(), { key: 'Enter' });
+    await stage.settle();
+    expect(screen.getByRole('alert').textContent).toContain('The server cannot be reached.');
+    stage.taking = () => Promise.resolve();
+    fireEvent.keyDown(question(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.given).toHaveLength(2);
+  });
+
+  it('gives the focus to the box where it is settled elsewhere', async () => {
+    const stage = await ask();
+    act(() => question().focus());
+    await stage.happens({ kind: 'permission_settled', call: 'k', id: 'p' });
+    expect(document.activeElement).toBe(box());
+  });
+});
+
+describe('what other agents ask', () => {
+  it('is above the box, said to a screen reader, and answered', async () => {
+    const stage = new Stage();
+    await stage.settle();
+    await stage.waiting(request('a', { author: 'Codex' }), request('b'));
+    const asked = screen.getByRole('region', { name: 'Questions of other agents' });
+    expect(within(asked).getByText('2 approvals pending')).toBeTruthy();
+    expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain(
+      'needs your approval.'
+    );
+    const first = within(asked).getByRole('group', { name: 'Codex · MCP: Change plan.ipynb?' });
+    fireEvent.keyDown(first, { key: 'Enter' });
+    await stage.settle();
+    expect(stage.given).toEqual([['a', 'once', undefined]]);
+    await stage.requests({ kind: 'settled', id: 'b', outcome: 'expired' });
+    expect(screen.queryByRole('region', { name: 'Questions of other agents' })).toBeNull();
+    expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain('has expired');
+  });
+
+  it('is reached by the arrows, from card to card and back into the box', async () => {
+    const stage = new Stage();
+    await stage.settle();
+    await stage.waiting(request('a'), request('b'));
+    const cards = [...stage.node.querySelectorAll<HTMLElement>('.tk-Question')];
+    fireEvent.keyDown(box(), { key: 'ArrowUp' });
+    expect(document.activeElement).toBe(cards[0]);
+    fireEvent.keyDown(cards[0] as HTMLElement, { key: 'ArrowDown' });
+    expect(document.activeElement).toBe(cards[1]);
+    fireEvent.keyDown(cards[1] as HTMLElement, { key: 'ArrowDown' });
+    expect(document.activeElement).toBe(box());
+  });
+});
+
+describe('the box', () => {
+  it('shows each key at once, and sends with Enter', async () => {
+    const stage = new Stage();
+    type('He');
+    expect(box().value).toBe('He');
+    type('Hello');
+    fireEvent.keyDown(box(), { key: 'Enter', shiftKey: true });
+    expect(stage.sent).toEqual([]);
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent).toEqual([
+      { message: 'Hello', mode: 'ask', notebook: 'a.ipynb', active_cell: 'x' }
+    ]);
+    expect(box().value).toBe('');
+  });
+
+  it('sends with Ctrl+Enter where the person prefers that', async () => {
+    const stage = new Stage();
+    act(() =>
+      stage.store.update(state => ({
+        ...state,
+        preferences: { ...state.preferences, sendWith: 'Accel Enter' }
+      }))
+    );
+    type('Hello');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    fireEvent.keyDown(box(), { key: 'Enter', ctrlKey: true });
+    await stage.settle();
+    expect(stage.sent).toHaveLength(1);
+  });
+
+  it('has the message again that was not taken, and says why', async () => {
+    const stage = new Stage();
+    stage.taking = () => Promise.reject(unreachable());
+    type('Hello');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(box().value).toBe('Hello');
+    fireEvent.click(within(screen.getByRole('alert')).getByRole('button', { name: 'Dismiss' }));
+    expect(screen.queryByRole('alert')).toBeNull();
+    expect(document.activeElement).toBe(box());
+  });
+
+  it('edits an earlier message in its place, and has what was written before again', async () => {
+    const stage = new Stage();
+    await stage.say('First');
+    await stage.happens(DONE);
+    type('Half a th');
+    fireEvent.click(button('Edit and send again'));
+    expect(box().value).toBe('First');
+    expect(screen.getByText('Instead of “First”')).toBeTruthy();
+    type('Better');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent[1]).toMatchObject({ message: 'Better', replaces: 't' });
+    expect(box().value).toBe('Half a th');
+    expect(screen.queryByText('Instead of “First”')).toBeNull();
+  });
+
+  it('writes a message after all others once the chip is removed', async () => {
+    const stage = new Stage();
+    await stage.say('First');
+    await stage.happens(DONE);
+    fireEvent.click(button('Edit and send again'));
+    fireEvent.click(button('Remove Instead of “First”'));
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent[1]).not.toHaveProperty('replaces');
+  });
+
+  it('says what is to be different in a plan, once', async () => {
+    const stage = new Stage();
+    await stage.say('Plan it.');
+    await stage.happens({ kind: 'plan', text: 'I would…', notebook: null, model: 'm' }, DONE);
+    fireEvent.click(button('Change the plan…'));
+    expect(document.activeElement).toBe(box());
+    expect(screen.getByText('Changes to the plan')).toBeTruthy();
+    type('Without pandas');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.plans).toEqual([['t', { answer: 'reject', words: 'Without pandas' }]]);
+    expect(box().value).toBe('');
+    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'rejected' });
+    expect(screen.queryByText('Changes to the plan')).toBeNull();
+    type('Hello');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent.at(-1)).toMatchObject({ message: 'Hello' });
+  });
+
+  it('stops with Escape what goes on, and chooses the mode of the next message', async () => {
+    const stage = new Stage();
+    await stage.say('Go');
+    fireEvent.keyDown(box(), { key: 'Escape' });
+    await stage.settle();
+    expect(stage.stopped).toEqual([undefined]);
+    const mode = screen.getByRole<HTMLSelectElement>('combobox', { name: 'Mode' });
+    fireEvent.change(mode, { target: { value: 'plan' } });
+    expect(mode.value).toBe('plan');
+  });
+
+  it('leaves out what the person takes away', async () => {
+    const stage = new Stage();
+    fireEvent.click(button('Remove a.ipynb'));
+    type('Hello');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent).toEqual([{ message: 'Hello', mode: 'ask' }]);
+  });
+});
+
+describe('the suggestions', () => {
+  it('are cells by @, chosen by the keyboard', async () => {
+    const stage = new Stage();
+    type('Look at @');
+    await stage.settle();
+    const list = within(screen.getByRole('listbox', { name: 'Suggestions' }));
+    const options = list.getAllByRole('option').map(each => each.textContent);
+    expect(options).toEqual(['Cell 0import pandas', 'Cell 1df.plot()']);
+    fireEvent.keyDown(box(), { key: 'ArrowDown' });
+    expect(box().getAttribute('aria-activedescendant')).toBe(
+      list.getByRole('option', { selected: true }).id
+    );
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(box().value).toBe('Look at @1 ');
+    expect(screen.queryByRole('listbox')).toBeNull();
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent[0]?.attachments).toEqual([{ kind: 'cell', cell: 'y' }]);
+  });
+
+  it('are commands by /, and go with Escape', async () => {
+    const stage = new Stage();
+    let ran = 0;
+    stage.commands.addCommand('tk-ai:history', { execute: () => ran++ });
+    type('/h');
+    await stage.settle();
+    fireEvent.keyDown(box(), { key: 'Escape' });
+    expect(screen.queryByRole('listbox')).toBeNull();
+    expect(stage.stopped).toEqual([]);
+    type('/hi');
+    await stage.settle();
+    fireEvent.keyDown(box(), { key: 'Tab' });
+    await stage.settle();
+    expect([ran, box().value]).toEqual([1, '']);
+  });
+});
+
+describe('the history', () => {
+  const open = async (): Promise<Stage> => {
+    const stage = new Stage();
+    stage.chats = [info('c', 'Sales by region'), info('d', 'Weather')];
+    fireEvent.click(button('History'));
+    await stage.settle();
+    return stage;
+  };
+
+  it('finds a chat and opens it', async () => {
+    const stage = await open();
+    const search = screen.getByRole('searchbox', { name: 'Search chats' });
+    expect(document.activeElement).toBe(search);
+    fireEvent.change(search, { target: { value: 'weath' } });
+    expect(screen.getAllByRole('listitem')).toHaveLength(1);
+    fireEvent.click(stage.node.querySelector('.tk-Entry-open') as HTMLElement);
+    await stage.settle();
+    expect(stage.controller.chat.id).toBe('d');
+    expect(stage.node.querySelector('.tk-Title')?.textContent).toBe('Weather');
+    expect(document.activeElement).toBe(box());
+  });
+
+  it('closes with Escape, and the message stays', async () => {
+    const stage = await open();
+    type('Half');
+    fireEvent.keyDown(screen.getByRole('searchbox'), { key: 'Escape' });
+    await stage.settle();
+    expect(screen.queryByRole('region', { name: 'History' })).toBeNull();
+    expect(box().value).toBe('Half');
+  });
+
+  it('renames a chat, and leaves it with Escape', async () => {
+    const stage = await open();
+    fireEvent.click(button('Rename Weather'));
+    fireEvent.keyDown(screen.getByRole('textbox', { name: 'Title' }), { key: 'Escape' });
+    fireEvent.click(button('Rename Weather'));
+    const title = screen.getByRole('textbox', { name: 'Title' });
+    fireEvent.change(title, { target: { value: 'Climate' } });
+    fireEvent.keyDown(title, { key: 'Enter' });
+    await stage.settle();
+    expect(stage.renamed).toEqual([['d', 'Climate']]);
+  });
+
+  it('deletes a chat once the person says so, also the one that is shown', async () => {
+    const stage = await open();
+    fireEvent.click(stage.node.querySelector('.tk-Entry-open') as HTMLElement);
+    await stage.settle();
+    fireEvent.click(button('History'));
+    await stage.settle();
+    fireEvent.click(button('Delete Sales by region'));
+    await stage.settle();
+    fireEvent.click(document.querySelector('.jp-Dialog .jp-mod-warn') as HTMLElement);
+    await stage.settle();
+    expect(stage.removed).toEqual(['c']);
+    expect(screen.getAllByRole('listitem')).toHaveLength(1);
+    expect(stage.controller.chat.id).toBeNull();
+    expect(document.activeElement).toBe(screen.getByRole('searchbox'));
+  });
+});
+
+describe('what goes wrong', () => {
+  it('is said with its next step', async () => {
+    const stage = new Stage();
+    await stage.say('Hello');
+    const error = { code: 'overloaded', message: 'Overloaded.', hint: 'Later.', retryable: true };
+    await stage.happens({ kind: 'error', error }, { kind: 'done', end: 'failed', text: '' });
+    fireEvent.click(button('Retry'));
+    await stage.settle();
+    expect(stage.sent[1]).toMatchObject({ message: 'Hello', notebook: 'a.ipynb' });
+  });
+
+  it('leads to the models where none answers', async () => {
+    const stage = new Stage();
+    let ran = 0;
+    stage.commands.addCommand('tk-ai:connect', { execute: () => ran++ });
+    await stage.say('Hello');
+    const error = { code: 'no_model', message: 'No model.', hint: '', retryable: false };
+    await stage.happens({ kind: 'error', error }, { kind: 'done', end: 'failed', text: '' });
+    fireEvent.click(button('Connect a model'));
+    expect(ran).toBe(1);
+  });
+
+  it('is a connection that is lost, and goes once it is back', async () => {
+    const stage = new Stage();
+    await stage.say('Hello');
+    act(() => stage.server.cut());
+    await stage.settle();
+    fireEvent.click(button('Reconnect'));
+    await stage.settle();
+    expect(screen.queryByRole('alert')).toBeNull();
+    await stage.happens({ kind: 'text', block: 0, start: 0, text: 'There.' });
+    expect(screen.getByText('There.')).toBeTruthy();
+  });
+});
+
+describe('an empty chat', () => {
+  it('offers a beginning that fits the notebook', async () => {
+    const stage = new Stage();
+    await stage.settle();
+    fireEvent.click(button('Plot what is most interesting in sales'));
+    await stage.settle();
+    expect(stage.sent).toMatchObject([{ message: 'Plot what is most interesting in sales' }]);
+  });
+});

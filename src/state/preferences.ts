@@ -1,0 +1,26 @@
+import type { Mode } from '../api/events';
+
+/** What a person may choose in the Settings Editor; `schema/panel.json` describes each. */
+export interface IPreferences {
+  mode: Mode;
+  model: string;
+  sendWith: 'Enter' | 'Accel Enter';
+  activeCell: boolean;
+  starters: boolean;
+  showThinking: boolean;
+  showCost: boolean;
+  notify: boolean;
+  notifyAfter: number;
+}
+
+export const DEFAULTS: IPreferences = {
+  mode: 'ask',
+  model: '',
+  sendWith: 'Enter',
+  activeCell: true,
+  starters: true,
+  showThinking: false,
+  showCost: true,
+  notify: true,
+  notifyAfter: 30
+};

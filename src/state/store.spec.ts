@@ -1,0 +1,41 @@
+import { Store } from './store';
+
+describe('the store', () => {
+  it('notifies at once of what a person does, and of nothing where nothing changed', () => {
+    const store = new Store({ a: 1 });
+    let times = 0;
+    const unsubscribe = store.subscribe(() => times++);
+    store.update(state => ({ ...state, a: 2 }));
+    store.update(state => state);
+    expect([store.state.a, times]).toEqual([2, 1]);
+    unsubscribe();
+    store.update(state => ({ ...state, a: 3 }));
+    expect(times).toBe(1);
+  });
+
+  it('has what streams in at once, and notifies of it once per frame', async () => {
+    const store = new Store({ a: 0 });
+    let times = 0;
+    store.subscribe(() => times++);
+    for (let step = 0; step < 100; step++) {
+      store.update(({ a }) => ({ a: a + 1 }), { coalesced: true });
+    }
+    expect([store.state.a, times]).toEqual([100, 0]);
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    expect(times).toBe(1);
+    store.update(({ a }) => ({ a: a + 1 }), { coalesced: true });
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    expect(times).toBe(2);
+  });
+
+  it('may be changed by who is notified', () => {
+    const store = new Store({ a: 0 });
+    const seen: number[] = [];
+    store.subscribe(() => {
+      seen.push(store.state.a);
+      store.update(state => (state.a < 3 ? { a: state.a + 1 } : state));
+    });
+    store.update(() => ({ a: 1 }));
+    expect(seen).toEqual([1, 2, 3]);
+  });
+});

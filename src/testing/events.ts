@@ -1,0 +1,72 @@
+/** Events and requests as the server sends them, for tests. */
+
+import type { ChatEvent, PermissionInfo, Proposal, SentEvent } from '../api/events';
+
+type Head = 'number' | 'turn' | 'time';
+/** An event without what numbers it; `id` only where it is a request's. */
+export type Payload<T = ChatEvent> = T extends { id: string }
+  ? Omit<T, Head>
+  : T extends unknown
+    ? Omit<T, Head | 'id'>
+    : never;
+
+/** Events of one turn, numbered from 1. */
+export function story(...payloads: Payload[]): ChatEvent[] {
+  return payloads.map((payload, place) => numbered(payload, place + 1));
+}
+
+/** An event under a number. */
+export function numbered(payload: Payload, number: number, turn = 't'): ChatEvent {
+  return { id: number, ...payload, number, turn, time: 0 };
+}
+
+/** A message. */
+export const MESSAGE: Payload<SentEvent> = {
+  kind: 'message',
+  chat: 'c',
+  text: 'Plot it.',
+  notebook: 'a.ipynb',
+  mode: 'ask',
+  model: 'm',
+  attachments: [],
+  waits: 0,
+  active_cell: null,
+  replaces: null
+};
+
+/** A proposal to insert a cell and to run it. */
+export const PROPOSAL: Proposal = {
+  title: 'Insert a code cell',
+  steps: [
+    {
+      kind: 'insert',
+      title: 'Insert and run a code cell at the end',
+      cell: null,
+      to: 1,
+      runs: true,
+      lines: [{ mark: '+', text: 'x = 1' }]
+    }
+  ],
+  notebook: 'a.ipynb',
+  kernel: null,
+  omitted: 0
+};
+
+/** A request for permission by an agent. */
+export function request(id: string, some: Partial<PermissionInfo> = {}): PermissionInfo {
+  return {
+    id,
+    author: 'claude-code 2.1',
+    caller: null,
+    face: 'mcp',
+    tool: 'insert_cell',
+    effect: 'WRITE',
+    notebook: 'plan.ipynb',
+    proposal: PROPOSAL,
+    preview: '+x = 1',
+    answers: ['once', 'deny'],
+    created: 0,
+    within_call: false,
+    ...some
+  };
+}

@@ -1,0 +1,80 @@
+/** The server's end of a page's channel, for tests: it plays what it is told to. */
+
+import { Channel, type EventId, type IConnection, type Topic } from '../api/channel';
+import type { ErrorInfo } from '../api/events';
+
+/** A subscription as the server receives it. */
+export interface ISubscribed {
+  number: number;
+  topic: Topic;
+  after: EventId | null;
+}
+
+export class FakeServer implements IConnection {
+  readonly channel = new Channel(this);
+  isOpen = true;
+  /** All subscriptions that were begun, the last ones last. */
+  readonly subscribed: ISubscribed[] = [];
+  /** Those that are followed now. */
+  readonly open = new Map<number, ISubscribed>();
+
+  /** Answers a subscription: that nothing was missed, unless a test does otherwise. */
+  answer: (subscribed: ISubscribed) => void = ({ number }) => this.tell(number, { live: true });
+
+  private _begin: () => void = () => undefined;
+  /** The first subscription was begun. */
+  readonly begun = new Promise<void>(resolve => (this._begin = resolve));
+
+  send(message: object): boolean {
+    const { subscribe, unsubscribe, after, ...topic } = message as Record<string, unknown>;
+    if (this.isOpen && typeof subscribe === 'number') {
+      const found = { number: subscribe, topic: topic as Topic, after: (after ?? null) as EventId };
+      this.open.set(subscribe, found);
+      this.subscribed.push(found);
+      this.answer(found);
+      this._begin();
+    } else if (typeof unsubscribe === 'number') {
+      this.open.delete(unsubscribe);
+    }
+    return this.isOpen;
+  }
+
+  retry(): void {
+    this.connect();
+  }
+
+  /** Sends something of a subscription. */
+  tell(subscription: number, message: object): void {
+    this.channel.receive({ subscription, ...message });
+  }
+
+  /** Sends an event to all that follow its topic. */
+  publish(topic: Topic, event: unknown, id: EventId = 0): void {
+    const wanted = JSON.stringify(topic);
+    for (const each of this.open.values()) {
+      if (JSON.stringify(each.topic) === wanted) {
+        this.tell(each.number, { id, event });
+      }
+    }
+  }
+
+  fail(subscription: number, error: Partial<ErrorInfo>): void {
+    const all = { code: 'failed', message: '', hint: '', retryable: true, ...error };
+    this.tell(subscription, { error: all });
+  }
+
+  /** Loses the connection. */
+  cut(): void {
+    this.isOpen = false;
+    this.open.clear();
+    this.channel.lost();
+  }
+
+  /** Opens it again. */
+  connect(): void {
+    if (!this.isOpen) {
+      this.isOpen = true;
+      this.channel.opened();
+    }
+  }
+}

@@ -1,0 +1,313 @@
+"""What a page is sent over its WebSocket besides questions about its tabs: events of topics.
+
+A page subscribes under a number of its own, with the id of the last event that it knows::
+
+    {"subscribe": 3, "chat": "c1", "after": 17}
+    {"subscribe": 4, "permissions": true}
+    {"subscribe": 5, "changes": "plan.ipynb", "after": "9f3a-12"}
+    {"unsubscribe": 5}
+
+The server answers that nothing was missed (``live``), or that what the page knows is void
+(``reset``), then sends each event under its id; ``error`` and ``over`` end a subscription::
+
+    {"subscription": 3, "live": true}
+    {"subscription": 3, "id": 18, "event": {"kind": "text", ...}}
+
+Events of a chat have their numbers there, and are kept with it. Those of the other topics are
+numbered for each page, and the last of them kept for `KEEP` seconds after the subscription has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
+
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from tk_ai_extension.model.cells import Json
+    from tk_ai_extension.server.services import Services
+
+KEEP = 60.0
+"""Seconds for which events are kept of a subscription that has ended, and a page that is away."""
+
+MAX_KEPT = 500
+"""Events of a topic that are kept."""
+
+MAX_CHANNELS = 500
+"""Pages whose events are kept, those among them that may come back."""
+
+MAX_SUBSCRIPTIONS = 200
+"""How many topics one page may follow at once."""
+
+Send = Callable[[str], Awaitable[None]]
+
+
+class Feed:
+    """Events of one topic for one page, numbered; the last of them are kept.
+
+    Args:
+        source: The events. It begins with the state of the topic.
+
+    Attributes:
+        readers: How many subscriptions read it now.
+    """
+
+    def __init__(self, source: AsyncIterator[Json]) -> None:
+        self.readers = 0
+        self._name = secrets.token_hex(4)
+        self._kept: deque[tuple[int, Json]] = deque(maxlen=MAX_KEPT)
+        self._last = 0
+        self._changed = asyncio.Event()
+        self._task = asyncio.create_task(self._run(source), name="tk-ai feed")
+
+    def position(self, after: Any) -> int | None:
+        """Return the number of the event with this id; None where it is not known what followed it."""
+        name, _, number = after.partition("-") if isinstance(after, str) else ("", "", "")
+        if name != self._name or not number.isdecimal():
+            return None
+        first = self._kept[0][0] if self._kept else self._last + 1
+        return int(number) if first - 1 <= int(number) <= self._last else None
+
+    async def after(self, number: int) -> AsyncIterator[tuple[str, Json]]:
+        """Yield the events after this number with their ids, until some are not kept any more."""
+        while True:
+            present = [each for each in self._kept if each[0] > number]
+            if present and present[0][0] != number + 1:
+                return
+            for place, event in present:
+                yield f"{self._name}-{place}", event
+                number = place
+            if number == self._last:
+                if self._task.done():
+                    return
+                await self._changed.wait()
+
+    def close(self) -> None:
+        """Follow the topic no more."""
+        self._task.cancel()
+
+    async def _run(self, source: AsyncIterator[Json]) -> None:
+        try:
+            async for event in source:
+                self._last += 1
+                self._kept.append((self._last, event))
+                self._wake()
+        finally:
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class Channel:
+    """The subscriptions of one page, over one connection after the other.
+
+    Args:
+        services: Of the server.
+        user: Whose page it is.
+
+    Attributes:
+        connection: The page's connection; None while it is away.
+    """
+
+    def __init__(self, services: Services, user: str) -> None:
+        self._services = services
+        self._user = user
+        self.connection: object | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._feeds: dict[str, Feed] = {}
+
+    def receive(self, message: Json, send: Send) -> bool:
+        """Begin or end a subscription; whether that is what the message says.
+
+        Raises:
+            InvalidArguments: there is no such topic.
+            LimitReached: the page follows too many.
+        """
+        begun, ended = message.get("subscribe"), message.get("unsubscribe")
+        if isinstance(ended, int):
+            self._end(ended)
+        elif isinstance(begun, int):
+            kind, value = _topic(message)
+            self._end(begun)
+            if len(self._tasks) >= MAX_SUBSCRIPTIONS:
+                raise LimitReached(f"A page may follow {MAX_SUBSCRIPTIONS} topics.")
+            task = asyncio.create_task(
+                self._serve(begun, kind, value, message.get("after"), send), name="tk-ai channel"
+            )
+            self._tasks[begun] = task
+            self._services.streams.add(task)
+            task.add_done_callback(self._services.streams.discard)
+        else:
+            return False
+        return True
+
+    def detach(self) -> None:
+        """The connection is lost: what the page follows is numbered on, and sent no more."""
+        for number in list(self._tasks):
+            self._end(number)
+
+    def close(self) -> None:
+        """The page does not come back."""
+        self.detach()
+        for feed in self._feeds.values():
+            feed.close()
+        self._feeds.clear()
+
+    def _end(self, number: int) -> None:
+        if (task := self._tasks.pop(number, None)) is not None:
+            task.cancel()
+
+    async def _serve(self, number: int, kind: str, value: str, after: Any, send: Send) -> None:
+        async def say(**said: Any) -> None:
+            await send(json.dumps({"subscription": number, **said}))
+
+        try:
+            if kind == "chat":
+                await self._send_chat(value, after, say)
+            else:
+                await self._send_feed(kind, value, after, say)
+            await say(over=True)
+        except ToolError as error:
+            await say(error=error.as_dict())
+        except Exception:
+            logger.exception("A page cannot follow %s %s", kind, value)
+            await say(error=ToolError("The server failed.", retryable=True).as_dict())
+        finally:
+            if self._tasks.get(number) is asyncio.current_task():
+                del self._tasks[number]
+
+    async def _send_chat(self, chat: str, after: Any, say: Callable[..., Awaitable[None]]) -> None:
+        chats = await self._services.chats()
+        known = after if isinstance(after, int) else 0
+        try:
+            events = await chats.follow(self._user, chat, known)
+        except InvalidArguments:
+            # The server lost what it had not written down, and numbers anew from there.
+            await say(reset=True)
+            return
+        await say(live=True)
+        async for event in events:
+            await say(id=event.id, event=event.as_dict())
+
+    async def _send_feed(
+        self, kind: str, value: str, after: Any, say: Callable[..., Awaitable[None]]
+    ) -> None:
+        await self._services.ready()
+        if kind == "changes":
+            value = self._services.workspace.contain(value)
+        key = f"{kind} {value}"
+        feed = self._feeds.get(key)
+        position = None if feed is None else feed.position(after)
+        if feed is None or position is None:
+            if feed is not None:
+                feed.close()
+            feed = self._feeds[key] = Feed(self._source(kind, value))
+        feed.readers += 1
+        try:
+            await say(**({"reset": True} if position is None else {"live": True}))
+            async for event_id, event in feed.after(position or 0):
+                await say(id=event_id, event=event)
+        finally:
+            feed.readers -= 1
+            asyncio.get_running_loop().call_later(KEEP, self._expire, key, feed)
+
+    def _expire(self, key: str, feed: Feed) -> None:
+        """Nobody has read a feed for a while: its events are kept no more."""
+        if not feed.readers and self._feeds.get(key) is feed:
+            del self._feeds[key]
+            feed.close()
+
+    async def _source(self, kind: str, value: str) -> AsyncIterator[Json]:
+        workspace = self._services.workspace
+        if kind == "permissions":
+            async for request in workspace.policy.follow(self._user):
+                yield request.as_dict()
+        else:
+            async for activity in workspace.activity.follow(value):
+                yield asdict(activity)
+
+
+class Channels:
+    """The channels of a server, by page."""
+
+    def __init__(self) -> None:
+        self._channels: dict[tuple[str, str], Channel] = {}
+        self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
+
+    def attach(self, services: Services, user: str, client: str, connection: object) -> Channel:
+        """Return the channel of a page that has connected, for the first time or again.
+
+        Raises:
+            LimitReached: there are too many.
+        """
+        key = (user, client)
+        if (expiry := self._expiry.pop(key, None)) is not None:
+            expiry.cancel()
+        channel = self._channels.get(key)
+        if channel is None:
+            if len(self._channels) >= MAX_CHANNELS:
+                raise LimitReached(f"{MAX_CHANNELS} pages are followed.")
+            channel = self._channels[key] = Channel(services, user)
+        channel.detach()
+        channel.connection = connection
+        return channel
+
+    def lost(self, channel: Channel, connection: object, *, left: bool) -> None:
+        """The connection of a page is gone.
+
+        Args:
+            channel: The page's channel.
+            connection: Its connection, if it has no newer one.
+            left: Whether the page was closed or reloaded: it does not come back.
+        """
+        if channel.connection is not connection:
+            return
+        channel.connection = None
+        channel.detach()
+        key = next((key for key, each in self._channels.items() if each is channel), None)
+        if key is None:
+            return
+        if left:
+            self._forget(key)
+        else:
+            loop = asyncio.get_running_loop()
+            self._expiry[key] = loop.call_later(KEEP, self._forget, key)
+
+    def close(self) -> None:
+        """The server stops."""
+        for timer in self._expiry.values():
+            timer.cancel()
+        for channel in self._channels.values():
+            channel.close()
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        self._expiry.pop(key, None)
+        if (channel := self._channels.pop(key, None)) is not None:
+            channel.close()
+
+
+def _topic(message: Json) -> tuple[str, str]:
+    """The topic of a subscription, and what it is of.
+
+    Raises:
+        InvalidArguments: there is none.
+    """
+    chat, notebook = message.get("chat"), message.get("changes")
+    if isinstance(chat, str):
+        return "chat", chat
+    if isinstance(notebook, str):
+        return "changes", notebook
+    if message.get("permissions") is True:
+        return "permissions", ""
+    raise InvalidArguments("There is no such topic.")
