@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Playwright, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, chromium
-from tests.browser.lab import DEADLINE, Lab, configure, waits
+from tests.browser.lab import (
+    DEADLINE,
+    WATCH_DIALOGS,
+    Lab,
+    configure,
+    waits,
+    was_undisturbed,
+)
 from tests.servers import StartServer, servers
 from tk_ai_extension.agent.claude.sources import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
@@ -98,8 +106,12 @@ async def browser(worker_browser: Chromium) -> AsyncIterator[Browser]:
     """The worker's browser; what a test opens in it is closed with the test."""
     browser = await worker_browser.running()
     yield browser
-    for context in browser.contexts:
-        await context.close()
+    try:
+        for page in chain.from_iterable(context.pages for context in browser.contexts):
+            await was_undisturbed(page)
+    finally:
+        for context in browser.contexts:
+            await context.close()
 
 
 @shared
@@ -138,7 +150,9 @@ async def open_lab(
         server = await start_server(*arguments, config=said + config, **environment)
         configure(server.home, collaboration=collaboration)
         options = {"viewport": {"width": 1280, "height": 800}, **context}
-        page = await (await browser.new_context(**options)).new_page()
+        context_of_page = await browser.new_context(**options)
+        await context_of_page.add_init_script(WATCH_DIALOGS)
+        page = await context_of_page.new_page()
         page.set_default_timeout(DEADLINE)
         await waits(page)
         return Lab(page, server)
