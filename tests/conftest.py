@@ -14,9 +14,14 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tests import sandboxes
-from tests.matrix import pytest_terminal_summary
+from tests.matrix import write_matrix
+from tests.times import write_times
 
-__all__ = ["pytest_terminal_summary"]
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Below a run: what ran against which backend, and where the time went."""
+    write_matrix(terminalreporter)
+    write_times(terminalreporter)
 
 
 def pytest_configure() -> None:

@@ -77,14 +77,12 @@ def matrices(ended: Iterable[tuple[str, str]]) -> Mapping[str, Matrix]:
     return found
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def write_matrix(reporter: pytest.TerminalReporter) -> None:
     """Prints the matrix of each module that has one, above pytest's closing line."""
     ended = (
-        (report.nodeid, outcome)
-        for outcome in OUTCOMES
-        for report in terminalreporter.getreports(outcome)
+        (report.nodeid, outcome) for outcome in OUTCOMES for report in reporter.getreports(outcome)
     )
     for module, matrix in sorted(matrices(ended).items()):
-        terminalreporter.section(f"backends of {module}", sep="-")
+        reporter.section(f"backends of {module}", sep="-")
         for line in matrix.lines():
-            terminalreporter.write_line(line)
+            reporter.write_line(line)

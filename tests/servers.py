@@ -8,6 +8,7 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -95,8 +96,8 @@ def slowness() -> float:
 StartServer = Callable[..., Awaitable[ServerProcess]]
 
 
-@pytest.fixture
-async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
+@asynccontextmanager
+async def servers(folder: Path) -> AsyncIterator[StartServer]:
     """Starts ``jupyter server`` in folders of its own; arguments are its command line's.
 
     ``config`` is the text of its configuration file; with ``beside``, it has the folders of another
@@ -107,12 +108,12 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     async def start(
         *arguments: str, config: str = "", beside: ServerProcess | None = None, **environment: str
     ) -> ServerProcess:
-        home, token = tmp_path / f"server{len(started)}", secrets.token_hex()
+        home, token = folder / f"server{len(started)}", secrets.token_hex()
         if beside is not None:
             home, token = beside.home, beside.token
         root = home / "root"
-        for folder in (root, home / "config"):
-            folder.mkdir(parents=True, exist_ok=True)
+        for made in (root, home / "config"):
+            made.mkdir(parents=True, exist_ok=True)
         (home / "config" / "jupyter_server_config.py").write_text(
             f"{ENABLED}c.IdentityProvider.token = {token!r}\n{config}"
         )
@@ -144,11 +145,20 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
         await _listening(server.url)
         return server
 
-    yield start
-    for server, reading in started:
-        if server.process.returncode is None:
-            await server.stop(signal.SIGKILL)
-        await reading
+    try:
+        yield start
+    finally:
+        for server, reading in started:
+            if server.process.returncode is None:
+                await server.stop(signal.SIGKILL)
+            await reading
+
+
+@pytest.fixture
+async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
+    """Starts servers that end with the test."""
+    async with servers(tmp_path) as start:
+        yield start
 
 
 async def _listening(url: str) -> None:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Playwright, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, chromium
-from tests.browser.lab import DEADLINE, Lab, configure, waits
-from tests.servers import StartServer, start_server
+from tests.browser.lab import (
+    DEADLINE,
+    WATCH_DIALOGS,
+    Lab,
+    configure,
+    waits,
+    was_undisturbed,
+)
+from tests.servers import StartServer, servers
 from tk_ai_extension.agent.claude.sources import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
 
-__all__ = ["start_server"]
-
 # A busy machine is slow, and what is waited for comes all the same.
 expect.set_options(timeout=DEADLINE)
+
+shared = partial(pytest_asyncio.fixture, loop_scope="session")
+"""A fixture on the loop that all tests with a browser share: the browser lives on it."""
 
 OpenLab = Callable[..., Awaitable[Lab]]
 
@@ -36,6 +47,14 @@ c.TkAIExtensionApp.data_dir = {data!r}
 """
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests of this folder on one loop."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
 @pytest.fixture(autouse=True)
 def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Playwright would wait for no more than the answer of an asynchronous function, whatever that is."""
@@ -48,27 +67,67 @@ def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Page, "wait_for_function", checked)
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """A browser of the test's own, on the test's own loop."""
+class Chromium:
+    """One browser for all tests of a worker; started again where it has ended."""
+
+    def __init__(self, playwright: Playwright) -> None:
+        self._type = playwright.chromium
+        self._environment = dict(os.environ)
+        self._browser: Browser | None = None
+
+    async def running(self) -> Browser:
+        """The browser."""
+        if self._browser is None or not self._browser.is_connected():
+            found = chromium(Path(self._type.executable_path))
+            self._browser = await self._type.launch(
+                executable_path=found.path,
+                args=FLAGS,
+                env={**self._environment, **found.environment},
+            )
+        return self._browser
+
+    async def close(self) -> None:
+        """Ends it."""
+        if self._browser is not None:
+            await self._browser.close()
+
+
+@shared(scope="session")
+async def worker_browser() -> AsyncIterator[Chromium]:
+    """The worker's browser, not started before a test needs it."""
     async with async_playwright() as playwright:
-        found = chromium(Path(playwright.chromium.executable_path))
-        browser = await playwright.chromium.launch(
-            executable_path=found.path,
-            args=FLAGS,
-            env={**os.environ, **found.environment},
-        )
+        browser = Chromium(playwright)
         yield browser
         await browser.close()
 
 
-@pytest.fixture
+@shared
+async def browser(worker_browser: Chromium) -> AsyncIterator[Browser]:
+    """The worker's browser; what a test opens in it is closed with the test."""
+    browser = await worker_browser.running()
+    yield browser
+    try:
+        for page in chain.from_iterable(context.pages for context in browser.contexts):
+            await was_undisturbed(page)
+    finally:
+        for context in browser.contexts:
+            await context.close()
+
+
+@shared
 async def model() -> AsyncIterator[ScriptedModel]:
     async with ScriptedModel().running() as model:
         yield model
 
 
-@pytest.fixture
+@shared
+async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
+    """Starts servers that end with the test."""
+    async with servers(tmp_path) as start:
+        yield start
+
+
+@shared
 async def open_lab(
     start_server: StartServer, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> OpenLab:
@@ -91,7 +150,9 @@ async def open_lab(
         server = await start_server(*arguments, config=said + config, **environment)
         configure(server.home, collaboration=collaboration)
         options = {"viewport": {"width": 1280, "height": 800}, **context}
-        page = await (await browser.new_context(**options)).new_page()
+        context_of_page = await browser.new_context(**options)
+        await context_of_page.add_init_script(WATCH_DIALOGS)
+        page = await context_of_page.new_page()
         page.set_default_timeout(DEADLINE)
         await waits(page)
         return Lab(page, server)
@@ -99,7 +160,7 @@ async def open_lab(
     return open_
 
 
-@pytest.fixture
+@shared
 async def lab(open_lab: OpenLab, model: ScriptedModel) -> Lab:
     """JupyterLab with the scripted model connected, its page not loaded yet."""
     return await open_lab(model)

@@ -49,12 +49,41 @@ async def answer(question: Locator, button: str) -> None:
             return
 
 
+WATCH_DIALOGS = """
+window.tkDialogs = [];
+new MutationObserver(changes => {
+  for (const change of changes) {
+    for (const node of change.addedNodes) {
+      if (node.classList?.contains('jp-Dialog')) {
+        window.tkDialogs.push(node.innerText);
+      }
+    }
+  }
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Notes every dialog, also one that comes late or goes by itself."""
+
+SLOW_LOADING = "taking some time to load"
+
+
+async def no_dialog(page: Page) -> None:
+    """Nothing has been asked since the page was loaded, and nothing is until the test has ended."""
+    await page.evaluate("() => { window.tkUndisturbed = true; }")
+    await was_undisturbed(page)
+
+
+async def was_undisturbed(page: Page) -> None:
+    """A page of which `no_dialog` was said has shown none by now."""
+    shown = await page.evaluate("() => (window.tkUndisturbed ? window.tkDialogs : [])")
+    assert [text for text in shown if SLOW_LOADING not in text] == []
+
+
 LAUNCHED = "() => window.jupyterapp.shell.currentWidget?.id.startsWith('launcher')"
 
 
 async def waits(page: Page) -> None:
     """Waits on where collaboration asks: it does so after five seconds, which a busy machine needs."""
-    dialog = page.locator(DIALOG, has_text="taking some time to load")
+    dialog = page.locator(DIALOG, has_text=SLOW_LOADING)
     wait = dialog.get_by_role("button", name="Continue waiting")
     await page.add_locator_handler(dialog, wait.click)
 

@@ -20,7 +20,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from tests.browser.agents import NOTEBOOK, write_cells
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DIALOG, Lab
+from tests.browser.lab import Lab, no_dialog
 from tests.browser.open_notebook import SOURCES, of_file, save, shown
 
 _log = logging.getLogger(__name__)
@@ -205,4 +205,4 @@ async def test_eight_agents_and_a_person_work_in_one_notebook(
         cell: "".join(output.get("text", "") for output in cells[cell].outputs) for cell in owned
     }
     assert ran == {token: count for agent in agents for token, count in agent.ran.items()}
-    assert await lab.page.locator(DIALOG).count() == 0
+    await no_dialog(lab.page)

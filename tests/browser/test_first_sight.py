@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.async_api import expect
 
 from tests.browser.agents import KERNEL
-from tests.browser.conftest import OpenLab
+from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import Lab, answer, write_notebook
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse, Usage
@@ -41,7 +40,7 @@ PLAN = """\
 USED = Usage(1830, 212)
 
 
-@pytest.fixture
+@shared
 async def lab(open_lab: OpenLab, model: ScriptedModel) -> Lab:
     """JupyterLab with the notebook, as large as a picture of it should be."""
     lab = await open_lab(model, viewport={"width": 1100, "height": 680}, device_scale_factor=1.5)

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
-from tests.browser.conftest import OpenLab
+from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import DEADLINE, Lab
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse
@@ -33,7 +33,7 @@ ADD_DRIVE = """
 """
 
 
-@pytest.fixture
+@shared
 async def lab(open_lab: OpenLab) -> Lab:
     """JupyterLab with collaboration, and the notebook open."""
     return await begin(open_lab, collaboration=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
-import pytest
 from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.axe import violations
-from tests.browser.conftest import OpenLab
+from tests.browser.conftest import OpenLab, shared
 from tests.browser.lab import Lab
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel
 
@@ -25,7 +24,7 @@ MENU = {
 }
 
 
-@pytest.fixture
+@shared
 async def lab(open_lab: OpenLab, model: ScriptedModel) -> Lab:
     """JupyterLab with a notebook open, of which the first cell fails when it is run."""
     model.add(*[Answer.of("Gladly.")] * 5)

@@ -9,6 +9,7 @@ from playwright.async_api import Locator, expect
 
 from tests.browser.agents import Open
 from tests.browser.axe import violations
+from tests.browser.conftest import shared
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import (
     OVERLOADED,
@@ -210,7 +211,7 @@ async def widen(lab: Lab, width: int) -> None:
     await lab.page.wait_for_function(wide, arg=[node, width])
 
 
-@pytest.fixture
+@shared
 async def changed(lab: Lab, model: ScriptedModel) -> Seen:
     """A notebook in which a turn of the chat has changed two cells, with the panel beside it."""
     write_notebook(lab.server.root / "plan.ipynb", "a = 1", "b = 1")

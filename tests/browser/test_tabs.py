@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Route
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DIALOG, write_notebook
+from tests.browser.lab import DIALOG, no_dialog, write_notebook
 from tests.browser.open_notebook import (
     BEGINS,
     BOTH,
@@ -47,7 +47,8 @@ async def test_a_person_types_on_unsaved_while_an_agent_inserts_edits_and_runs(
     page = await opened(lab, "n.ipynb")
     await types(page, 0, "  # typed")
     before = await page.evaluate(STATE)
-    assert before["dirty"] or collaboration
+    if not collaboration:
+        assert before["dirty"]
 
     async def types_on() -> None:
         for letter in " and typed on":
@@ -70,7 +71,7 @@ async def test_a_person_types_on_unsaved_while_an_agent_inserts_edits_and_runs(
     assert state["active"] == before["active"] + 1
     await saved(lab, "n.ipynb", expected)
     await page.evaluate(RAN, ["n.ipynb", 2, "new\n", 1])
-    assert await page.locator(DIALOG).count() == 0
+    await no_dialog(page)
     # Each takes back their own.
     await page.keyboard.press("Control+z")
     [first, mine, *rest] = await page.evaluate(SOURCES)
@@ -99,7 +100,7 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
     await page.wait_for_function(SHOWS, arg=[0, ALL])
     await saved(lab, "n.ipynb", [SLOW, "b = 2"])
     await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
-    assert await page.locator(DIALOG).count() == 0
+    await no_dialog(page)
 
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
@@ -136,7 +137,7 @@ async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_ty
     await page.wait_for_function(SHOWS, arg=[0, ALL])
     await saved(lab, "n.ipynb", [SLOW, "b = 2  # typed"])
     await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
-    assert await page.locator(DIALOG).count() == 0
+    await no_dialog(page)
 
 
 @BOTH
@@ -159,7 +160,7 @@ async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cel
     await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
     await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
     await page.wait_for_function(HAS, arg=[SLOW, "b = 2", "c = 3"])
-    assert await page.locator(DIALOG).count() == 0
+    await no_dialog(page)
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
@@ -183,7 +184,7 @@ async def test_two_tabs_with_one_notebook_show_the_same_or_the_agent_is_told(
     refused = await call(lab, "read_notebook", status=409, notebook="n.ipynb")
     assert refused["error"]["code"] == "open_twice"
     for page in (first, second):
-        assert await page.locator(DIALOG).count() == 0
+        await no_dialog(page)
 
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
@@ -278,7 +279,7 @@ async def test_with_collaboration_the_room_is_used_and_the_page_is_asked_nothing
     await page.wait_for_function(SHOWS, arg=[2, "42\n"])
     assert any('"tabs":[]' in frame for frame in frames.all())
     assert not any('"method"' in frame for frame in frames.all())
-    assert await page.locator(DIALOG).count() == 0
+    await no_dialog(page)
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")

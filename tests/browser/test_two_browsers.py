@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DEADLINE, DIALOG, Lab, waits, write_notebook
+from tests.browser.lab import DEADLINE, DIALOG, WATCH_DIALOGS, Lab, no_dialog, waits, write_notebook
 from tests.browser.open_notebook import (
     BOTH,
     HAS,
@@ -61,6 +61,7 @@ async def another(lab: Lab, path: str) -> Page:
     """The same notebook in a browser of its own."""
     assert lab.page.context.browser is not None
     context = await lab.page.context.browser.new_context(viewport={"width": 1280, "height": 800})
+    await context.add_init_script(WATCH_DIALOGS)
     page = await context.new_page()
     page.set_default_timeout(DEADLINE)
     await waits(page)
@@ -88,7 +89,7 @@ async def test_both_see_what_an_agent_does_and_the_one_who_types_loses_nothing(
         await page.wait_for_function(HAS, arg=expected)
         await page.wait_for_function(SHOWS, arg=[2, "42\n"])
         assert await page.evaluate(TRUSTED, 2) is False
-        assert await page.locator(DIALOG).count() == 0
+        await no_dialog(page)
     await saved(lab, "n.ipynb", expected)
 
 
@@ -119,7 +120,7 @@ async def test_two_who_type_are_brought_together_or_the_agent_is_told(
         assert await first.evaluate(SOURCES) == [both[0], "b = 2"]
         assert await second.evaluate(SOURCES) == ["a = 1", both[1]]
     for page in (first, second):
-        assert await page.locator(DIALOG).count() == 0
+        await no_dialog(page)
 
 
 @pytest.mark.proves("ext:rtc")
