@@ -18,6 +18,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import TOKENS, TwoUsers
+from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.server import channel
 from tk_ai_extension.server.channel import Feed
 from tk_ai_extension.server.handlers import tabs
@@ -227,6 +228,53 @@ async def test_the_changes_of_a_notebook_are_followed(
     assert (await page.next(number))["event"]["kind"] == "changed"
 
 
+async def test_two_who_follow_one_topic_in_a_page_do_not_end_each_other(
+    open_page: OpenPage, call: Call, notebook: str
+) -> None:
+    page = await open_page("page")
+    numbers = [await page.subscribe(permissions=True) for _ in range(3)]
+    for _ in range(6):
+        message = await page.receive()
+        assert message.get("reset") or message["event"]["permissions"] == []
+    await call("insert_cell", notebook=notebook, source="a = 1")
+    asked = [await page.receive() for _ in numbers]
+    assert sorted(each["subscription"] for each in asked) == numbers
+    assert {each["event"]["kind"] for each in asked} == {"asked"}
+    # Each goes on where it was.
+    again = await page.subscribe(permissions=True, after=asked[1]["id"])
+    assert (await page.receive()) == {"subscription": again, "live": True}
+
+
+async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_ever(
+    open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow(_user: str) -> AsyncIterator[Any]:
+        raise LimitReached("Too many follow.")
+        yield
+
+    monkeypatch.setattr(extension.services.workspace.policy, "follow", follow)
+    page = await open_page("page")
+    number = await page.subscribe(permissions=True)
+    assert (await page.next(number))["reset"] is True
+    assert (await page.next(number))["error"]["message"] == "Too many follow."
+
+
+async def test_what_has_ended_is_kept_within_bounds(
+    open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "MAX_IDLE_FEEDS", 3)
+    page = await open_page("page")
+    for _ in range(20):
+        number = await page.subscribe(permissions=True)
+        await page.next(number)
+        await page.send({"unsubscribe": number})
+    last = await page.subscribe(permissions=True)
+    while (await page.receive())["subscription"] != last:
+        pass
+    (kept,) = extension.settings[tabs.CHANNELS_KEY]._channels.values()
+    assert len(kept._feeds) <= 3 + 1
+
+
 async def test_what_nobody_follows_any_more_is_not_kept(
     open_page: OpenPage, extension: Any, notebook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +400,7 @@ async def test_a_feed_keeps_its_last_events_and_says_where_some_are_gone(
                 await go_on.wait()
             yield {"number": number}
 
-    feed = Feed(source())
+    feed = Feed(("changes", "n.ipynb"), source())
     slow = feed.after(0)
     name, event = await anext(slow)
     assert event == {"number": 1}
@@ -361,9 +409,7 @@ async def test_a_feed_keeps_its_last_events_and_says_where_some_are_gone(
     assert rest == [5, 6, 7, 8]
     assert feed.position(name) is None
     assert feed.position(name.replace("-1", "-8")) == 8
-    assert [feed.position(each) for each in ("x-8", 8, None, name.replace("-1", "-9"))] == [
-        None
-    ] * 4
+    assert [feed.position(each) for each in ("x-8", "", name.replace("-1", "-9"))] == [None] * 3
     assert [event["number"] async for _, event in slow] == list(range(2, 9))
     # Who knows the first alone has missed some.
     assert [event async for _, event in feed.after(1)] == []

@@ -14,7 +14,7 @@ The server answers that nothing was missed (``live``), or that what the page kno
     {"subscription": 3, "id": 18, "event": {"kind": "text", ...}}
 
 Events of a chat have their numbers there, and are kept with it. Those of the other topics are
-numbered for each page, and the last of them kept for `KEEP` seconds after the subscription has ended.
+numbered for each subscription, and the last of them kept for `KEEP` seconds after it has ended.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ KEEP = 60.0
 MAX_KEPT = 500
 """Events of a topic that are kept."""
 
-MAX_CHANNELS = 500
-"""Pages whose events are kept, those among them that may come back."""
+MAX_IDLE_FEEDS = 50
+"""Subscriptions of one page that have ended and whose events are kept."""
+
+MAX_CHANNELS = 100
+"""Pages of one user whose events are kept, those among them that may come back."""
 
 MAX_SUBSCRIPTIONS = 200
 """How many topics one page may follow at once."""
@@ -52,42 +55,51 @@ Send = Callable[[str], Awaitable[None]]
 
 
 class Feed:
-    """Events of one topic for one page, numbered; the last of them are kept.
+    """Events of one topic for one subscription, numbered; the last of them are kept.
 
     Args:
+        topic: What they are of.
         source: The events. It begins with the state of the topic.
 
     Attributes:
-        readers: How many subscriptions read it now.
+        name: What the ids of its events begin with.
+        readers: How many connections read it now: the one before may not have ended yet.
     """
 
-    def __init__(self, source: AsyncIterator[Json]) -> None:
+    def __init__(self, topic: tuple[str, str], source: AsyncIterator[Json]) -> None:
+        self.topic = topic
+        self.name = secrets.token_hex(4)
         self.readers = 0
-        self._name = secrets.token_hex(4)
         self._kept: deque[tuple[int, Json]] = deque(maxlen=MAX_KEPT)
         self._last = 0
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._run(source), name="tk-ai feed")
 
-    def position(self, after: Any) -> int | None:
+    def position(self, after: str) -> int | None:
         """Return the number of the event with this id; None where it is not known what followed it."""
-        name, _, number = after.partition("-") if isinstance(after, str) else ("", "", "")
-        if name != self._name or not number.isdecimal():
+        name, _, number = after.partition("-")
+        if name != self.name or not number.isdecimal():
             return None
         first = self._kept[0][0] if self._kept else self._last + 1
         return int(number) if first - 1 <= int(number) <= self._last else None
 
     async def after(self, number: int) -> AsyncIterator[tuple[str, Json]]:
-        """Yield the events after this number with their ids, until some are not kept any more."""
+        """Yield the events after this number with their ids, until some are not kept any more.
+
+        Raises:
+            ToolError: the topic cannot be followed.
+        """
         while True:
             present = [each for each in self._kept if each[0] > number]
             if present and present[0][0] != number + 1:
                 return
             for place, event in present:
-                yield f"{self._name}-{place}", event
+                yield f"{self.name}-{place}", event
                 number = place
             if number == self._last:
                 if self._task.done():
+                    if not self._task.cancelled():
+                        self._task.result()
                     return
                 await self._changed.wait()
 
@@ -206,13 +218,10 @@ class Channel:
         await self._services.ready()
         if kind == "changes":
             value = self._services.workspace.contain(value)
-        key = f"{kind} {value}"
-        feed = self._feeds.get(key)
-        position = None if feed is None else feed.position(after)
+        feed, position = self._known((kind, value), after)
         if feed is None or position is None:
-            if feed is not None:
-                feed.close()
-            feed = self._feeds[key] = Feed(self._source(kind, value))
+            feed = Feed((kind, value), self._source(kind, value))
+            self._feeds[feed.name] = feed
         feed.readers += 1
         try:
             await say(**({"reset": True} if position is None else {"live": True}))
@@ -220,12 +229,27 @@ class Channel:
                 await say(id=event_id, event=event)
         finally:
             feed.readers -= 1
-            asyncio.get_running_loop().call_later(KEEP, self._expire, key, feed)
+            self._trim()
+            asyncio.get_running_loop().call_later(KEEP, self._expire, feed)
 
-    def _expire(self, key: str, feed: Feed) -> None:
-        """Nobody has read a feed for a while: its events are kept no more."""
-        if not feed.readers and self._feeds.get(key) is feed:
-            del self._feeds[key]
+    def _known(self, topic: tuple[str, str], after: Any) -> tuple[Feed | None, int | None]:
+        """The feed of an event's id, and the event's number in it."""
+        if not isinstance(after, str):
+            return None, None
+        feed = self._feeds.get(after.partition("-")[0])
+        if feed is None or feed.topic != topic:
+            return None, None
+        return feed, feed.position(after)
+
+    def _trim(self) -> None:
+        """Keep no more than the newest of the feeds that nobody reads."""
+        idle = [feed for feed in self._feeds.values() if not feed.readers]
+        for feed in idle[:-MAX_IDLE_FEEDS]:
+            self._expire(feed)
+
+    def _expire(self, feed: Feed) -> None:
+        """Keep the events of a feed no more, unless somebody has come back to it."""
+        if not feed.readers and self._feeds.pop(feed.name, None) is not None:
             feed.close()
 
     async def _source(self, kind: str, value: str) -> AsyncIterator[Json]:
@@ -256,8 +280,11 @@ class Channels:
             expiry.cancel()
         channel = self._channels.get(key)
         if channel is None:
-            if len(self._channels) >= MAX_CHANNELS:
-                raise LimitReached(f"{MAX_CHANNELS} pages are followed.")
+            if sum(owner == user for owner, _ in self._channels) >= MAX_CHANNELS:
+                raise LimitReached(
+                    f"You have {MAX_CHANNELS} pages of JupyterLab open.",
+                    hint="Close some of them; those that were closed count for another minute.",
+                )
             channel = self._channels[key] = Channel(services, user)
         channel.detach()
         channel.connection = connection
