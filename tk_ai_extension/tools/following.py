@@ -159,7 +159,27 @@ def _last_lines(outputs: OutputBuffer) -> list[str]:
 async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
     # Callers without a key cannot be told apart: each is shown all, or one would take the other's.
     session = context.caller.identity if context.caller.key is not None else None
-    seen = run.cursors.get(session or "", Cursor())
+    if session is None:
+        return await _look(context, run, total_cells, "")
+    seen = run.cursors.get(session, Cursor())
+    told = False
+    try:
+        result = await _look(context, run, total_cells, session)
+        told = not context.gone.is_set()
+    finally:
+        if not told:
+            # What was written over meanwhile may have moved it further back.
+            run.cursors[session] = min(
+                seen, run.cursors.get(session, seen), key=lambda each: each.place
+            )
+    return result
+
+
+async def _look(
+    context: ToolContext, run: Run, total_cells: int | None, session: str
+) -> ExecutionResult:
+    """What is new to a session; all where it has no name."""
+    seen = run.cursors.get(session, Cursor())
     budget = context.workspace.limits.answer_budget
     # One look at what there is: more may come while this answer is made.
     current = run.steps.index(run.current)
@@ -167,7 +187,11 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
     events = {
         at: run.steps[at].statuses.since(seen.statuses if at == seen.step else 0) for at in outputs
     }
-    statuses = run.steps[current].statuses.count
+    if session:
+        # Before the answer is made: what is written over meanwhile moves it back.
+        run.cursors[session] = Cursor.after(
+            current, outputs[current], run.steps[current].statuses.count
+        )
     runs: list[CellRun] = []
     images: list[Image] = []
     prompt: str | None = None
@@ -201,8 +225,6 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
                 events=[{"mime": event.mime, "data": event.data} for event in events[position]],
             )
         )
-    if session is not None and not context.gone.is_set():
-        run.cursors[session] = _cursor(current, outputs[current], statuses)
     result = ExecutionResult(
         execution_id=run.id,
         notebook=run.path,
@@ -217,22 +239,13 @@ async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> Ex
 
 
 def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:
-    """The outputs after a cursor; all of them where they were cleared meanwhile."""
-    if skip > len(outputs):
-        return outputs
-    rest = outputs[max(skip - 1, 0) :] if characters else outputs[skip:]
-    if characters and rest and rest[0].get("output_type") == "stream":
-        text = stream_text(rest[0])
-        rest = (
-            [{**rest[0], "text": text[characters:]}, *rest[1:]] if len(text) >= characters else rest
-        )
-    return rest
-
-
-def _cursor(step: int, outputs: list[Json], statuses: int) -> Cursor:
-    if outputs and outputs[-1].get("output_type") == "stream":
-        return Cursor(step, len(outputs), len(stream_text(outputs[-1])), statuses)
-    return Cursor(step, len(outputs), 0, statuses)
+    """The outputs after a cursor; a run moves it back to what was written over."""
+    if not characters:
+        return outputs[skip:]
+    first, *rest = outputs[skip - 1 :] or [{}]
+    if first.get("output_type") != "stream":
+        return outputs[skip - 1 :]
+    return [{**first, "text": stream_text(first)[characters:]}, *rest]
 
 
 def _error(error: Json) -> str:

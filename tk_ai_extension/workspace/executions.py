@@ -393,6 +393,8 @@ class Executions:
                     await self._write(step, writer, changes)
                 # Whoever has read beyond the place reads on from there.
                 rewritten = {"rewritten": min(places)} if places else {}
+                if places:
+                    run.show_again(step, *min(places))
                 count = len(step.outputs)
                 run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
             case StatusEvent():

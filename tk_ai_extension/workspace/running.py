@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,7 +16,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
-from tk_ai_extension.model.outputs import OutputBuffer, json_size
+from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
 
 MAX_EVENTS = 2_000
 """How many events of an execution are kept for replay; older ones are summed up in a reset."""
@@ -69,6 +69,22 @@ class Cursor(NamedTuple):
     outputs: int = 0
     characters: int = 0
     statuses: int = 0
+
+    @classmethod
+    def after(cls, step: int, outputs: Sequence[Json], statuses: int) -> Cursor:
+        """The cursor of who has seen these outputs of a step. An empty stream may still grow."""
+        count = len(outputs)
+        if not count or outputs[-1].get("output_type") != "stream":
+            return cls(step, count, 0, statuses)
+        characters = len(stream_text(outputs[-1]))
+        return cls(step, count if characters else count - 1, characters, statuses)
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Step, output and character that come next: cursors are in the order of their places."""
+        if self.characters:
+            return self.step, self.outputs - 1, self.characters
+        return self.step, self.outputs, 0
 
 
 @dataclass(eq=False)
@@ -149,6 +165,20 @@ class Run:
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
+
+    def show_again(self, step: Step, output: int, character: int) -> None:
+        """What stood from a place on was written over: whoever has seen it sees it as it is now.
+
+        Args:
+            step: Whose outputs.
+            output: The number of the first output that is another now.
+            character: From which character on, where it is a stream.
+        """
+        position = self.steps.index(step)
+        for caller, seen in self.cursors.items():
+            if seen.step == position and seen.place > (position, output, character):
+                outputs = output + 1 if character else output
+                self.cursors[caller] = seen._replace(outputs=outputs, characters=character)
 
     @property
     def current(self) -> Step:

@@ -1,0 +1,165 @@
+"""What a command says is the same in a terminal, in a pipe and as JSON, and so is its exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import nbformat
+import pytest
+
+from tests.cli.conftest import Nb
+
+Say = Callable[..., str]
+
+SLOW_LINES = "import time\nfor i in (1, 2, 3):\n    print(i, flush=True)\n    time.sleep(0.2)"
+PROGRESS = (
+    "import time\nfor i in (25, 50, 100):\n"
+    "    print(f'\\r{i:3}% done', end='', flush=True)\n    time.sleep(0.2)"
+)
+CLEARED = (
+    "from IPython.display import clear_output\nimport time\nfor i in range(3):\n"
+    "    clear_output(wait=True)\n    print('frame', i, flush=True)\n    time.sleep(0.2)"
+)
+UPDATED = (
+    "import time\nhandle = display({'text/plain': 'value first'}, raw=True, display_id=True)\n"
+    "time.sleep(0.2)\nhandle.update({'text/plain': 'value last'}, raw=True)"
+)
+
+
+@pytest.fixture(params=["terminal", "pipe", "json"])
+def say(request: pytest.FixtureRequest, nb: Nb) -> Say:
+    """Runs a command in one of the three ways; the text that it gives, with what it ends with."""
+
+    def run(*words: str, status: int = 0) -> str:
+        if request.param == "terminal":
+            return nb.typed(*words, columns=100, status=status)
+        if request.param == "pipe":
+            ended = nb(*words, status=status)
+            return ended.out + ended.err
+        ended = nb(*words, "--json", status=status)
+        # One object for each line, or one in all: each is JSON.
+        text = ended.out or ended.err
+        values = [json.loads(text)] if text.lstrip()[:1] in "{[" else []
+        return "\n".join(_texts(values or [json.loads(line) for line in text.splitlines()]))
+
+    return run
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All strings and numbers of an answer, the keys among them."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield f"{key}: {each}" if isinstance(each, str | int | float) else str(key)
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    else:
+        yield str(value)
+
+
+@pytest.mark.proves("nb:pipe-is-the-notebook")
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (SLOW_LINES, ["1", "2", "3"]),
+        (PROGRESS, ["100% done"]),
+        (CLEARED, ["frame 2"]),
+        (UPDATED, ["value last"]),
+    ],
+    ids=["lines", "progress", "cleared", "updated"],
+)
+def test_outputs_are_those_of_the_notebook(nb: Nb, say: Say, code: str, lines: list[str]) -> None:
+    nb("open", "new.ipynb")
+    shown = say("add", code)
+    assert [line for line in lines if line not in shown] == [], shown
+    held = nb.read("new.ipynb").cells[-1].outputs
+    text = "".join(
+        output.get("text") or output.get("data", {}).get("text/plain", "") for output in held
+    )
+    assert text.replace("\r", "\n").strip().splitlines()[-1].strip() == lines[-1]
+
+
+@pytest.mark.proves("nb:one-notebook")
+def test_the_notebook_that_is_named_is_the_one_that_is_meant(nb: Nb, say: Say) -> None:
+    nb.notebook("a.ipynb", "in_a = 1")
+    nb.notebook("b.ipynb", "in_b = 1")
+    nb("open", "b.ipynb")
+    nb("open", "a.ipynb")
+    assert "in_b" in say("cells", "-n", "b.ipynb")
+    assert "in_b" in say("cell", "0", "-n", "b.ipynb")
+    before = nb("ps", "--json").json
+    say("stop", "-n", "b.ipynb")
+    after = json.dumps(nb("ps", "--json").json)
+    assert "a.ipynb" in after
+    assert "b.ipynb" not in after
+    assert "b.ipynb" in json.dumps(before)
+
+
+def test_what_goes_on_after_an_error_is_waited_for(nb: Nb, say: Say) -> None:
+    nb.notebook("a.ipynb", "1/0", "import time\ntime.sleep(1)", "print('the end')")
+    nb("open", "a.ipynb")
+    shown = say("exec", "--all", "--keep-going", status=1)
+    assert "the end" in shown
+    assert "ZeroDivisionError" in shown
+
+
+def test_what_still_runs_is_not_said_to_be_done(nb: Nb, say: Say) -> None:
+    nb.notebook("a.ipynb", "import time\ntime.sleep(30)")
+    nb("open", "a.ipynb")
+    assert "running" in say("exec", "0", "--wait", "0.5", status=4)
+    assert "running" in say("cells")
+    nb("stop")
+
+
+def test_a_display_that_a_later_cell_updates_shows_its_newest_value(nb: Nb, say: Say) -> None:
+    nb.notebook(
+        "a.ipynb",
+        "display({'text/plain': 'value first'}, raw=True, display_id='d')",
+        "display({'text/plain': 'value last'}, raw=True, display_id='d', update=True)",
+    )
+    nb("open", "a.ipynb")
+    say("exec", "--all")
+    shown = say("cell", "0")
+    assert "value last" in shown
+    assert "value first" not in shown.replace("'value first'", "")
+
+
+def test_the_index_the_id_and_the_state_of_each_cell_are_listed(nb: Nb, say: Say) -> None:
+    nb.notebook("a.ipynb", "x = 1  # " + "long " * 60, "y = 2")
+    ids = [cell.id for cell in nb.read("a.ipynb").cells]
+    shown = say("cells", "a.ipynb")
+    assert shown.count("never") >= 2
+    assert all(cell_id[:4] in shown for cell_id in ids)
+
+
+def test_the_first_lines_of_a_newcomer_are_answered_alike(nb: Nb, say: Say) -> None:
+    say("open", "new.ipynb")
+    assert "out of range" in say("insert", "9", "x = 1", status=2)
+    say("add", "x = 41 + 1\nx")
+    assert "42" in say("cell", "-1")
+
+
+def test_code_runs_where_no_server_does(nb: Nb, say: Say) -> None:
+    nb.notebook("a.ipynb", "6 * 7")
+    assert "42" in say("exec", "0", "-n", "a.ipynb")
+
+
+def test_an_old_notebook_is_refused_before_a_kernel_starts(nb: Nb, say: Say) -> None:
+    old = nbformat.v3.new_notebook(
+        worksheets=[nbformat.v3.new_worksheet(cells=[nbformat.v3.new_code_cell(input="1")])]
+    )
+    (nb.root / "old.ipynb").write_text(nbformat.v3.writes_json(old), encoding="utf-8")
+    assert "format" in say("open", "old.ipynb", status=2)
+    assert nb.processes() == []
+
+
+def test_the_status_names_the_notebook_and_its_kernel(nb: Nb, say: Say) -> None:
+    nb.notebook("a.ipynb", "1")
+    nb("open", "a.ipynb")
+    shown = say("status")
+    assert "a.ipynb" in shown
+    assert "python3" in shown
+    assert "{'" not in shown
+    assert "['" not in shown
