@@ -175,7 +175,8 @@ class OutputBuffer(Sequence[Json]):
         """Carries out a change.
 
         Returns:
-            Output and character from which on it wrote over what was there; None where it only added.
+            Output and character from which on it is another for who has read to the end; None where
+            something was added at the end only.
         """
         match change:
             case Append(output):
@@ -184,7 +185,8 @@ class OutputBuffer(Sequence[Json]):
                 stream = self._streams[index]
                 length = len(stream)
                 stream.edit(start, new)
-                return (index, start) if start < length else None
+                is_at_end = start == length and index == len(self._outputs) - 1
+                return None if is_at_end else (index, start)
             case ReplaceOutput(index, output):
                 self._put(index, output)
                 return index, 0
