@@ -26,7 +26,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 
@@ -158,8 +158,6 @@ class Channel:
                 self._serve(begun, kind, value, message.get("after"), send), name="tk-ai channel"
             )
             self._tasks[begun] = task
-            self._services.streams.add(task)
-            task.add_done_callback(self._services.streams.discard)
         else:
             return False
         return True
@@ -184,6 +182,8 @@ class Channel:
         async def say(**said: Any) -> None:
             await send(json.dumps({"subscription": number, **said}))
 
+        serving = cast("asyncio.Task[None]", asyncio.current_task())
+        self._services.streams.add(serving)
         try:
             if kind == "chat":
                 await self._send_chat(value, after, say)
@@ -196,7 +196,8 @@ class Channel:
             logger.exception("A page cannot follow %s %s", kind, value)
             await say(error=ToolError("The server failed.", retryable=True).as_dict())
         finally:
-            if self._tasks.get(number) is asyncio.current_task():
+            self._services.streams.discard(serving)
+            if self._tasks.get(number) is serving:
                 del self._tasks[number]
 
     async def _send_chat(self, chat: str, after: Any, say: Callable[..., Awaitable[None]]) -> None:
