@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tk_ai_extension.agent import tour_texts as texts
-from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall, TurnEnded
+from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.agent.task_session import TaskSession
 from tk_ai_extension.model.cells import Json
-from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 NOTEBOOK: Final = "tour.ipynb"
@@ -33,7 +33,7 @@ _START = re.compile(
 _REFUSALS = frozenset({"permission_denied", "permission_required"})
 
 
-class TourSession:
+class TourSession(TaskSession):
     """The tour in one chat: an `AgentSession`.
 
     Args:
@@ -41,11 +41,9 @@ class TourSession:
     """
 
     def __init__(self, call: ToolCall) -> None:
+        super().__init__()
         self._call = call
-        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
-        self._answering: asyncio.Task[None] | None = None
         self._is_first = True
-        self.alive = True
 
     async def send(
         self,
@@ -57,33 +55,9 @@ class TourSession:
         """Begin a turn."""
         del model
         seen, *_, message = [block.text for block in content if isinstance(block, TextBlock)]
-        turn = _Turn(self._call, credential.token, self._events)
+        turn = _Turn(self._call, credential.token, self.events)
         is_first, self._is_first = self._is_first, False
-        answer = _answer(turn, seen, message, is_first=is_first)
-        self._answering = asyncio.create_task(answer, name="tk-ai tour")
-        # Also where it is cancelled before it begins.
-        self._answering.add_done_callback(self._on_end)
-
-    async def receive(self) -> AgentEvent:
-        """Return the next event."""
-        return await self._events.get()
-
-    async def interrupt(self) -> None:
-        """End the turn under way."""
-        if self._answering is not None:
-            self._answering.cancel()
-
-    async def close(self) -> None:
-        """End the tour."""
-        self.alive = False
-        await self.interrupt()
-        if self._answering is not None:
-            await asyncio.wait((self._answering,))
-
-    def _on_end(self, answering: asyncio.Task[None]) -> None:
-        error = None if answering.cancelled() else answering.exception()
-        failed = None if error is None else InternalError(f"The tour failed: {error!r}")
-        self._events.put_nowait(TurnEnded(failed))
+        self.begin(_answer(turn, seen, message, is_first=is_first))
 
 
 class _Ended(Exception):

@@ -19,15 +19,14 @@ from dataclasses import dataclass, field
 import mcp_types as types
 
 from tk_ai_extension.agent.backend import (
-    AgentEvent,
     Checkpoint,
     ContentBlock,
     SessionConfig,
     TextBlock,
     ToolCall,
-    TurnEnded,
 )
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.agent.task_session import TaskSession
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -78,17 +77,15 @@ class EchoBackend:
         self.kept.pop(session, None)
 
 
-class EchoSession:
+class EchoSession(TaskSession):
     """An `AgentSession` that answers on a task of its own."""
 
     def __init__(self, echo: EchoBackend, call: ToolCall, session: str, kept: list[str]) -> None:
+        super().__init__()
         self._echo = echo
         self._call_tool = call
         self._session = session
         self._kept = kept
-        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
-        self._answering: asyncio.Task[None] | None = None
-        self.alive = True
 
     async def send(
         self,
@@ -103,47 +100,29 @@ class EchoSession:
         text = next(each.text for each in reversed(content) if isinstance(each, TextBlock))
         self._kept.append(text)
         self._echo.credentials.append(credential)
-        self._answering = asyncio.create_task(self._answer(text, credential))
-        # Also where it is cancelled before it begins.
-        self._answering.add_done_callback(lambda _: self._events.put_nowait(TurnEnded()))
-
-    async def receive(self) -> AgentEvent:
-        """Return the next event."""
-        return await self._events.get()
-
-    async def interrupt(self) -> None:
-        """End the turn under way."""
-        if self._answering is not None:
-            self._answering.cancel()
-
-    async def close(self) -> None:
-        """End the echo."""
-        self.alive = False
-        await self.interrupt()
-        if self._answering is not None:
-            await asyncio.wait((self._answering,))
+        self.begin(self._answer(text, credential))
 
     async def _answer(self, text: str, credential: TurnCredential) -> None:
-        self._events.put_nowait(Checkpoint(self._session))
+        self.events.put_nowait(Checkpoint(self._session))
         try:
             match text.split(maxsplit=2):
                 case ["call", tool, arguments]:
                     await self._call(credential, tool, arguments)
                 case ["wait"]:
-                    self._events.put_nowait(TextDelta(0, 0, "Waiting."))
+                    self.events.put_nowait(TextDelta(0, 0, "Waiting."))
                     await asyncio.Event().wait()
                 case ["recall"]:
                     said = "\n".join(self._kept[:-1])
-                    self._events.put_nowait(TextDelta(0, 0, said))
+                    self.events.put_nowait(TextDelta(0, 0, said))
                 case _:
-                    self._events.put_nowait(TextDelta(0, 0, text))
+                    self.events.put_nowait(TextDelta(0, 0, text))
         finally:
-            self._events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
+            self.events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
 
     async def _call(self, credential: TurnCredential, tool: str, arguments: str) -> None:
         call, given = secrets.token_hex(6), json.loads(arguments)
         if self._echo.call is None:
-            self._events.put_nowait(ToolCalled(call, tool, given))
+            self.events.put_nowait(ToolCalled(call, tool, given))
         result = await self._call_tool(credential.token, call, tool, given)
         texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
-        self._events.put_nowait(TextDelta(0, 0, "\n".join(texts)))
+        self.events.put_nowait(TextDelta(0, 0, "\n".join(texts)))

@@ -1,0 +1,49 @@
+"""What agents that answer on a task of this process have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+from tk_ai_extension.agent.backend import AgentEvent, TurnEnded
+from tk_ai_extension.model.errors import InternalError
+
+
+class TaskSession:
+    """An `AgentSession` without `send`, which calls `begin`.
+
+    Attributes:
+        alive: See `AgentSession.alive`.
+        events: What `receive` returns, in this order.
+    """
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self._answering: asyncio.Task[None] | None = None
+
+    def begin(self, answer: Coroutine[None, None, None]) -> None:
+        """Answer on a task of its own. `TurnEnded` follows, also where it is cancelled before it begins."""
+        self._answering = asyncio.create_task(answer, name="tk-ai agent")
+        self._answering.add_done_callback(self._on_end)
+
+    async def receive(self) -> AgentEvent:
+        """Return the next event."""
+        return await self.events.get()
+
+    async def interrupt(self) -> None:
+        """End the turn under way."""
+        if self._answering is not None:
+            self._answering.cancel()
+
+    async def close(self) -> None:
+        """End the agent."""
+        self.alive = False
+        await self.interrupt()
+        if self._answering is not None:
+            await asyncio.wait((self._answering,))
+
+    def _on_end(self, answering: asyncio.Task[None]) -> None:
+        error = None if answering.cancelled() else answering.exception()
+        failed = None if error is None else InternalError(f"The agent failed: {error!r}")
+        self.events.put_nowait(TurnEnded(failed))
