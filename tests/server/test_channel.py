@@ -17,7 +17,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call, with_model
-from tests.server.test_users import TOKENS, TwoUsers
+from tests.server.test_users import ServesTwoUsers, headers_of
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.server import channel
 from tk_ai_extension.server.channel import Feed
@@ -339,16 +339,7 @@ async def test_no_notebook_outside_of_the_root_is_followed(open_page: OpenPage, 
     assert message["error"]["retryable"] is False
 
 
-class TestTwoUsers:
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.ServerApp.identity_provider_class = TwoUsers
-        return jp_server_config
-
-    @pytest.fixture
-    def jp_auth_header(self) -> dict[str, str]:
-        return headers_of("ada")
-
+class TestTwoUsers(ServesTwoUsers):
     @pytest.mark.proves("ext:multi-user", "threat:other-user")
     async def test_nobody_follows_what_is_anothers(
         self, open_page: OpenPage, say: Any, call: Call, model: ScriptedModel, notebook: str
@@ -414,8 +405,3 @@ async def test_a_feed_keeps_its_last_events_and_says_where_some_are_gone(
     # Who knows the first alone has missed some.
     assert [event async for _, event in feed.after(1)] == []
     feed.close()
-
-
-def headers_of(name: str) -> dict[str, str]:
-    token = next(token for token, user in TOKENS.items() if user == name)
-    return {"Authorization": f"token {token}"}

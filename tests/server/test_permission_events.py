@@ -14,7 +14,7 @@ import pytest
 from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call
-from tests.server.test_users import TOKENS, TwoUsers
+from tests.server.test_users import ServesTwoUsers, headers_of
 from tests.servers import StartServer
 
 PATH = "api/tk-ai/permissions"
@@ -122,16 +122,7 @@ class TestExpiry:
             }
 
 
-class TestTwoUsers:
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.ServerApp.identity_provider_class = TwoUsers
-        return jp_server_config
-
-    @pytest.fixture
-    def jp_auth_header(self) -> dict[str, str]:
-        return headers_of("ada")
-
+class TestTwoUsers(ServesTwoUsers):
     @pytest.mark.proves("ext:multi-user", "threat:other-user")
     async def test_each_hears_of_their_own_alone(
         self, ask: Ask, call: Call, follow: Follow, notebook: str
@@ -151,11 +142,6 @@ class TestTwoUsers:
             theirs = {**insert, "source": "bobs = 1"}
             await ask("POST", "api/tk-ai/tools/insert_cell", theirs, **headers_of("bob"))
             assert "bobs = 1" in (await anext(bobs))["permission"]["preview"]
-
-
-def headers_of(user: str) -> dict[str, str]:
-    token = next(token for token, name in TOKENS.items() if name == user)
-    return {"Authorization": f"token {token}"}
 
 
 @pytest.mark.proves("fault:server-stop")

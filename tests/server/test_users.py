@@ -28,6 +28,25 @@ class TwoUsers(IdentityProvider):
         return None if name is None else User(name, name, name)
 
 
+def headers_of(name: str) -> dict[str, str]:
+    """What authenticates a user's request."""
+    token = next(token for token, user in TOKENS.items() if user == name)
+    return {"Authorization": f"token {token}"}
+
+
+class ServesTwoUsers:
+    """Tests of a server with these users, in which Ada asks unless told."""
+
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.ServerApp.identity_provider_class = TwoUsers
+        return jp_server_config
+
+    @pytest.fixture
+    def jp_auth_header(self) -> dict[str, str]:
+        return headers_of("ada")
+
+
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
     jp_server_config.ServerApp.identity_provider_class = TwoUsers
@@ -40,8 +59,7 @@ class Client:
     def __init__(self, ask: Ask, name: str) -> None:
         self.name = name
         self._ask = ask
-        token = next(token for token, user in TOKENS.items() if user == name)
-        self.headers = {"Authorization": f"token {token}"}
+        self.headers = headers_of(name)
 
     async def get(self, path: str) -> tuple[int, Any]:
         response = await self._ask("GET", f"api/tk-ai/{path}", **self.headers)
