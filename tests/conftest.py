@@ -83,10 +83,16 @@ def jp_server_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """What every server of a test has; a module that needs more asks for this one and adds to it.
 
     The working directory is the test's own: collaboration keeps the history of a room that the
-    server opened there, whatever `SQLiteYStore.db_path` says.
+    server opened there, whatever `SQLiteYStore.db_path` says. So is the database of file ids, which
+    would be the user's else: two tests that write it at once lock each other out.
     """
     monkeypatch.chdir(tmp_path)
-    return Config({"ServerApp": {"jpserver_extensions": {"jupyter_server_terminals": True}}})
+    return Config(
+        {
+            "ServerApp": {"jpserver_extensions": {"jupyter_server_terminals": True}},
+            "BaseFileIdManager": {"db_path": str(tmp_path / "file_id.db")},
+        }
+    )
 
 
 @pytest.fixture

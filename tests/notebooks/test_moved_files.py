@@ -62,11 +62,22 @@ async def rename_on_disk(desk: Desk, old: str, new: str) -> None:
     (desk.root / old).rename(desk.root / new)
 
 
+async def rename_to_a_path_with_an_id(desk: Desk, old: str, new: str) -> None:
+    """A file that was there before had an id, which jupyter_server_fileid does not move another one to."""
+    desk.app.web_app.settings["file_id_manager"].index(new)
+    await rename_by_jupyter(desk, old, new)
+
+
 @pytest.mark.proves("kernel:shared-live", "exec:saved")
 @pytest.mark.parametrize(
     ("documents", "rename"),
-    [("file", rename_by_jupyter), ("file", rename_on_disk), ("room", rename_by_jupyter)],
-    ids=["file", "file-on-disk", "room"],
+    [
+        ("file", rename_by_jupyter),
+        ("file", rename_on_disk),
+        ("room", rename_by_jupyter),
+        ("room", rename_to_a_path_with_an_id),
+    ],
+    ids=["file", "file-on-disk", "room", "room-with-two-ids"],
 )
 async def test_outputs_of_a_running_cell_land_where_its_notebook_was_moved(
     desk: Desk, gate: Path, rename: Callable[..., Any]

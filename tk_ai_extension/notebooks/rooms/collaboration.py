@@ -111,6 +111,15 @@ class Rooms:
             and extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
         )
 
+    def is_room_of(self, live: LiveRoom, path: str) -> bool:
+        """Whether this is still a room, and the one that whoever opens a path enters.
+
+        A renamed notebook keeps its room, unless its file id could not follow it: the new path had an id
+        already, of a file that was there before, or the database was locked.
+        """
+        known: str | None = self._settings["file_id_manager"].get_id(path)
+        return self.is_open(live) and known in (None, live.file_id)
+
     def shown_in(self, live: LiveRoom) -> list[Any]:
         """The rooms in which people see who is in a notebook: its own, and that of all who are online."""
         rooms = self.extension.ywebsocket_server.rooms
@@ -212,6 +221,7 @@ class LiveRoom:
 
     Attributes:
         room: The DocumentRoom.
+        file_id: Its notebook's, by jupyter_server_fileid.
         path: Where the notebook was when it was last asked for.
         notebook: The notebook in it.
         old_format: Whether its file was seen to be of an old format, which the room has converted.
@@ -230,7 +240,7 @@ class LiveRoom:
     ) -> None:
         self._extension = extension
         self.room = room
-        self._file_id = file_id
+        self.file_id = file_id
         self._tell = changed
         self._closed = closed
         self._cleaning: asyncio.Task[None] | None = None
@@ -340,9 +350,9 @@ class LiveRoom:
                 with suppress(ToolError, FileChanged):
                     await self._save_now(room)
             await self._extension.ywebsocket_server.delete_room(room=room)
-            loader = self._extension.file_loaders[self._file_id]
+            loader = self._extension.file_loaders[self.file_id]
             if loader.number_of_subscriptions == 0:
-                await self._extension.file_loaders.remove(self._file_id)
+                await self._extension.file_loaders.remove(self.file_id)
             locks.pop(room.room_id, None)
         self._closed()
         _log.debug("Room %s deleted", room.room_id)

@@ -131,7 +131,7 @@ class RoomDocument(SessionDocument):
 
     async def is_current(self, place: OutputPlace) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(place, RoomPlace) and self._rooms.is_open(place.room)
+        return isinstance(place, RoomPlace) and self._rooms.is_room_of(place.room, self.path)
 
     def _carry_out(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
         """Does the edit's steps in one transaction; the undo manager takes back just them."""
