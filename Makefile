@@ -23,6 +23,9 @@ PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input
 INDEX = $$($(PIP) config get global.index-url 2>/dev/null | sed 's/^/--default-index /')
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(INDEX)
 
+# Hundreds of kernels and servers start from bytecode; without it each compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Pyright runs as installed; it need not ask a registry whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -51,7 +54,7 @@ $(VENV)/.lab: pyproject.toml $(VENV)/.made
 
 $(VENV)/.all: pyproject.toml $(VENV)/.made
 	$(call say,Installing the extension with what its tests and linters need (about two minutes))
-	@$(INSTALL) -e '.[lab,collab,test,docs,dev]'
+	@$(INSTALL) --compile-bytecode -e '.[lab,collab,test,docs,dev]'
 	@$(BIN)/python -m bash_kernel.install --sys-prefix >/dev/null
 	@touch $@ $(VENV)/.lab
 

@@ -46,19 +46,20 @@ BUNDLE = 60
 MARK = "tk-piece"
 ARRIVALS = """
 mark => {
-  const { prototype } = ReadableStreamDefaultReader;
-  const { read } = prototype;
-  const decoder = new TextDecoder();
-  prototype.read = async function () {
-    const piece = await read.call(this);
-    if (piece.value instanceof Uint8Array && decoder.decode(piece.value).includes('event: text')) {
-      performance.mark(mark);
+  const data = Object.getOwnPropertyDescriptor(MessageEvent.prototype, 'data').get;
+  Object.defineProperty(MessageEvent.prototype, 'data', {
+    configurable: true,
+    get() {
+      const value = data.call(this);
+      if (typeof value === 'string' && /"(kind|type)": ?"text"/.test(value)) {
+        performance.mark(mark);
+      }
+      return value;
     }
-    return piece;
-  };
+  });
 }
 """
-"""Marks each piece of text as it arrives from the server, before the panel has it."""
+"""Marks each piece of text as it arrives over the page's WebSocket, before the panel has it."""
 
 OPENED = """
 last => new Promise(resolve => {
