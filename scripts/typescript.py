@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.proposals import StepKind
 from tk_ai_extension.server import models
@@ -31,7 +32,7 @@ SENT: tuple[Any, ...] = (
     models.ChatChanges,
     models.ChatInfo,
     models.ErrorInfo,
-    models.ModelsInfo,
+    ModelsInfo,
     models.PermissionEvent,
     CellRun,
     models.UndoneChanges,

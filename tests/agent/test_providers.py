@@ -14,9 +14,9 @@ import psutil
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
+from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.process import DESCRIPTORS, inherited, started_by_launcher
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
-from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.agent.claude.sources import Given
 from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
 from tk_ai_extension.model.agent_errors import NoModel
@@ -31,24 +31,26 @@ def chosen(environment: dict[str, str] | None = None, **settings: Any) -> Provid
     return choose(ProviderSettings(**settings), Given(environment=environment or {}))
 
 
-def in_project(folder: Path, text: str, name: str = ".secrets.env", **settings: Any) -> Provision:
+def in_project(
+    folder: Path, text: str, name: str = ".secrets.env", **settings: Any
+) -> ClaudeModels:
     """What is provided where a trusted folder has such a file, and nobody else says anything."""
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(0o600)
-    return provision(folder, ProviderSettings(trust_folder=True, **settings))
+    return models(folder, ProviderSettings(trust_folder=True, **settings))
 
 
-def provision(
+def models(
     root: Path,
     settings: ProviderSettings,
     environment: Mapping[str, str] | None = None,
     **more: Any,
-) -> Provision:
-    """A provision whose user has said nothing elsewhere."""
+) -> ClaudeModels:
+    """A models whose user has said nothing elsewhere."""
     of_user = root.parent / f"{root.name}-user"
     trusted = TrustedFolders(of_user / "trusted.json")
     given = {"trusted": trusted, "user_file": of_user / "secrets.env", **more}
-    return Provision(settings, lambda: environment or {}, root, **given)
+    return ClaudeModels(settings, lambda: environment or {}, root, **given)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ async def test_the_server_s_environment_holds_where_the_file_names_it_too(tmp_pa
     assert from_file.environment["ANTHROPIC_API_KEY"] == "file"
     assert from_file.source == "project"
     server = {"ANTHROPIC_API_KEY": "server"}
-    both = await provision(tmp_path, ProviderSettings(trust_folder=True), server).provider()
+    both = await models(tmp_path, ProviderSettings(trust_folder=True), server).provider()
     assert both.environment["ANTHROPIC_API_KEY"] == "server"
     assert both.source == "environment"
 
@@ -168,7 +170,7 @@ async def test_a_file_of_keys_is_found_where_the_setting_says(tmp_path: Path) ->
     # An administrator has named it: nobody is asked whether it may be used.
     elsewhere = ProviderSettings(secrets_file=str(tmp_path / "keys"))
     root = tmp_path / "root"
-    assert (await provision(root, elsewhere).provider()).name == "anthropic"
+    assert (await models(root, elsewhere).provider()).name == "anthropic"
     none = await in_project(tmp_path, key, secrets_file="").provider()
     assert none.name == "tour"
 
@@ -198,7 +200,7 @@ async def test_a_project_s_key_waits_until_its_folder_is_trusted(tmp_path: Path)
     file = root / ".secrets.env"
     file.write_text("ANTHROPIC_API_KEY=k\n", encoding="utf-8")
     file.chmod(0o600)
-    asked = provision(root, ProviderSettings())
+    asked = models(root, ProviderSettings())
     found = await asked.provider()
     assert (found.ready, found.untrusted, found.source) == (False, str(root), None)
     assert found.environment == {}
@@ -213,7 +215,7 @@ async def test_a_project_s_key_waits_until_its_folder_is_trusted(tmp_path: Path)
     await asked.trust()
     assert (await asked.trust(trusted=False))["untrusted"] == str(root)
     # Where somebody who is trusted has named a key, nobody is asked.
-    named = provision(root, ProviderSettings(), {"ANTHROPIC_API_KEY": "mine"})
+    named = models(root, ProviderSettings(), {"ANTHROPIC_API_KEY": "mine"})
     assert (await named.provider()).environment == {"ANTHROPIC_API_KEY": "mine"}
 
 
@@ -236,7 +238,7 @@ async def test_a_project_s_key_is_not_used_where_its_kernels_have_a_sandbox(tmp_
     inside.parent.mkdir()
     inside.write_text(text, encoding="utf-8")
     inside.chmod(0o600)
-    planted = provision(tmp_path, ProviderSettings(), user_file=inside)
+    planted = models(tmp_path, ProviderSettings(), user_file=inside)
     assert (await planted.provider()).name == "tour"
 
 
@@ -269,14 +271,14 @@ async def test_a_user_s_own_file_may_hold_addresses_and_is_read_by_nobody_else(
         "ANTHROPIC_BASE_URL=https://gateway.example.org\nANTHROPIC_AUTH_TOKEN=t\n", encoding="utf-8"
     )
     root = tmp_path / "root"
-    asked = provision(root, ProviderSettings(), user_file=of_user)
+    asked = models(root, ProviderSettings(), user_file=of_user)
     of_user.chmod(0o640)
     assert "others can read it" in (await asked.provider()).hint
     of_user.chmod(0o600)
     found = await asked.provider()
     assert (found.name, found.source, found.ready) == ("compatible", "user", True)
     # The environment's key does not go to that address.
-    asked = provision(root, ProviderSettings(), {"ANTHROPIC_API_KEY": "k"}, user_file=of_user)
+    asked = models(root, ProviderSettings(), {"ANTHROPIC_API_KEY": "k"}, user_file=of_user)
     assert (await asked.provider()).environment == {"ANTHROPIC_API_KEY": "k"}
 
 

@@ -17,8 +17,8 @@ from tests.agent.test_going_on import processes
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.testing.scripted_model import (
@@ -47,12 +47,12 @@ async def talking(desk: Desk, tmp_path: Path, model: ScriptedModel) -> AsyncIter
         settings = ProviderSettings(
             base_url=model.url, provider="anthropic", model=MODEL, trust_folder=True
         )
-        provision = Provision(settings, dict, desk.root)
+        models = ClaudeModels(settings, dict, desk.root)
         services = ChatServices(
             workspace=desk.workspace,
             registry=desk.registry,
             transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), provision.provider),
+            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), models.provider),
             settings=ChatSettings(),
         )
         talk = Talk(Chats(services), services, model)

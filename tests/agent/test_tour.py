@@ -20,8 +20,8 @@ from tk_ai_extension.agent import tour_texts as texts
 from tk_ai_extension.agent.backend import TextBlock, TurnEnded
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.claude.provision import Provision
 from tk_ai_extension.agent.events import Event, TextDelta, ToolCalled
 from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
@@ -202,19 +202,19 @@ async def test_a_turn_that_is_interrupted_before_it_begins_ends() -> None:
 
 
 @pytest.fixture
-def provision(tmp_path: Path) -> Provision:
-    return Provision(ProviderSettings(trust_folder=True), dict, tmp_path)
+def models(tmp_path: Path) -> ClaudeModels:
+    return ClaudeModels(ProviderSettings(trust_folder=True), dict, tmp_path)
 
 
 @pytest.fixture
-async def tour(desk: Desk, provision: Provision, tmp_path: Path) -> AsyncIterator[Talk]:
+async def tour(desk: Desk, models: ClaudeModels, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person in a server with no model connected."""
     config = ClaudeConfig(tmp_path / "claude", cli="/nowhere/claude")
     services = ChatServices(
         workspace=desk.workspace,
         registry=desk.registry,
         transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
-        backend=ClaudeOrTour(ClaudeBackend(config, provision.provider)),
+        backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
         settings=ChatSettings(),
     )
     talk = Talk(Chats(services), services, ScriptedModel())
@@ -315,11 +315,11 @@ async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
     assert events[-1].data == {"end": "done", "text": texts.BROKEN}
 
 
-async def test_a_key_is_used_as_soon_as_it_is_there(provision: Provision, tmp_path: Path) -> None:
-    assert (await provision.health())["provider"] == "tour"
+async def test_a_key_is_used_as_soon_as_it_is_there(models: ClaudeModels, tmp_path: Path) -> None:
+    assert (await models.health())["provider"] == "tour"
     (tmp_path / ".secrets.env").write_text("ANTHROPIC_API_KEY=k\n", encoding="utf-8")
-    assert (await provision.health())["provider"] == "anthropic"
-    assert (await provision.provider()).environment["ANTHROPIC_API_KEY"] == "k"
+    assert (await models.health())["provider"] == "anthropic"
+    assert (await models.provider()).environment["ANTHROPIC_API_KEY"] == "k"
 
 
 class Recorder(TCPServer):

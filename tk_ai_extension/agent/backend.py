@@ -21,6 +21,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
+from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Image
@@ -99,20 +100,6 @@ class History:
 
     session: str | None = None
     position: str | None = None
-
-
-class ModelProvider(Protocol):
-    """Where an agent's model is, as configured now. Equal for two that need no new session."""
-
-    @property
-    def model(self) -> str:
-        """The default model."""
-        ...
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The models that a chat may name."""
-        ...
 
 
 ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]

@@ -9,7 +9,7 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats, StartedTurn
-    from tk_ai_extension.agent.claude.provision import Provision
+    from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]
@@ -20,14 +20,14 @@ class ChatClient:
 
     Args:
         chats: The server's chats.
-        provision: Says which model answers.
+        models: Finds the model that answers.
         workspace: The server's, with the questions that turns ask.
         user: The user.
     """
 
-    def __init__(self, chats: Chats, provision: Provision, workspace: Workspace, user: str) -> None:
+    def __init__(self, chats: Chats, models: ModelSource, workspace: Workspace, user: str) -> None:
         self._chats = chats
-        self._provision = provision
+        self._models = models
         self._workspace = workspace
         self._user = user
 
@@ -110,7 +110,7 @@ class ChatClient:
         Raises:
             ToolError.
         """
-        await self._provision.trust()
+        await self._models.trust()
 
 
 async def _events(begun: StartedTurn) -> AsyncIterator[Json]:

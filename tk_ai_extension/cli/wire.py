@@ -15,6 +15,8 @@ comes in place of all that where the command belongs to another server.
 
 from __future__ import annotations
 
+from tk_ai_extension.model.agent_variables import FOR_CHATS
+
 LONGEST_LINE = 1 << 28
 """Bytes of one line: what a command read from standard input, or a message of MCP."""
 
@@ -33,16 +35,6 @@ ENVIRONMENT = (
 """What a server receives of a command's environment: how to draw, and who calls; the project's own also
 what lets in at the server that the command names. It is kept nowhere."""
 
-MODELS = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_MODEL",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-)
-"""What the project's own receives besides of one who chats: where the model is. Only the agent's process
-gets it."""
-
 
 def environment(argv: list[str], *, own: bool) -> tuple[str, ...]:
     """The names of what a server receives of a command's environment.
@@ -53,7 +45,7 @@ def environment(argv: list[str], *, own: bool) -> tuple[str, ...]:
     """
     if not own:
         return tuple(name for name in ENVIRONMENT if name != "JUPYTER_TOKEN")
-    return ENVIRONMENT + MODELS if argv[:1] == ["chat"] else ENVIRONMENT
+    return ENVIRONMENT + FOR_CHATS if argv[:1] == ["chat"] else ENVIRONMENT
 
 
 OK, FAILED, REFUSED, UNREACHABLE, RUNNING = 0, 1, 2, 3, 4

@@ -17,8 +17,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import List, Unicode
 
-SECRET_NAMES = ("ANTHROPIC_*", "CLAUDE_*")
-"""Patterns of variables that are the agent's, and none of a kernel's business."""
+from tk_ai_extension.model.agent_variables import SECRETS
 
 
 def without(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
@@ -39,7 +38,7 @@ class InheritedEnvironment:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._left_out = (*SECRET_NAMES, *secrets)
+        self._left_out = (*SECRETS, *secrets)
 
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
         """All variables of the new kernel's process."""
@@ -146,10 +145,10 @@ def keep_secrets_from_kernels(
     Args:
         manager: The multi-kernel manager. Only this one is changed: jupyter_client's factory of
             provisioners is one for all managers of the process.
-        secrets: Names or patterns beside `SECRET_NAMES`.
+        secrets: Names or patterns beside `SECRETS`.
         passes: Gives each kernel a pass; None for none.
     """
-    left_out = [*SECRET_NAMES, *secrets]
+    left_out = [*SECRETS, *secrets]
     prepare = manager.pre_start_kernel
 
     def configure(provisioner: FilteringProvisioner) -> None:

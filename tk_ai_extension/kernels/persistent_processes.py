@@ -22,7 +22,6 @@ import psutil
 from traitlets import Instance, TraitError, Unicode, default
 
 from tk_ai_extension.kernels.environment import (
-    SECRET_NAMES,
     FilteringProvisioner,
 )
 from tk_ai_extension.kernels.process import AdoptedProcess
@@ -34,6 +33,7 @@ from tk_ai_extension.kernels.socket_folders import (
     supports_ipc,
 )
 from tk_ai_extension.model import file_locks
+from tk_ai_extension.model.agent_variables import SECRETS
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import SandboxUnavailable
 
@@ -125,7 +125,7 @@ class PersistentProvisioner(FilteringProvisioner):
 
     @default("left_out")
     def _default_left_out(self) -> list[str]:
-        return list(SECRET_NAMES)
+        return list(SECRETS)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Prepare the sockets. Called by the kernel manager before each launch of the process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.backend import AgentSession, SessionConfig
@@ -11,6 +12,7 @@ from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.wiring import root_of, state_of
 from tk_ai_extension.tools.registry import Registry
@@ -48,7 +50,9 @@ def wire_chats(
     app: TkAIExtensionApp, managers: Managers, wired: Wired, registry: Registry
 ) -> Chats:
     """Puts the chats together, as the app's traits say."""
-    state = state_of(app.data_dir, root_of(managers.contents))
+    root = root_of(managers.contents)
+    state = state_of(app.data_dir, root)
+    models = find_models(app, root or Path())
     config = ClaudeConfig(
         state / "claude",
         cli=app.chat_cli,
@@ -59,7 +63,7 @@ def wire_chats(
         workspace=wired.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
-        backend=ClaudeOrTour(ClaudeBackend(config, wired.provision.provider)),
+        backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
     )
     return Chats(services)

@@ -19,10 +19,11 @@ from tk_ai_extension.cli.talk import ChatClient
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
+from tk_ai_extension.server.agents import named_models
 from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
 from tk_ai_extension.server.parts import Wired
 from tk_ai_extension.server.services import Services
-from tk_ai_extension.server.wiring import named_models, root_of
+from tk_ai_extension.server.wiring import root_of
 from tk_ai_extension.tools.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ def command_context(services: Services, wired: Wired, registry: Registry) -> Com
     async def chats(user: str, models: Mapping[str, str]) -> ChatClient:
         if project is not None:
             named_models.set(models)
-        return ChatClient(await services.chats(), wired.provision, wired.workspace, user)
+        return ChatClient(await services.chats(), wired.models, wired.workspace, user)
 
     return CommandContext(
         root=str(root_of(services.managers.contents) or ""),

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent import events
+from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.cells import Json
@@ -104,30 +105,6 @@ class ErrorInfo(TypedDict):
 
 
 ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorInfo})
-
-
-class ModelsInfo(TypedDict):
-    """What answers in chats.
-
-    Attributes:
-        configured: Names of the variables that were found.
-        missing: Names of those that have to be set.
-        source: Who gave the credentials: settings, environment, user or project.
-        untrusted: A folder whose file of keys is not used before it is trusted.
-    """
-
-    provider: str
-    label: str
-    ready: bool
-    model: str
-    models: list[str]
-    address: str | None
-    configured: list[str]
-    missing: list[str]
-    source: str | None
-    untrusted: str | None
-    ignored: list[str]
-    hint: str
 
 
 class Health(TypedDict):

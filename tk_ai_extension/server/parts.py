@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tk_ai_extension.agent.claude.provision import Provision
+    from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.cli.ownership import Ownership
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.workspace.workspace import Workspace
@@ -33,7 +33,7 @@ class Wired:
     Attributes:
         backends: What holds notebooks and what runs code where nothing else is known of them.
         missing_parts: By library, what it does not have any more of what the extension uses.
-        provision: Says which model answers in chats.
+        models: Finds the model that answers in chats.
         state: The folder of the journal and the chats.
         project: What a project's own server can do besides; None in a person's.
     """
@@ -41,7 +41,7 @@ class Wired:
     workspace: Workspace
     backends: Mapping[str, str]
     missing_parts: Callable[[], Mapping[str, list[str]]]
-    provision: Provision
+    models: ModelSource
     state: Path
     project: ProjectServices | None = None
 

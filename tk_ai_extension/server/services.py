@@ -26,7 +26,7 @@ from tk_ai_extension.server.users import user_of_cells
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.claude.provision import Provision
+    from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.commands import CommandServer
@@ -181,14 +181,14 @@ class Services:
         await self.tools()
         return await self._made(self._mcp)
 
-    async def provision(self) -> Provision:
-        """What says which model answers in chats; needs none of what the chats import.
+    async def chat_models(self) -> ModelSource:
+        """What finds the model that answers in chats; needs none of what the chats import.
 
         Raises:
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
-        return self._wired.provision
+        return self._wired.models
 
     async def chats(self) -> Chats:
         """The chats; what they stand on is imported when they are first asked for.

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Mapping
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.claude.provision import Provision
-from tk_ai_extension.cli.wire import MODELS
 from tk_ai_extension.kernels import persistent
 from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
 from tk_ai_extension.kernels.gateway.service import kernels_of
@@ -28,6 +22,7 @@ from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
 from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs.protocol import TabChannel
+from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -48,23 +43,6 @@ logger = logging.getLogger(__name__)
 
 APPROVE = "with `nb approve {id}` in the project's folder"
 """Where people answer an agent in a project's own server, as it is told."""
-
-
-named_models: ContextVar[Mapping[str, str]] = ContextVar("models of a command", default={})  # noqa: B039
-"""What the environment of the command that chats says of models: it counts before the server's own.
-
-Commands chat at the same time: each message is sent in the context of its own.
-"""
-
-
-def environment() -> Mapping[str, str]:
-    """Return the server's environment, with what a command's says of models.
-
-    The command's takes the place of all that the server's says: a key of one does not go to an address
-    of the other.
-    """
-    named = named_models.get()
-    return {**{n: v for n, v in os.environ.items() if not (named and n in MODELS)}, **named}
 
 
 def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
@@ -161,8 +139,7 @@ def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
         return {library: parts for library, parts in now.items() if parts}
 
     backends = {"documents": store.backend, "executor": kernels.backend}
-    provision = _provision(app, root or Path())
-    return Wired(workspace, backends, missing, provision, state, project)
+    return Wired(workspace, backends, missing, find_models(app, root or Path()), state, project)
 
 
 def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Activity) -> None:
@@ -180,19 +157,6 @@ def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Acti
         case _:
             # What is taken back is a person's doing.
             pass
-
-
-def _provision(app: TkAIExtensionApp, root: Path) -> Provision:
-    settings = ProviderSettings(
-        provider=cast("Any", app.chat_provider),
-        base_url=app.chat_base_url,
-        model=app.chat_model,
-        models=tuple(app.chat_models),
-        small=app.chat_small,
-        secrets_file=app.chat_secrets,
-        trust_folder=app.chat_trust_folder,
-    )
-    return Provision(settings, environment, root)
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

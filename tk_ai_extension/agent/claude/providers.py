@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.claude.sources import (
@@ -27,6 +27,7 @@ from tk_ai_extension.agent.claude.sources import (
     matches,
     resolve,
 )
+from tk_ai_extension.agent.models import ModelsInfo
 
 LABELS: Mapping[ProviderName, str] = {
     "anthropic": "Claude, through Anthropic's API",
@@ -129,7 +130,7 @@ class Provider:
             return "Set ANTHROPIC_API_KEY, in the server's environment or in .secrets.env."
         return "Ready."
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ModelsInfo:
         """What is configured and what is missing, as JSON and without values."""
         return {
             "provider": self.name,

@@ -17,6 +17,7 @@ from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
 from tk_ai_extension.cli.talk import ChatClient, Json
 from tk_ai_extension.cli.telling import Telling
 from tk_ai_extension.model.agent_errors import ChatNotFound
+from tk_ai_extension.model.agent_variables import FOR_CHATS
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.results import Result
@@ -102,7 +103,7 @@ async def _place(session: Session, given: str | None) -> tuple[ChatClient, str |
         path = context.workspace.path(session.caller, named, tool="nb chat")
     await context.check_owner(path or "")
     environment = session.terminal.info.env
-    models = {name: environment[name] for name in wire.MODELS if name in environment}
+    models = {name: environment[name] for name in FOR_CHATS if name in environment}
     return await context.chats(context.user, models), path
 
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from tornado.web import HTTPError
@@ -101,21 +102,18 @@ class Rooms:
         """The room in which the notebook lives now, if we or anybody opened one."""
         file_id = self._settings["file_id_manager"].get_id(path)
         room = self.extension.ywebsocket_server.rooms.get(_room_id(file_id))
-        return self._known(room, file_id, path) if room is not None else None
+        return None if room is None else self._known(room, file_id, path)
 
     def is_open(self, live: LiveRoom) -> bool:
         """Whether this is still the notebook's room."""
-        extension = self.extension
-        return (
-            extension is not None
-            and extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
-        )
+        if (extension := self.extension) is None:
+            return False
+        return extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
 
     def is_room_of(self, live: LiveRoom, path: str) -> bool:
-        """Whether this is still a room, and the one that whoever opens a path enters.
+        """Whether this is still a room, and that of the notebook at a path.
 
-        A renamed notebook keeps its room, unless its file id could not follow it: the new path had an id
-        already, of a file that was there before, or the database was locked.
+        A renamed notebook keeps its room, unless the new path had a file id already.
         """
         known: str | None = self._settings["file_id_manager"].get_id(path)
         return self.is_open(live) and known in (None, live.file_id)
@@ -255,12 +253,9 @@ class LiveRoom:
         self._reloading = 0
         # A reload loads first and replaces later: what is saved in between it would take out again.
         self._save_or_reload = asyncio.Lock()
-        self._file = (
-            room._file
-            if isinstance(room._file, RoomFile)
-            else RoomFile(room._file, loaded=room.ready)
-        )
-        room._file = self._file
+        if not isinstance(room._file, RoomFile):
+            room._file = RoomFile(room._file, loaded=room.ready)
+        self._file: RoomFile = room._file
         room._maybe_save_document = self._save_for_room
         self._reload = room._on_outofband_change
         # The room's own save calls it by this name, its file's watcher as it was subscribed.
@@ -271,9 +266,8 @@ class LiveRoom:
         self._one_save = asyncio.Lock()
         self._next_save: asyncio.Task[int] | None = None
         self._is_due = False
-        self._schedule = Schedule(
-            self._save_in_time, "save of a live notebook", BackgroundTasks(_log), delay=SAVE_DELAY
-        )
+        tasks = BackgroundTasks(_log)
+        self._schedule = Schedule(self._save_in_time, "save of a room", tasks, delay=SAVE_DELAY)
 
     @property
     def unsaved(self) -> bool:
@@ -341,10 +335,8 @@ class LiveRoom:
         await asyncio.sleep(delay)
         locks = self._extension._room_locks
         async with locks[room.room_id]:
-            if (
-                room.clients
-                or self._extension.ywebsocket_server.rooms.get(room.room_id) is not room
-            ):
+            now = self._extension.ywebsocket_server.rooms.get(room.room_id)
+            if room.clients or now is not room:
                 return
             if self.unsaved:
                 with suppress(ToolError, FileChanged):
@@ -395,8 +387,7 @@ class LiveRoom:
         """
         room = self.room
         self._file.settle()
-        delay = 0 if save_now else room._save_delay
-        if delay is None:
+        if (delay := 0 if save_now else room._save_delay) is None:
             return
         if previous is not None:
             previous.cancel()
@@ -495,11 +486,11 @@ class LiveRoom:
         self._tell(self.path)
 
 
+@dataclass(eq=False)
 class _Pin:
     """A client of a room that wants nothing from it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    path: str
 
     async def send(self, message: bytes) -> None:
         """An update, which we know already."""

@@ -20,6 +20,7 @@ from tk_ai_extension.server.users import username
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
+    from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.transcripts import Chat
     from tk_ai_extension.server.models import (
         ChatChange,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         ChatTitle,
         Deleted,
         FailedTurn,
-        ModelsInfo,
         PlanAnswer,
         Stopped,
         StopRequest,
@@ -283,7 +283,7 @@ class ModelsHandler(TkAIHandler):
     @operation("read", "list_models")
     async def get(self) -> ModelsInfo:
         """List what answers in chats, what is configured and what is missing."""
-        return cast("ModelsInfo", await (await self.services.provision()).health())
+        return await (await self.services.chat_models()).health()
 
 
 class TrustHandler(TkAIHandler):
@@ -292,14 +292,12 @@ class TrustHandler(TkAIHandler):
     @operation("execute", "trust_folder")
     async def post(self, body: TrustRequest) -> ModelsInfo:
         """Use the keys of the root folder's file from now on: ``{"trusted": true}``."""
-        provision = await self.services.provision()
-        return cast("ModelsInfo", await provision.trust(trusted=body.trusted))
+        return await (await self.services.chat_models()).trust(trusted=body.trusted)
 
     @operation("execute", "distrust_folder")
     async def delete(self) -> ModelsInfo:
         """Use the keys of the root folder's file no more."""
-        provision = await self.services.provision()
-        return cast("ModelsInfo", await provision.trust(trusted=False))
+        return await (await self.services.chat_models()).trust(trusted=False)
 
 
 def _json(event: Event) -> str:

@@ -49,7 +49,7 @@ class HealthHandler(TkAIHandler):
         are the errors that a call would get.
         """
         services = self.services
-        provision = await services.provision()
+        models = await services.chat_models()
         problems = [error.as_dict() for error in await _problems(services.workspace)]
         return {
             "status": "degraded" if problems else "ok",
@@ -59,7 +59,7 @@ class HealthHandler(TkAIHandler):
             "toolsets": list(services.settings.toolsets),
             "backends": dict(services.backends),
             "missing_parts": dict(services.missing_parts),
-            "chat": cast("Any", await provision.health()),
+            "chat": await models.health(),
         }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tk_ai_extension.agent.claude import secrets_file
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
@@ -19,12 +18,13 @@ from tk_ai_extension.agent.claude.trusted_folders import (
     trusted_folders,
     user_folder,
 )
+from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.kernels.sandbox.projects import has_sandbox
 from tk_ai_extension.model.agent_errors import NoModel
 
 
-class Provision:
-    """Says, whenever it is asked, who answers: a key is used as soon as it is there.
+class ClaudeModels:
+    """Finds the provider that answers, each time it is asked: a `ModelSource`.
 
     Args:
         settings: What an administrator chose.
@@ -60,11 +60,11 @@ class Provision:
         """
         return await asyncio.to_thread(self._choose)
 
-    async def health(self) -> dict[str, Any]:
+    async def health(self) -> ModelsInfo:
         """What is configured and what is missing, without values."""
         return (await self.provider()).health()
 
-    async def trust(self, *, trusted: bool = True) -> dict[str, Any]:
+    async def trust(self, *, trusted: bool = True) -> ModelsInfo:
         """Uses the root's file of keys from now on, or no more; what `health` says then.
 
         Raises:
