@@ -251,11 +251,39 @@ def read_line(prompt: str) -> str | None:
     """A line that a person types; None where they end it, or nobody is there."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
-    try:
-        return input(prompt)
-    except EOFError:
+    write(sys.stdout, prompt)
+    _wait_for_line()
+    line = sys.stdin.readline()
+    if not line:
         sys.stdout.write("\n")
         return None
+    return line.rstrip("\n")
+
+
+def _wait_for_line() -> None:
+    """Waits until a line can be read from the terminal.
+
+    `input` would miss a Ctrl-C between its prompt and its read: the read goes on then. Here it wakes what
+    waits, whenever it comes.
+
+    Raises:
+        KeyboardInterrupt.
+    """
+    if os.name == "nt":  # no select for a console there
+        return
+    import select
+    import signal
+
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    try:
+        while sys.stdin not in select.select([sys.stdin, woken], [], [])[0]:
+            os.read(woken, 1 << 16)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        os.close(wakes)
 
 
 class Console:
