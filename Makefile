@@ -129,7 +129,7 @@ check: $(VENV)/.all node_modules/.made ## in under a minute: linters on what cha
 	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 --dist worksteal -q
 
 .PHONY: versions
-versions: $(VENV)/.all ## a server with the lowest declared versions of Jupyter, and one with the newest
+versions: $(VENV)/.all $(VENV)/.panel ## server and page with the lowest declared versions of Jupyter, and with the newest
 	$(call say,The lowest declared versions of Jupyter and the newest)
 	@$(BIN)/python scripts/versions.py
 

@@ -5,7 +5,9 @@
 Each has an environment of its own (`.venv-lowest`, `.venv-newest`), made when it is missing and
 brought up to date at each run: the newest ones are those that the registry has now, pre-releases
 included. In each a real server is started with jupyter-collaboration and one without; a notebook is
-used, a cell inserted and run in it, and read back. Nothing of the tests' environment is used.
+used, a cell inserted and run in it, and read back. Then JupyterLab is opened on it in a browser: the
+panel is there, an agent's output appears in the page, and no plugin has failed. The browser is that of
+the tests; nothing else of their environment is used.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,14 +26,26 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.browser.chromium import FLAGS, chromium  # noqa: E402
+
+LABEXTENSION = ROOT / "tk_ai_extension" / "labextension"
 TRIED = ("jupyter_client", "jupyter_server", "jupyterlab", "jupyter-collaboration")
 START = 120.0
 """Seconds in which a server has to be up."""
+SHOWN = 60.0
+"""Seconds in which a page shows what it should."""
 CONFIG = """\
 c = get_config()
 c.ServerApp.jpserver_extensions = {
@@ -38,8 +53,9 @@ c.ServerApp.jpserver_extensions = {
     "jupyterlab": True,
     "jupyter_server_nbmodel": True,
     "jupyter_server_fileid": True,
-    "jupyter_server_ydoc": COLLABORATION,
+    "jupyter_server_ydoc": True,
 }
+c.YDocExtension.disable_rtc = not COLLABORATION
 """
 
 
@@ -82,6 +98,10 @@ def environment(kind: str) -> Path:
         [*uv, "pip", "install", "--quiet", "--python", python, *index, *options, *requirements()],
         check=True,
     )
+    # A copy: older servers do not follow links.
+    panel = folder / "share" / "jupyter" / "labextensions" / "tk-ai-extension"
+    shutil.rmtree(panel, ignore_errors=True)
+    shutil.copytree(LABEXTENSION, panel)
     return python
 
 
@@ -136,7 +156,7 @@ def smoke(python: Path, collaboration: bool) -> None:
         )
         try:
             _round(server, f"http://127.0.0.1:{port}/", token, collaboration)
-        except (OSError, LookupError, AssertionError, TimeoutError) as error:
+        except (OSError, LookupError, AssertionError, PlaywrightError) as error:
             raise RuntimeError(
                 f"{type(error).__name__}: {error}\n{Path(home, 'log').read_text(encoding='utf-8')}"
             ) from error
@@ -180,6 +200,42 @@ def _round(server: subprocess.Popen[bytes], url: str, token: str, collaboration:
     assert "42" in ran["runs"][0]["output"], ran
     read = ask("tools/read_notebook?caller=smoke", {})
     assert "print(6 * 7)" in json.dumps(read), read
+    with _page(f"{url}lab/tree/plan.ipynb?token={token}") as page:
+        ask("tools/insert_and_execute_cell?caller=smoke", {"source": "print(7 * 7)", "index": 1})
+        expect(page.locator(".jp-OutputArea-output", has_text="49")).to_be_visible()
+
+
+@contextmanager
+def _page(url: str) -> Iterator[Page]:
+    """A page of JupyterLab with a notebook and the panel.
+
+    Raises:
+        AssertionError: The panel is not there, or a plugin of this extension has failed.
+    """
+    failed: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type == "error" and "tk-ai-extension" in message.text:
+            failed.append(message.text)
+
+    with sync_playwright() as playwright:
+        found = chromium(Path(playwright.chromium.executable_path))
+        browser = playwright.chromium.launch(
+            executable_path=found.path,
+            args=FLAGS,
+            env={**os.environ, **found.environment},
+        )
+        page = browser.new_page()
+        page.set_default_timeout(SHOWN * 1000)
+        expect.set_options(timeout=SHOWN * 1000)
+        page.on("console", listen)
+        page.goto(url)
+        page.locator(".jp-Notebook .jp-Cell").first.wait_for()
+        page.locator('[data-id="tk-ai-chat"]').click()
+        expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_visible()
+        yield page
+        assert not failed, failed
+        browser.close()
 
 
 def main(kinds: list[str]) -> int:
