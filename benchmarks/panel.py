@@ -238,7 +238,9 @@ def bundle() -> Row:
     """The panel's scripts, each compressed by itself, as a browser fetches them."""
     work = "the panel, as it is sent (gzip)"
     folder = Path(tk_ai_extension.__file__).parent / "labextension" / "static"
-    scripts = [gzip.compress(each.read_bytes()) for each in folder.glob("*.js")]
+    # The diff editor loads when it is first needed.
+    files = [each for each in folder.glob("*.js") if not each.name.startswith("diff-editor")]
+    scripts = [gzip.compress(each.read_bytes()) for each in files]
     if not scripts:
         return skipped(work, "it is not built")
     return at_most(work, sum(map(len, scripts)) / 1000, BUNDLE, "kB")

@@ -86,6 +86,7 @@ export class CellMark implements IDisposable {
 
   private _open(): void {
     this._review = new Review(this._mark, {
+      cell: this._cell,
       trans: this._trans,
       onKeep: mark => void this._activity.keep([mark]),
       onUndo: mark => this._activity.undo([mark]),

@@ -1,6 +1,7 @@
+import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ReactWidget } from '@jupyterlab/ui-components';
-import { useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
@@ -10,6 +11,7 @@ import type { IMark, IStep } from './marks';
 import { signature, stepOf } from './words';
 
 interface IActions {
+  cell: Cell;
   trans: TranslationBundle;
   onKeep: (mark: IMark) => void;
   /** Takes it back; sentences about what stays. */
@@ -39,6 +41,7 @@ export class Review extends ReactWidget {
 }
 
 function ReviewView({
+  cell,
   mark,
   trans,
   onKeep,
@@ -48,6 +51,22 @@ function ReviewView({
   const [said, setSaid] = useState('');
   const [busy, setBusy] = useState(false);
   const times = mark.steps.length;
+  const [merged, setMerged] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    let remove: (() => void) | null = null;
+    let gone = false;
+    void import(/* webpackChunkName: "diff-editor" */ './DiffEditor').then(({ showDiff }) => {
+      if (!gone && box.current !== null) {
+        remove = showDiff(box.current, cell, mark, trans);
+        setMerged(remove !== null);
+      }
+    });
+    return () => {
+      gone = true;
+      remove?.();
+    };
+  }, [cell, mark, trans]);
 
   const undo = async (): Promise<void> => {
     if (busy) {
@@ -110,7 +129,8 @@ function ReviewView({
           {said}
         </div>
       )}
-      <div className="tk-Review-steps">
+      <div ref={box} className="tk-Review-merge" />
+      <div className="tk-Review-steps" hidden={merged}>
         {mark.steps.map((step, place) => (
           // The newest is the first.
           <Step key={times - place} step={step} signed={times > 1} trans={trans} />

@@ -73,6 +73,27 @@ async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(
     await expect(review.locator(".tk-mod-added")).to_have_text("+print(total)")
 
 
+async def test_one_hunk_is_rejected_by_keys_wide_and_narrow(lab: Lab) -> None:
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    lines = [f"x{number} = {number}" for number in range(20)]
+    await agent.changes("sums0000", "\n".join(lines))
+    await seen.mark(2).wait_for()
+    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await agent.changes("sums0000", "\n".join(["y = 0", *lines[1:-1], "z = 19"]))
+    await page.set_viewport_size({"width": 1500, "height": 800})
+    await seen.mark(2).click()
+    review = seen.review(2)
+    await expect(review.locator(".cm-mergeView .cm-editor")).to_have_count(2)
+    await page.set_viewport_size({"width": 800, "height": 800})
+    await expect(review.locator(".cm-mergeView")).to_have_count(0)
+    reject = review.get_by_role("button", name="Reject this hunk")
+    await expect(reject).to_have_count(2)
+    await reject.first.focus()
+    await page.keyboard.press("Enter")
+    await expect(reject).to_have_count(1)
+    assert await seen.source(2) == "\n".join([*lines[:-1], "z = 19"])
+
+
 async def test_a_mark_is_opened_and_closed_by_keys_which_the_notebook_does_not_take(
     lab: Lab,
 ) -> None:
