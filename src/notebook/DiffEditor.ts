@@ -72,7 +72,7 @@ export function showDiff(
       { key: 'Alt-ArrowDown', run: goToNextChunk },
       { key: 'Alt-ArrowUp', run: goToPreviousChunk }
     ]),
-    state?.editor.state.facet(language)?.extension ?? []
+    state?.editor.state.facet(language) ?? []
   ];
   // What a hunk's button does to the diff is done to the cell, as if the person had typed it.
   const follow = EditorView.updateListener.of(({ changes, docChanged, view: { state } }) => {
