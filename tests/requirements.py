@@ -248,7 +248,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:kernel-sockets", "project", "an ipykernel that `nb` starts has no channel on TCP: its sockets are in a folder of mode 0700, which goes with it"),
     Requirement("threat:token-log", "project", "a token in a request's address is in no line of the server's log, whatever the answer"),
     Requirement("threat:project-keys", "project", "from a project's file keys are taken and nothing else, after its user has trusted that folder, and never where its kernels have a sandbox; no key goes to an address, a proxy or a program that a less trusted source named, and those of two sources are not mixed"),
-    Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s host, and no API key or subscription's token is in the environment of Claude's process"),
+    Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s server, and no API key or subscription's token is in the environment of Claude's process"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),

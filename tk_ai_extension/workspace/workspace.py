@@ -52,7 +52,7 @@ class Limits:
 class Workspace:
     """The managers of one server, and what needs several of them at once.
 
-    A composition root builds it (the server extension, or the headless host); tools reach
+    A composition root builds it (the server extension, or the headless server); tools reach
     everything through it.
     """
 
