@@ -124,7 +124,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:restart-among-callers", "project", "a kernel restarted while several callers run code ends each run that it cuts as kernel_restarted and as nothing else; what was edited stays explained by a serial order, no code runs twice, and without a restart no run ends so"),
     Requirement("exec:saved", "S3", "outputs are attached to the cell and saved; the file on disk has them at most 2 s later while the cell still runs"),
     Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them"),
-    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates is updated in the notebook, wherever that is; outputs that are others by now are left alone"),
+    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates, a person's in JupyterLab too, is updated in the notebook, wherever that is; outputs that are others by now are left alone"),
     Requirement("exec:output-widget", "project", "what an Output widget captures is the widget's, not the cell's, and the kernel gets it"),
     Requirement("exec:bounded", "project", "what an execution holds in memory is bounded: messages not yet read, requests that wait for a shared kernel, status events; doubling the output doubles the work, never more"),
     # -- Outputs --
