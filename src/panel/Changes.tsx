@@ -8,6 +8,7 @@ import type { ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/kept';
 import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
+import { cellName, numberOf } from '../parts/position';
 import { Button } from './Button';
 import { useChat, useSelector, useServices } from './services';
 import type { ITurnActions } from './Turn';
@@ -130,12 +131,13 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
   const { changes, notebook, cell } = review;
   const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
   const { added, removed } = tally(changes.map(change => change.diff));
+  const number = numberOf(last.index);
   const words: Record<CellChangedEvent['action'], string> = {
-    insert: trans.__('New cell %1', last.index),
-    replace: trans.__('Cell %1', last.index),
-    delete: trans.__('Deleted cell %1', last.index),
-    move: trans.__('Moved cell %1', last.index),
-    outputs: trans.__('Cell %1', last.index)
+    insert: trans.__('New cell %1', number),
+    replace: cellName(last.index, trans),
+    delete: trans.__('Deleted cell %1', number),
+    move: trans.__('Moved cell %1', number),
+    outputs: cellName(last.index, trans)
   };
   return (
     <Fold

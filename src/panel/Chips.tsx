@@ -10,6 +10,7 @@ import {
 } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
+import { cellName } from '../parts/position';
 import { useServices } from './services';
 import { goesWith, type IDraft, type ISeen } from '../state/draft';
 import { ToolButton } from './ToolButton';
@@ -63,7 +64,7 @@ export function Chips(props: IProps): JSX.Element {
       {cell?.cell != null && cell.selected.length === 0 && activeCell && (
         <Chip
           icon={codeIcon}
-          label={trans.__('Cell %1', cell.cell.index)}
+          label={cellName(cell.cell.index, trans)}
           onRemove={() => onChange({ withoutCell: true })}
         />
       )}
