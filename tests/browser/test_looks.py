@@ -161,6 +161,22 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide(
     await looks_right(lab, f"{theme}-empty")
 
 
+async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(lab: Lab) -> None:
+    await lab.open()
+    await lab.show_panel()
+    side = lab.page.locator("#jp-right-stack")
+    await lab.page.wait_for_function(
+        "node => node.clientWidth >= 390", arg=await side.element_handle()
+    )
+    # From then on the width is the person's.
+    await resize(lab, NARROW)
+    await lab.page.get_by_role("tab", name="Claude").click()
+    await expect(side).to_be_hidden()
+    await lab.page.get_by_role("tab", name="Claude").click()
+    await lab.message_box.wait_for()
+    assert await side.evaluate("node => node.clientWidth") < 390
+
+
 async def test_nothing_is_cut_at_200_percent(open_lab: OpenLab, model: ScriptedModel) -> None:
     half = {"width": 640, "height": 400}
     lab = await open_lab(model, viewport=half, device_scale_factor=2)
