@@ -60,6 +60,19 @@ def test_a_person_is_never_shown_an_index() -> None:
     assert found == []
 
 
+def test_a_count_has_plural_forms() -> None:
+    """Languages have one to six forms: `_n` chooses among them, `__` has one."""
+    count = r"\b(length|count|times|omitted)\b(\.toLocaleString\(\))?"
+    counted = re.compile(rf"""__\(\s*(['"])(?:(?!\1).)*\1,[^;{{}}?:]*?{count}\s*\)""")
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in (ROOT / "src").rglob("*.ts*")
+        if ".spec." not in path.name
+        for match in counted.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
 def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     imported: dict[str, set[str]] = {}
     for path in (ROOT / "src").glob("*/*.ts*"):

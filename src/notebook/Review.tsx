@@ -79,7 +79,7 @@ function ReviewView({
     >
       <div className="tk-Review-bar">
         <span className="tk-Review-title">
-          {times === 1 ? signature(mark) : trans.__('Changed %1 times', times)}
+          {times === 1 ? signature(mark) : trans._n('Changed %1 time', 'Changed %1 times', times)}
         </span>
         <button type="button" className="tk-CellButton" onClick={() => onKeep(mark)}>
           {trans.__('Keep')}

@@ -80,8 +80,8 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
   const decided = [
     ...(kept.length === 0
       ? []
-      : [undone.length === 0 ? trans.__('Kept') : trans.__('%1 kept', kept.length)]),
-    ...(undone.length === 0 ? [] : [trans.__('%1 undone', undone.length)])
+      : [undone.length === 0 ? trans.__('Kept') : trans._n('%1 kept', '%1 kept', kept.length)]),
+    ...(undone.length === 0 ? [] : [trans._n('%1 undone', '%1 undone', undone.length)])
   ];
   const said = failed ? hint : note;
   const shown = cells.length - undone.length;

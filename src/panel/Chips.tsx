@@ -57,7 +57,7 @@ export function Chips(props: IProps): JSX.Element {
       {cell !== null && cell.selected.length > 0 && (
         <Chip
           icon={codeIcon}
-          label={trans.__('%1 cells', cell.selected.length)}
+          label={trans._n('%1 cell', '%1 cells', cell.selected.length)}
           onRemove={() => onChange({ withoutCell: true })}
         />
       )}

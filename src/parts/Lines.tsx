@@ -108,7 +108,7 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
     <button type="button" className="tk-Link" onClick={showAll}>
       {count === null
         ? trans.__('Show all')
-        : trans.__('Show all %1 lines', count.toLocaleString())}
+        : trans._n('Show all %2 line', 'Show all %2 lines', count, count.toLocaleString())}
     </button>
   );
 }
