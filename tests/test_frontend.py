@@ -73,6 +73,18 @@ def test_a_count_has_plural_forms() -> None:
     assert found == []
 
 
+def test_no_control_waits_for_a_pointer() -> None:
+    """Who uses keys or a touch screen has no pointer to rest on something."""
+    hidden = re.compile(r"\b(opacity: 0;|visibility: hidden)")
+    found = [
+        f"{path.name}: {rule.strip()}"
+        for path in (ROOT / "style").glob("*.css")
+        for rule in path.read_text(encoding="utf-8").split("}")
+        if hidden.search(rule)
+    ]
+    assert found == []
+
+
 def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     imported: dict[str, set[str]] = {}
     for path in (ROOT / "src").glob("*/*.ts*"):
