@@ -29,12 +29,14 @@ export function Lines({ lines, trans, whole = false }: IProps): JSX.Element {
           role="group"
           aria-label={trans.__('Lines')}
         >
-          {shown.map((line, place) => (
-            <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
-              <span className="tk-Line-sign">{signOf(line)}</span>
-              <span className="tk-Line-text">{textOf(line)}</span>
-            </div>
-          ))}
+          {shown.map((line, place) =>
+            line.kind === 'place' && place === 0 ? null : (
+              <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
+                <span className="tk-Line-sign">{signOf(line)}</span>
+                <span className="tk-Line-text">{textOf(line)}</span>
+              </div>
+            )
+          )}
         </div>
         <Below box={box} trans={trans} />
       </div>
@@ -113,9 +115,10 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
   );
 }
 
-function textOf({ text, parts }: ILine): JSX.Element | string {
+function textOf({ kind, text, parts }: ILine): JSX.Element | string {
   if (parts === undefined) {
-    return text;
+    // Where a hunk begins, in numbers of lines, is for programs.
+    return kind === 'place' ? '⋯' : text;
   }
   return (
     <>
