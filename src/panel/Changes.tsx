@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent } from '../api/events';
-import { undoOf } from '../changes/pending';
+import { leftIn, leftNote, undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import type { ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/kept';
@@ -49,7 +49,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
   const undo = async (which: readonly ICellReview[]): Promise<void> => {
     stay();
     setFailed(false);
-    const left: string[] = [];
+    let left = 0;
     for (const path of new Set(which.map(each => each.notebook))) {
       const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
       const found = await onUndo(path, undoOf(pending));
@@ -58,17 +58,9 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
         return;
       }
       reviews.tookBack(path);
-      left.push(...found.flatMap(each => each.left));
+      left += leftIn(found);
     }
-    setNote(
-      left.length === 0
-        ? ''
-        : trans._n(
-            '1 cell was not reverted: it was edited later.',
-            '%1 cells were not reverted: they were edited later.',
-            left.length
-          )
-    );
+    setNote(leftNote(left, trans));
   };
   const keep = (): void => {
     stay();
