@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import chain, groupby
 from pathlib import Path
@@ -45,6 +46,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     placed.sort(key=lambda each: each[0])
     items[:] = chain.from_iterable(tests for _, tests in placed)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The temporary folder of the tests and of all that they start, which pytest removes.
+
+    What a test kills leaves its sockets behind. The name is short: so is a socket's path.
+    """
+    folder = str(tmp_path_factory.mktemp("t"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 # The conformance suites are part of the package; their asserts explain themselves like any test's.

@@ -124,7 +124,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("exec:restart-among-callers", "project", "a kernel restarted while several callers run code ends each run that it cuts as kernel_restarted and as nothing else; what was edited stays explained by a serial order, no code runs twice, and without a restart no run ends so"),
     Requirement("exec:saved", "S3", "outputs are attached to the cell and saved; the file on disk has them at most 2 s later while the cell still runs"),
     Requirement("exec:display-update", "project", "update_display_data, clear_output (with wait), carriage return and backspace end as JupyterLab shows them"),
-    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates is updated in the notebook, wherever that is; outputs that are others by now are left alone"),
+    Requirement("exec:display-elsewhere", "project", "a display of an earlier cell that later code in the same kernel updates, a person's in JupyterLab too, is updated in the notebook, wherever that is; outputs that are others by now are left alone"),
     Requirement("exec:output-widget", "project", "what an Output widget captures is the widget's, not the cell's, and the kernel gets it"),
     Requirement("exec:bounded", "project", "what an execution holds in memory is bounded: messages not yet read, requests that wait for a shared kernel, status events; doubling the output doubles the work, never more"),
     # -- Outputs --
@@ -248,7 +248,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:kernel-sockets", "project", "an ipykernel that `nb` starts has no channel on TCP: its sockets are in a folder of mode 0700, which goes with it"),
     Requirement("threat:token-log", "project", "a token in a request's address is in no line of the server's log, whatever the answer"),
     Requirement("threat:project-keys", "project", "from a project's file keys are taken and nothing else, after its user has trusted that folder, and never where its kernels have a sandbox; no key goes to an address, a proxy or a program that a less trusted source named, and those of two sources are not mixed"),
-    Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s host, and no API key or subscription's token is in the environment of Claude's process"),
+    Requirement("threat:environment", "project", "on Linux code of an ordinary user's kernel reads neither the environment nor the memory of the server or of `nb`'s server, and no API key or subscription's token is in the environment of Claude's process"),
     Requirement("threat:forged-message", "project", "a guest kernel client with a wrong key does nothing: the HMAC of every relayed message is verified"),
     # -- Permission modes --
     Requirement("perm:plan", "project", "in `plan` READ runs; WRITE and EXECUTE are refused"),

@@ -54,6 +54,45 @@ def test_styles_use_the_themes_colours_alone() -> None:
     assert found == []
 
 
+def test_a_person_is_never_shown_an_index() -> None:
+    """What is on the screen counts cells from 1: `src/parts/position.ts` makes it of an index."""
+    shown = re.compile(
+        r"""(__|_n)\(\s*['"`][^)]*(?<![\w.(])(\w+\.)*index\b|`[^`]*\$\{(\w+\.)*index\}"""
+    )
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in (ROOT / "src").rglob("*.ts*")
+        if ".spec." not in path.name and path.name != "position.ts"
+        for match in shown.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_count_has_plural_forms() -> None:
+    """Languages have one to six forms: `_n` chooses among them, `__` has one."""
+    count = r"\b(length|count|times|omitted)\b(\.toLocaleString\(\))?"
+    counted = re.compile(rf"""__\(\s*(['"])(?:(?!\1).)*\1,[^;{{}}?:]*?{count}\s*\)""")
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in (ROOT / "src").rglob("*.ts*")
+        if ".spec." not in path.name
+        for match in counted.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_no_control_waits_for_a_pointer() -> None:
+    """Who uses keys or a touch screen has no pointer to rest on something."""
+    hidden = re.compile(r"\b(opacity: 0;|visibility: hidden)")
+    found = [
+        f"{path.name}: {rule.strip()}"
+        for path in (ROOT / "style").glob("*.css")
+        for rule in path.read_text(encoding="utf-8").split("}")
+        if hidden.search(rule)
+    ]
+    assert found == []
+
+
 def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     imported: dict[str, set[str]] = {}
     for path in (ROOT / "src").glob("*/*.ts*"):

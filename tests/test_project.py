@@ -246,3 +246,18 @@ def test_a_server_loads_the_extension_with_no_other_package_of_its_own(tmp_path:
     late = ("tools", "model.cells", "model.operations", "workspace.workspace", "server.wiring")
     assert not ours & {f"tk_ai_extension.{name}" for name in late}
     assert len(ours) < 60
+
+
+def test_the_projects_server_is_called_a_server_where_somebody_reads_it() -> None:
+    called = re.compile(r"\b(the|this|a|another|nb's|project's) host\b(?! of an address)")
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for folder in ("cli", "server/headless.py")
+        for file in _python_files(ROOT / "tk_ai_extension" / folder)
+        for match in called.finditer(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def _python_files(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]

@@ -9,9 +9,10 @@ import type {
   ErrorInfo,
   Mode,
   ModelsInfo,
+  SentEvent,
   TakenBack
 } from './events';
-import { frames } from './sse';
+import { firstEvent } from './sse';
 
 export type Attachment =
   | { kind: 'cell'; cell: string }
@@ -155,19 +156,11 @@ export class ChatApi {
   private async _begin(path: string, body: object): Promise<{ chat: string; turn: string }> {
     const headers = { Accept: 'text/event-stream' };
     const response = await request(this._settings, 'POST', path, body, headers);
-    const begun = await bodyOf(async () => {
-      for await (const frame of frames(response)) {
-        const event = JSON.parse(frame.data) as ChatEvent;
-        if (event.kind === 'message') {
-          return { chat: event.chat, turn: event.turn };
-        }
-      }
-      return null;
+    return bodyOf(async () => {
+      // The message itself.
+      const { chat, turn } = JSON.parse((await firstEvent(response)) ?? '') as SentEvent;
+      return { chat, turn };
     });
-    if (begun === null) {
-      throw unreachable();
-    }
-    return begun;
   }
 
   private _json<T>(method: string, path: string, body?: object): Promise<T> {

@@ -1,55 +1,48 @@
 /** @jest-environment node */
 
-import { FrameParser, frames, SilentStream } from './sse';
+import { firstEvent, SilentStream } from './sse';
 
 const STREAM =
-  'id: 1\nevent: text\ndata: {"a": 1}\n\n: still here\n\nid: 2\r\ndata: one\r\ndata: two\r\n\r\n';
-const FRAMES = [
-  { id: '1', data: '{"a": 1}' },
-  { id: '2', data: 'one\ntwo' }
-];
+  ': a comment\n\nid: 1\r\nevent: message\r\ndata: {"a": 1}\r\n\r\nid: 2\ndata: {"b": 2}\n\n';
 
-describe('events of a stream', () => {
-  it('are read whole', () => {
-    expect(new FrameParser().feed(STREAM)).toEqual(FRAMES);
-  });
-
-  it('are the same wherever the stream is cut into pieces', () => {
-    for (let size = 1; size < STREAM.length; size++) {
-      const parser = new FrameParser();
-      const frames = [];
-      for (let at = 0; at < STREAM.length; at += size) {
-        frames.push(...parser.feed(STREAM.slice(at, at + size)));
+/** A response that comes in these pieces; whether the rest of it was given up. */
+function inPieces(...pieces: string[]): { response: Response; cancelled: () => boolean } {
+  const encoder = new TextEncoder();
+  let cancelled = false;
+  const response = new Response(
+    new ReadableStream({
+      pull: controller => {
+        const piece = pieces.shift();
+        if (piece === undefined) {
+          controller.close();
+        } else {
+          controller.enqueue(encoder.encode(piece));
+        }
+      },
+      cancel: () => {
+        cancelled = true;
       }
-      expect(frames).toEqual(FRAMES);
+    })
+  );
+  return { response, cancelled: () => cancelled };
+}
+
+describe('the first event of a stream', () => {
+  it('is read, and no more', async () => {
+    const { response, cancelled } = inPieces(STREAM, STREAM, STREAM);
+    expect(await firstEvent(response)).toBe('{"a": 1}');
+    expect(cancelled()).toBe(true);
+  });
+
+  it('is the same wherever the stream is cut into pieces', async () => {
+    for (let size = 1; size < STREAM.length; size++) {
+      const pieces = STREAM.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? [];
+      expect(await firstEvent(inPieces(...pieces).response)).toBe('{"a": 1}');
     }
   });
 
-  it('are not there before their empty line', () => {
-    expect(new FrameParser().feed('data: half\n')).toEqual([]);
-  });
-
-  it('are as much work as they are long, in however many pieces a line comes', () => {
-    const MB = 2 ** 20;
-    const parser = new FrameParser();
-    const piece = 'x'.repeat(64 * 1024);
-    const looks = jest.spyOn(RegExp.prototype, 'exec');
-    const splits = jest.spyOn(String.prototype, 'split');
-    parser.feed('data: ');
-    for (let size = 0; size < 20 * MB; size += piece.length) {
-      parser.feed(piece);
-    }
-    const [frame] = parser.feed('\n\n');
-    const looked = looks.mock.calls.reduce((sum, [text]) => sum + text.length, 0);
-    const split = (splits.mock.contexts as unknown as string[]).reduce(
-      (sum, text) => sum + text.length,
-      0
-    );
-    looks.mockRestore();
-    splits.mockRestore();
-    expect(frame?.data.length).toBe(20 * MB);
-    // Once for the ends of lines, once for the name before the colon.
-    expect(looked + split).toBeLessThan(41 * MB);
+  it('is not there before its empty line', async () => {
+    expect(await firstEvent(inPieces('data: half\n').response)).toBeNull();
   });
 });
 
@@ -66,12 +59,7 @@ describe('a stream that says nothing', () => {
     };
     const cancel = (): Promise<void> => new Promise(() => undefined);
     const response = { body: { getReader: () => ({ read, cancel }) } } as unknown as Response;
-    const all = async (): Promise<void> => {
-      for await (const frame of frames(response, 60)) {
-        expect(frame).toBeUndefined();
-      }
-    };
-    await expect(all()).rejects.toBeInstanceOf(SilentStream);
+    await expect(firstEvent(response, 60)).rejects.toBeInstanceOf(SilentStream);
     expect(beats).toBe(5);
   });
 });

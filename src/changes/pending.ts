@@ -1,6 +1,9 @@
 /** What waits for a person's decision, for all that list it. Plain values. */
 
+import type { TranslationBundle } from '@jupyterlab/translation';
+
 import type { IUndo } from '../api/client';
+import type { TakenBack } from '../api/events';
 import { type IKept, isKept } from '../state/kept';
 
 /** A change of one cell that stands: nobody has undone it. */
@@ -33,4 +36,20 @@ export function undoOf(steps: Iterable<Pick<IStandingStep, 'entry' | 'cell'>>): 
     cells.add(cell);
   }
   return { entries: [...entries], cells: [...cells] };
+}
+
+/** How many changes of an undo stay: somebody has worked on their cells since. */
+export function leftIn(undone: readonly TakenBack[]): number {
+  return undone.flatMap(each => each.left).length;
+}
+
+/** Says what an undo has left as it is; empty for nothing. */
+export function leftNote(count: number, trans: TranslationBundle): string {
+  return count === 0
+    ? ''
+    : trans._n(
+        '%1 cell was not reverted: it was edited later.',
+        '%1 cells were not reverted: they were edited later.',
+        count
+      );
 }

@@ -32,11 +32,32 @@ it('knows which cell a call ran, also where it changed none', () => {
   expect(touchedCell(answered({ runs: [{ status: 'ok' }] }))).toBeNull();
 });
 
+const trans = {
+  __: (text: string, ...values: unknown[]) =>
+    values.reduce<string>(
+      (found, value, place) => found.replace(`%${place + 1}`, String(value)),
+      text
+    )
+} as unknown as TranslationBundle;
+
+describe('the cell of a call', () => {
+  const running: ICall = { ...CALL, status: 'running' };
+  const result = { ok: true, text: '', images: [], seconds: 0 };
+
+  it.each<[string, Partial<ICall>]>([
+    ['Ran cell 1', { arguments: { index: 0 } }],
+    ['Ran cell 3', { result: { ...result, structured: { runs: [{ index: 2 }] } } }],
+    ['Ran a cell', { arguments: { cell: '@318a.9f2c41d0' } }]
+  ])('is named as a person finds it: %s', (said, some) => {
+    expect(describeCall({ ...CALL, arguments: {}, ...some }, trans)).toBe(said);
+  });
+
+  it('is the first one where its index is 0', () => {
+    expect(describeCall(running, trans)).toBe('Running cell 1');
+  });
+});
+
 describe('a call in words', () => {
-  const trans = {
-    __: (text: string, ...values: string[]) =>
-      values.reduce((found, value, place) => found.replace(`%${place + 1}`, value), text)
-  } as unknown as TranslationBundle;
   const call = { kind: 'tool_call', call: 'k', tool: 'insert_and_execute_cell', arguments: {} };
   const question = { kind: 'permission', call: 'k', permission: 'p', effect: 'EXECUTE' };
   const settled = { kind: 'permission_settled', call: 'k' };

@@ -2,8 +2,10 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { numberOf } from '../parts/position';
 import { errorCode } from '../state/reduce';
 import type { ICall, ITurn } from '../state/chat';
+import { runsOf } from './runs';
 
 /** How a call reads before, while and after it is done. */
 interface IPhrases {
@@ -38,7 +40,9 @@ export function describe(call: ICall, trans: TranslationBundle): string {
 
 function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
   const given = call.arguments;
-  const cell = cellOf(call);
+  const index = indexOf(call);
+  // What the model calls it by (an id, an address) says nothing to a person.
+  const cell = index === null ? trans.__('a cell') : trans.__('cell %1', numberOf(index));
   const path = text(given['notebook']) || text(given['path']);
   const name = text(given['name']);
   switch (call.tool) {
@@ -49,7 +53,7 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
         ? { ask: trans.__('read %1', path), done: trans.__('Read %1', path) }
         : { ask: trans.__('read the notebook'), done: trans.__('Read the notebook') };
     case 'read_cell':
-      return { ask: trans.__('read cell %1', cell), done: trans.__('Read cell %1', cell) };
+      return { ask: trans.__('read %1', cell), done: trans.__('Read %1', cell) };
     case 'use_notebook':
       return { ask: trans.__('open %1', path), done: trans.__('Opened %1', path) };
     case 'create_notebook':
@@ -64,16 +68,16 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
       };
     case 'overwrite_cell':
     case 'edit_cell':
-      return { ask: trans.__('change cell %1', cell), done: trans.__('Changed cell %1', cell) };
+      return { ask: trans.__('change %1', cell), done: trans.__('Changed %1', cell) };
     case 'delete_cell':
-      return { ask: trans.__('delete cell %1', cell), done: trans.__('Deleted cell %1', cell) };
+      return { ask: trans.__('delete %1', cell), done: trans.__('Deleted %1', cell) };
     case 'move_cell':
-      return { ask: trans.__('move cell %1', cell), done: trans.__('Moved cell %1', cell) };
+      return { ask: trans.__('move %1', cell), done: trans.__('Moved %1', cell) };
     case 'execute_cell':
       return {
-        ask: trans.__('run cell %1', cell),
-        doing: trans.__('Running cell %1', cell),
-        done: trans.__('Ran cell %1', cell)
+        ask: trans.__('run %1', cell),
+        doing: trans.__('Running %1', cell),
+        done: trans.__('Ran %1', cell)
       };
     case 'execute_cells':
       return {
@@ -167,9 +171,19 @@ export function dollars(cost: number): string {
   return `$${cost.toFixed(cost < 0.1 ? 3 : 2)}`;
 }
 
-function cellOf(call: ICall): string {
-  const given = call.arguments['cell'] ?? call.arguments['index'];
-  return typeof given === 'string' ? given : typeof given === 'number' ? String(given) : '';
+/** Where the cell is that a call is about, as far as that is known. */
+function indexOf({ arguments: given, changes, question, result }: ICall): number | null {
+  const structured = result?.structured ?? {};
+  const known = [
+    changes.at(-1)?.index,
+    question?.proposal.steps.at(-1)?.cell?.index,
+    runsOf(structured).at(-1)?.index,
+    structured['index'],
+    given['cell'],
+    given['index']
+  ];
+  const found = known.find((each): each is number => typeof each === 'number' && each >= 0);
+  return found ?? null;
 }
 
 function text(value: unknown): string {

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
+import { leftNote } from '../changes/pending';
 import { diffLines } from '../parts/diff';
 import { Lines } from '../parts/Lines';
 import type { IMark, IStep } from './marks';
@@ -14,8 +15,8 @@ interface IActions {
   cell: Cell;
   trans: TranslationBundle;
   onKeep: (mark: IMark) => void;
-  /** Takes it back; sentences about what stays. */
-  onUndo: (mark: IMark) => Promise<string[]>;
+  /** Takes it back; how many changes stay. */
+  onUndo: (mark: IMark) => Promise<number>;
   onClose: () => void;
 }
 
@@ -74,7 +75,7 @@ function ReviewView({
     }
     setBusy(true);
     try {
-      setSaid((await onUndo(mark)).join(' '));
+      setSaid(leftNote(await onUndo(mark), trans));
     } catch (error) {
       if (!(error instanceof ApiError)) {
         throw error;
@@ -98,7 +99,7 @@ function ReviewView({
     >
       <div className="tk-Review-bar">
         <span className="tk-Review-title">
-          {times === 1 ? signature(mark) : trans.__('Changed %1 times', times)}
+          {times === 1 ? signature(mark) : trans._n('Changed %1 time', 'Changed %1 times', times)}
         </span>
         <button type="button" className="tk-CellButton" onClick={() => onKeep(mark)}>
           {trans.__('Keep')}

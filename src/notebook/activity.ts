@@ -1,9 +1,10 @@
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { Activity, ChangeInfo, TakenBack } from '../api/events';
+import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
+import { leftIn } from '../changes/pending';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
 import type { ChangesApi } from './routes';
@@ -88,14 +89,14 @@ export class NotebookActivity implements IDisposable {
   /**
    * Takes back what was changed.
    *
-   * @returns Sentences about what stays, since somebody has worked on it since.
+   * @returns How many changes stay, since somebody has worked on their cells since.
    * @throws ApiError - nothing was taken back.
    */
-  async undo(marks: readonly IMark[]): Promise<string[]> {
+  async undo(marks: readonly IMark[]): Promise<number> {
     const { entries, cells } = undoing(marks);
     const { _path: path } = this;
     if (path === null) {
-      return [];
+      return 0;
     }
     const found = await this._routes.undo(path, entries, cells);
     const changes = await this._routes.changes(path);
@@ -104,7 +105,7 @@ export class NotebookActivity implements IDisposable {
       this._mark();
     }
     this._reviews.tookBack(path);
-    return found.flatMap((each: TakenBack) => each.left);
+    return leftIn(found);
   }
 
   dispose(): void {

@@ -6,6 +6,7 @@ import { useLayoutEffect, useRef } from 'react';
 import type { JSX, ReactNode } from 'react';
 
 import { ApiError } from '../api/client';
+import { leftNote } from '../changes/pending';
 import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
 import type { IMark } from './marks';
@@ -120,8 +121,8 @@ export class ReviewItem extends ReactWidget {
   private async _undo(marks: readonly IMark[]): Promise<void> {
     try {
       const left = await this._activity.undo(marks);
-      if (left.length > 0) {
-        Notification.warning(left.join(' '));
+      if (left > 0) {
+        Notification.warning(leftNote(left, this._trans));
       }
     } catch (error) {
       if (!(error instanceof ApiError)) {

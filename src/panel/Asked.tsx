@@ -30,7 +30,9 @@ export function Asked({ chat }: { chat: string }): JSX.Element {
       {waiting.length > 0 && (
         <section className="tk-Asked" aria-label={trans.__('Questions of other agents')}>
           {waiting.length > 1 && (
-            <div className="tk-Asked-count">{trans.__('%1 approvals pending', waiting.length)}</div>
+            <div className="tk-Asked-count">
+              {trans._n('%1 approval pending', '%1 approvals pending', waiting.length)}
+            </div>
           )}
           {waiting.slice(0, SHOWN).map(request => (
             <AgentQuestion key={request.id} request={request} />

@@ -2,12 +2,13 @@ import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent } from '../api/events';
-import { undoOf } from '../changes/pending';
+import { leftIn, leftNote, undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import type { ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/kept';
 import { diffLines, tally } from '../parts/diff';
 import { Lines } from '../parts/Lines';
+import { cellName, numberOf } from '../parts/position';
 import { Button } from './Button';
 import { useChat, useSelector, useServices } from './services';
 import type { ITurnActions } from './Turn';
@@ -48,7 +49,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
   const undo = async (which: readonly ICellReview[]): Promise<void> => {
     stay();
     setFailed(false);
-    const left: string[] = [];
+    let left = 0;
     for (const path of new Set(which.map(each => each.notebook))) {
       const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
       const found = await onUndo(path, undoOf(pending));
@@ -57,17 +58,9 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
         return;
       }
       reviews.tookBack(path);
-      left.push(...found.flatMap(each => each.left));
+      left += leftIn(found);
     }
-    setNote(
-      left.length === 0
-        ? ''
-        : trans._n(
-            '1 cell was not reverted: it was edited later.',
-            '%1 cells were not reverted: they were edited later.',
-            left.length
-          )
-    );
+    setNote(leftNote(left, trans));
   };
   const keep = (): void => {
     stay();
@@ -79,8 +72,8 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
   const decided = [
     ...(kept.length === 0
       ? []
-      : [undone.length === 0 ? trans.__('Kept') : trans.__('%1 kept', kept.length)]),
-    ...(undone.length === 0 ? [] : [trans.__('%1 undone', undone.length)])
+      : [undone.length === 0 ? trans.__('Kept') : trans._n('%1 kept', '%1 kept', kept.length)]),
+    ...(undone.length === 0 ? [] : [trans._n('%1 undone', '%1 undone', undone.length)])
   ];
   const said = failed ? hint : note;
   const shown = cells.length - undone.length;
@@ -130,12 +123,13 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
   const { changes, notebook, cell } = review;
   const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
   const { added, removed } = tally(changes.map(change => change.diff));
+  const number = numberOf(last.index);
   const words: Record<CellChangedEvent['action'], string> = {
-    insert: trans.__('New cell %1', last.index),
-    replace: trans.__('Cell %1', last.index),
-    delete: trans.__('Deleted cell %1', last.index),
-    move: trans.__('Moved cell %1', last.index),
-    outputs: trans.__('Cell %1', last.index)
+    insert: trans.__('New cell %1', number),
+    replace: cellName(last.index, trans),
+    delete: trans.__('Deleted cell %1', number),
+    move: trans.__('Moved cell %1', number),
+    outputs: cellName(last.index, trans)
   };
   return (
     <Fold

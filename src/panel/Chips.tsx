@@ -10,6 +10,7 @@ import {
 } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
+import { cellName } from '../parts/position';
 import { useServices } from './services';
 import { goesWith, type IDraft, type ISeen } from '../state/draft';
 import { ToolButton } from './ToolButton';
@@ -56,14 +57,14 @@ export function Chips(props: IProps): JSX.Element {
       {cell !== null && cell.selected.length > 0 && (
         <Chip
           icon={codeIcon}
-          label={trans.__('%1 cells', cell.selected.length)}
+          label={trans._n('%1 cell', '%1 cells', cell.selected.length)}
           onRemove={() => onChange({ withoutCell: true })}
         />
       )}
       {cell?.cell != null && cell.selected.length === 0 && activeCell && (
         <Chip
           icon={codeIcon}
-          label={trans.__('Cell %1', cell.cell.index)}
+          label={cellName(cell.cell.index, trans)}
           onRemove={() => onChange({ withoutCell: true })}
         />
       )}

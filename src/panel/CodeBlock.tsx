@@ -1,14 +1,14 @@
 import { addBelowIcon, copyIcon, redoIcon } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
-import { fenced } from '../chat/blocks';
+import { fenced, type IBlock } from '../chat/blocks';
 import { copyText } from './clipboard';
 import { useServices } from './services';
 import { Rendered } from './Rendered';
 import { ToolButton } from './ToolButton';
 
 /** Code in an answer, and what can be done with it. */
-export function CodeBlock({ text, language }: { text: string; language: string }): JSX.Element {
+export function CodeBlock({ text, language, closed }: IBlock): JSX.Element {
   const { notebook, trans } = useServices();
   return (
     <div className="tk-Code" role="group" aria-label={trans.__('Code')}>
@@ -26,7 +26,8 @@ export function CodeBlock({ text, language }: { text: string; language: string }
           onClick={() => notebook.replaceCell(text)}
         />
       </div>
-      <Rendered source={fenced(text, language)} />
+      {/* A diagram is drawn once it is whole. */}
+      <Rendered source={fenced(text, closed || language !== 'mermaid' ? language : '')} />
     </div>
   );
 }

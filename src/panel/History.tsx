@@ -1,6 +1,6 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { Time } from '@jupyterlab/coreutils';
-import { closeIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-components';
+import { deleteIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-components';
 import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
@@ -129,26 +129,28 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
           {[Time.formatHuman(new Date(chat.updated * 1000)), chat.notebook ?? ''].join('  ')}
         </span>
       </button>
-      <ToolButton
-        icon={editIcon}
-        label={trans.__('Rename %1', chat.title)}
-        onClick={() => setRenaming(true)}
-      />
-      <ToolButton
-        icon={downloadIcon}
-        label={trans.__('Export %1 as Markdown', chat.title)}
-        onClick={() => void save('markdown')}
-      />
-      <ToolButton
-        icon={notebookIcon}
-        label={trans.__('Export %1 as a notebook', chat.title)}
-        onClick={() => void save('notebook')}
-      />
-      <ToolButton
-        icon={closeIcon}
-        label={trans.__('Delete %1', chat.title)}
-        onClick={() => void remove()}
-      />
+      <span className="tk-Entry-tools">
+        <ToolButton
+          icon={editIcon}
+          label={trans.__('Rename %1', chat.title)}
+          onClick={() => setRenaming(true)}
+        />
+        <ToolButton
+          icon={downloadIcon}
+          label={trans.__('Export %1 as Markdown', chat.title)}
+          onClick={() => void save('markdown')}
+        />
+        <ToolButton
+          icon={notebookIcon}
+          label={trans.__('Export %1 as a notebook', chat.title)}
+          onClick={() => void save('notebook')}
+        />
+        <ToolButton
+          icon={deleteIcon}
+          label={trans.__('Delete %1', chat.title)}
+          onClick={() => void remove()}
+        />
+      </span>
     </li>
   );
 }

@@ -347,14 +347,14 @@ describe('the suggestions', () => {
     await stage.settle();
     const list = within(screen.getByRole('listbox', { name: 'Suggestions' }));
     const options = list.getAllByRole('option').map(each => each.textContent);
-    expect(options).toEqual(['Cell 0import pandas', 'Cell 1df.plot()']);
+    expect(options).toEqual(['Cell 1import pandas', 'Cell 2df.plot()']);
     fireEvent.keyDown(box(), { key: 'ArrowDown' });
     expect(box().getAttribute('aria-activedescendant')).toBe(
       list.getByRole('option', { selected: true }).id
     );
     fireEvent.keyDown(box(), { key: 'Enter' });
     await stage.settle();
-    expect(box().value).toBe('Look at @1 ');
+    expect(box().value).toBe('Look at @2 ');
     expect(screen.queryByRole('listbox')).toBeNull();
     fireEvent.keyDown(box(), { key: 'Enter' });
     await stage.settle();

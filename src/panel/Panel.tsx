@@ -74,7 +74,7 @@ function Column({ controller, panel }: IColumnProps): JSX.Element {
           key={panel.generation}
           chat={panel.chat}
           actions={actions}
-          onStart={text => void controller.ask(text)}
+          onStart={(text, about) => void controller.ask(text, about)}
           onReconnect={() => controller.chat.reconnect()}
           onReload={() => void controller.chat.load()}
           onDismiss={() => controller.chat.dismiss()}

@@ -20,7 +20,12 @@ export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element 
       ))}
       {proposal.omitted > 0 && (
         <div className="tk-Question-problem">
-          {trans.__('%1 more characters are not shown.', proposal.omitted.toLocaleString())}
+          {trans._n(
+            '%2 more character is not shown.',
+            '%2 more characters are not shown.',
+            proposal.omitted,
+            proposal.omitted.toLocaleString()
+          )}
         </div>
       )}
     </>

@@ -53,6 +53,10 @@ class Renderer {
         const model = new MimeModel({ data: { 'text/markdown': source }, trusted: false });
         const select = keepSelection(this._widget.node);
         await this._widget.renderModel(model);
+        for (const table of this._widget.node.querySelectorAll('table')) {
+          // One that is wider than the panel is scrolled by keys, too.
+          table.tabIndex = 0;
+        }
         select();
       }
     } finally {

@@ -5,6 +5,7 @@ import { ApiError } from '../api/client';
 import type { CellRun } from '../api/events';
 import type { IResult } from '../state/chat';
 import { runsOf, textOf } from '../chat/runs';
+import { cellName } from '../parts/position';
 import { useServices } from './services';
 import { JsonTree } from './JsonTree';
 import { LongText } from './LongText';
@@ -51,7 +52,7 @@ function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
   return (
     <div className="tk-Run">
       {named && run.index != null && (
-        <div className="tk-Run-title">{trans.__('Cell %1', run.index)}</div>
+        <div className="tk-Run-title">{cellName(run.index, trans)}</div>
       )}
       {run.data?.map((value, number) => (
         <JsonTree key={number} name={trans.__('Output')} value={value} open />

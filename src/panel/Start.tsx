@@ -1,11 +1,18 @@
 import type { JSX } from 'react';
 
+import { numberOf } from '../parts/position';
+import type { IAbout } from '../state/draft';
 import { Button } from './Button';
 import type { IBeginnings } from './notebook';
 import { useSelector, useServices } from './services';
 
+interface IProps {
+  /** Sends a text; about cells, or else about what the person looks at. */
+  onStart: (text: string, about?: IAbout | null) => void;
+}
+
 /** An empty chat: what Claude can do here, and where to begin. */
-export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Element {
+export function Start({ onStart }: IProps): JSX.Element {
   const { commands, notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
   const starters = useSelector(state => state.preferences.starters);
@@ -34,8 +41,8 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
       )}
       {!tour && seen !== null && starters && (
         <div className="tk-Start-buttons">
-          {startersOf(notebook.beginnings, trans).map(text => (
-            <Button key={text} onClick={() => onStart(text)}>
+          {startersOf(notebook.beginnings, seen.notebook, trans).map(([text, about]) => (
+            <Button key={text} onClick={() => onStart(text, about)}>
               {text}
             </Button>
           ))}
@@ -45,18 +52,24 @@ export function Start({ onStart }: { onStart: (text: string) => void }): JSX.Ele
   );
 }
 
-/** Three things to ask of this notebook. */
+/** Three things to ask of this notebook, and the cell that one is about. */
 function startersOf(
   { failed, table }: IBeginnings,
+  notebook: string,
   trans: ReturnType<typeof useServices>['trans']
-): string[] {
+): [string, (IAbout | null)?][] {
   return [
-    trans.__('Explain this notebook'),
+    [trans.__('Explain this notebook')],
     failed !== null
-      ? trans.__('Fix the failing cell %1', failed.index)
-      : trans.__('Run all cells and say what they show'),
-    table !== null
-      ? trans.__('Plot what is most interesting in %1', table)
-      : trans.__('Plot what is most interesting here')
+      ? [
+          trans.__('Fix the failing cell %1', numberOf(failed.index)),
+          { notebook, cells: [failed.id] }
+        ]
+      : [trans.__('Run all cells and say what they show')],
+    [
+      table !== null
+        ? trans.__('Plot what is most interesting in %1', table)
+        : trans.__('Plot what is most interesting here')
+    ]
   ];
 }

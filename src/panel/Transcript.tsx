@@ -2,6 +2,7 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react
 import type { JSX } from 'react';
 
 import { isBusy, type ITurn } from '../state/chat';
+import type { IAbout } from '../state/draft';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
 import { Problem } from './Problem';
@@ -17,7 +18,7 @@ interface IProps {
   /** The chat's key in the store. */
   chat: string;
   actions: ITurnActions;
-  onStart: (text: string) => void;
+  onStart: (text: string, about?: IAbout | null) => void;
   /** Asks for a lost connection at once. */
   onReconnect: () => void;
   /** Reads the chat once more. */

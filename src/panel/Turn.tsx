@@ -10,7 +10,7 @@ import { Button } from './Button';
 import { CallCard } from './CallCard';
 import { Changes } from './Changes';
 import { copyText } from './clipboard';
-import { useServices } from './services';
+import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
 import { ToolButton } from './ToolButton';
@@ -45,6 +45,7 @@ interface IProps {
 export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const { turn, chat, actions } = props;
   const { trans } = useServices();
+  const goOn = useGoOn();
   const last = lastWords(turn);
   return (
     <div
@@ -102,7 +103,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
             onContinue={
               turn.replaced || turn.items.length === 0
                 ? undefined
-                : () => actions.resend(turn, { text: trans.__('Go on.') })
+                : () => actions.resend(turn, { text: goOn })
             }
           />
         )}
@@ -169,14 +170,21 @@ function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.
   );
 }
 
+/** What lets Claude go on with what it has begun. */
+function useGoOn(): string {
+  const { trans } = useServices();
+  const tour = useSelector(state => state.models?.provider === 'tour');
+  // The tour's keyword: not translated.
+  return tour ? 'continue' : trans.__('Go on.');
+}
+
 function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
   const { trans } = useServices();
+  const goOn = useGoOn();
   return (
     <div className="tk-Ending">
       <span>{trans.__('Stopped. What was done stays.')}</span>
-      <Button onClick={() => actions.resend(turn, { text: trans.__('Go on.') })}>
-        {trans.__('Continue')}
-      </Button>
+      <Button onClick={() => actions.resend(turn, { text: goOn })}>{trans.__('Continue')}</Button>
       <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
     </div>
   );

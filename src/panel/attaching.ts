@@ -84,7 +84,12 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
       case 'lost':
         return trans.__('%1 is not kept with the message: attach it again.', name);
       case 'many':
-        return trans.__('%1 is left out: %2 attachments go with a message.', name, MAX_ATTACHED);
+        return trans._n(
+          '%2 is left out: %1 attachment goes with a message.',
+          '%2 is left out: %1 attachments go with a message.',
+          MAX_ATTACHED,
+          name
+        );
       case 'no picture':
         return trans.__(
           '%1 is no picture: upload it to the file browser, and attach it from there.',

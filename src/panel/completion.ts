@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { cellName, numberOf } from '../parts/position';
 import type { IAttached } from '../state/draft';
 import type { NotebookContext } from './notebook';
 
@@ -48,13 +49,13 @@ export function nearOptions(
     return commands(trans).filter(option => option.label.startsWith(`/${word}`));
   }
   return notebook.cells
-    .filter(cell => `cell ${cell.index} ${cell.line}`.toLowerCase().includes(word.toLowerCase()))
     .map(cell => ({
-      label: trans.__('Cell %1', cell.index),
+      label: cellName(cell.index, trans),
       note: cell.line,
-      text: `@${cell.index} `,
+      text: `@${numberOf(cell.index)} `,
       attached: notebook.attached(cell)
-    }));
+    }))
+    .filter(({ label, note }) => `${label} ${note}`.toLowerCase().includes(word.toLowerCase()));
 }
 
 /** What it may become of what the server has to be asked for: a file. */

@@ -13,6 +13,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { cellOf, goTo } from '../notebook/cells';
 import { serverPath } from '../notebook/drives';
+import { cellName } from '../parts/position';
 import type { AppStore } from '../state/app';
 import type { IAbout, IAttached, ICellName, ISeen } from '../state/draft';
 import { tableOf } from './tables';
@@ -193,7 +194,7 @@ export class NotebookContext {
   }
 
   private _attached(notebook: string, index: number, cell: string): IAttached {
-    const label = this._trans.__('Cell %1', index);
+    const label = cellName(index, this._trans);
     return { label, notebook, attachment: { kind: 'cell', cell } };
   }
 

@@ -18,10 +18,26 @@ export function notify(
   const tell = (message: string, chat: ChatModel | null): void => {
     if (preferences().notify && (!places.isSeen(chat) || document.hidden)) {
       const show = (): unknown => (chat === null ? places.beside() : places.withChat(chat));
-      Notification.info(message, {
-        autoClose: 10_000,
-        actions: [{ label: trans.__('Show'), callback: () => void show() }]
-      });
+      const actions = [{ label: trans.__('Show'), callback: () => void show() }];
+      // A browser that has none of its own is as one that was told not to show any.
+      const own = window.Notification as typeof window.Notification | undefined;
+      if (own?.permission === 'default') {
+        // The browser's question is for who wants it: a click asks, nothing else does.
+        actions.push({
+          label: trans.__('Notify on the desktop'),
+          callback: () => void own.requestPermission()
+        });
+      }
+      // Nobody has seen it who looks at another window.
+      Notification.info(message, { autoClose: document.hidden ? false : 10_000, actions });
+      if (document.hidden && own?.permission === 'granted') {
+        const note = new own(message);
+        note.onclick = () => {
+          window.focus();
+          show();
+          note.close();
+        };
+      }
     }
   };
   questions.asked.connect((_, { author, caller }) => {

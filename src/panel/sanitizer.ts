@@ -7,7 +7,8 @@ import { letGo } from '../pictures/holding';
  * A sanitizer after which nothing is loaded from anywhere: what a model writes may carry data away
  * in the address of a picture.
  *
- * Pictures that are part of the text (`data:`) stay; others become a note with their address.
+ * Pictures that are part of the text (`data:`) stay, as Mermaid's diagrams are; others become a note
+ * with their address.
  *
  * @param within - what takes scripts and handlers out.
  * @param blocked - the words for a picture of this address.
@@ -44,7 +45,9 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
   private _localise(element: Element, inert: Document): void {
     for (const name of loading(element)) {
       const address = element.getAttribute(name) ?? '';
-      if (name !== 'style' && (isPicture(address) || address.startsWith('#'))) {
+      // As an image, an SVG runs no script and loads nothing.
+      const isDiagram = element.localName === 'img' && name === 'src' && SVG.test(address);
+      if (name !== 'style' && (isDiagram || isPicture(address) || address.startsWith('#'))) {
         continue;
       }
       if (element.localName === 'img' && name !== 'style') {
@@ -57,6 +60,8 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
     }
   }
 }
+
+const SVG = /^data:image\/svg\+xml[;,]/i;
 
 function isPicture(address: string): boolean {
   return /^data:image\/(png|jpeg|gif|webp);base64,/i.test(address);

@@ -8,11 +8,7 @@ import { DropTarget } from './dropping';
 import { chatIcon } from '../parts/icon';
 import { PanelController } from './controller';
 import { Panel } from './Panel';
-
-/** Pixels up to which the sidebar is as narrow as JupyterLab lets it be. */
-const NARROW = 280;
-/** Pixels of a window in which there is room for a wider sidebar. */
-const ROOMY = 1100;
+import { widen } from './width';
 
 /** The panel as a widget, for the sidebar or the main area. */
 export class ChatPanel extends ReactWidget {
@@ -82,29 +78,15 @@ export class ChatPanel extends ReactWidget {
   }
 
   /**
-   * Give the panel the width that a question needs, once: JupyterLab shows a sidebar first as narrow
-   * as it can be. From then on the width is the person's.
+   * Give the panel the width that a diff needs, once: JupyterLab shows a sidebar first as narrow as it
+   * can be. From then on the width is the person's.
    */
   private _widen(): void {
-    const { parent } = this;
-    const sidebar = this.node.closest('#jp-right-stack');
-    if (this._isWidened || parent === null || sidebar === null) {
+    if (this._isWidened || this.parent?.id !== 'jp-right-stack') {
       return;
     }
     this._isWidened = true;
-    requestAnimationFrame(() => {
-      const width = this.node.offsetWidth;
-      if (this.isDisposed || width === 0 || width > NARROW || window.innerWidth < ROOMY) {
-        return;
-      }
-      this.addClass('tk-mod-widening');
-      parent.fit();
-      // Lumino keeps the sizes that it has once the minimum is gone.
-      window.setTimeout(() => {
-        this.removeClass('tk-mod-widening');
-        parent.fit();
-      }, 100);
-    });
+    requestAnimationFrame(() => widen(this));
   }
 
   protected override onActivateRequest(message: Message): void {

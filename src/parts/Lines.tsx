@@ -29,12 +29,14 @@ export function Lines({ lines, trans, whole = false }: IProps): JSX.Element {
           role="group"
           aria-label={trans.__('Lines')}
         >
-          {shown.map((line, place) => (
-            <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
-              <span className="tk-Line-sign">{signOf(line)}</span>
-              <span className="tk-Line-text">{textOf(line)}</span>
-            </div>
-          ))}
+          {shown.map((line, place) =>
+            line.kind === 'place' && place === 0 ? null : (
+              <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
+                <span className="tk-Line-sign">{signOf(line)}</span>
+                <span className="tk-Line-text">{textOf(line)}</span>
+              </div>
+            )
+          )}
         </div>
         <Below box={box} trans={trans} />
       </div>
@@ -108,14 +110,15 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
     <button type="button" className="tk-Link" onClick={showAll}>
       {count === null
         ? trans.__('Show all')
-        : trans.__('Show all %1 lines', count.toLocaleString())}
+        : trans._n('Show all %2 line', 'Show all %2 lines', count, count.toLocaleString())}
     </button>
   );
 }
 
-function textOf({ text, parts }: ILine): JSX.Element | string {
+function textOf({ kind, text, parts }: ILine): JSX.Element | string {
   if (parts === undefined) {
-    return text;
+    // Where a hunk begins, in numbers of lines, is for programs.
+    return kind === 'place' ? '⋯' : text;
   }
   return (
     <>

@@ -41,7 +41,7 @@ describe('a message', () => {
   });
 
   it('attaches no cell of a notebook that does not go with it', () => {
-    const cell = { label: 'Cell 0', attachment: { kind: 'cell', cell: 'x' } } as const;
+    const cell = { label: 'Cell 1', attachment: { kind: 'cell', cell: 'x' } } as const;
     const file = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
     const draft = { ...BLANK, text: 'Why?', attached: [cell, file] };
     expect(messageOf(draft, null, OPTIONS).attachments).toEqual([file.attachment]);

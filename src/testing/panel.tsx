@@ -7,7 +7,14 @@ import { Widget } from '@lumino/widgets';
 import { act, render } from '@testing-library/react';
 
 import { ApiError, type ChatApi, type IMessage, type IUndo } from '../api/client';
-import type { Answer, ChatEvent, ChatInfo, PermissionEvent, PermissionInfo } from '../api/events';
+import type {
+  Answer,
+  ChatChanges,
+  ChatEvent,
+  ChatInfo,
+  PermissionEvent,
+  PermissionInfo
+} from '../api/events';
 import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
 import { PanelController } from '../panel/controller';
@@ -31,7 +38,16 @@ const CELLS: ICellName[] = [
 
 /** A panel, and all that it does. */
 export class Stage {
-  constructor(some: Partial<IAppState> = {}, chat: string | null = null) {
+  /**
+   * @param some - What the page's state is at the start.
+   * @param chat - The chat that is shown; null for a new one.
+   * @param failed - A cell whose outputs end with an error.
+   */
+  constructor(
+    some: Partial<IAppState> = {},
+    chat: string | null = null,
+    private readonly _failed: ICellName | null = null
+  ) {
     localStorage.clear();
     this.store = createStore({
       seen: { notebook: 'a.ipynb', cell: CELLS[0] as ICellName, selected: [] },
@@ -82,6 +98,8 @@ export class Stage {
   /** The chats that the server has, and what happened in each. */
   chats: ChatInfo[] = [];
   past: ChatEvent[] = [];
+  /** Which changes of a chat stand. */
+  journal: ChatChanges = { changes: [], since: 0 };
   /** Whether the server takes what is sent: rejects where it does not. */
   taking: () => Promise<void> = () => Promise.resolve();
 
@@ -134,7 +152,7 @@ export class Stage {
       models: () =>
         Promise.reject(new ApiError({ code: '', message: '', hint: '', retryable: true })),
       chat: () => Promise.resolve({ chat: this.chats[0] as ChatInfo, events: this.past }),
-      changes: () => Promise.resolve({ changes: [], since: 0 }),
+      changes: () => Promise.resolve(this.journal),
       send: async message => {
         this.sent.push(message);
         await this.taking();
@@ -169,11 +187,11 @@ export class Stage {
   private _notebook(): Partial<NotebookContext> {
     return {
       seen: this.store.state.seen,
-      beginnings: { failed: null, table: 'sales' },
+      beginnings: { failed: this._failed, table: 'sales' },
       cells: CELLS,
       documents: null,
       attached: ({ id, index }) => ({
-        label: `Cell ${index}`,
+        label: `Cell ${index + 1}`,
         notebook: 'a.ipynb',
         attachment: { kind: 'cell', cell: id }
       }),

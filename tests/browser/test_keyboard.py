@@ -110,10 +110,10 @@ async def writes(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await expect(lab.message_box).to_have_value("This cell fails: fix it, and run it.")
     await keys.press("Control+A", "Delete")
     await keys.type("Look at @second")
-    await expect(lab.panel.get_by_role("option", name="Cell 1")).to_be_visible()
+    await expect(lab.panel.get_by_role("option", name="Cell 2")).to_be_visible()
     await keys.press("Enter")
-    await expect(lab.message_box).to_have_value("Look at @1 ")
-    await keys.go(chips.get_by_role("button", name="Remove Cell 1"), "Shift+Tab")
+    await expect(lab.message_box).to_have_value("Look at @2 ")
+    await keys.go(chips.get_by_role("button", name="Remove Cell 2"), "Shift+Tab")
     await keys.press("Enter")
     await keys.go(lab.message_box)
 

@@ -38,10 +38,16 @@ Prices fell by **12 %** in the [west](https://example.org): $\\bar x = \\frac{1}
 sales_by_region = sales.groupby("region", as_index=False).agg(total=("price", "sum"))
 ```
 
-| region | total |
-| --- | ---: |
-| north | 412 |
-| west | 240 |
+| region | total | representative | measured_quantity | comments |
+| --- | ---: | --- | --- | --- |
+| north | 412 | Anne-Marie Bartholomew | kilowatthours | incomplete |
+| west | 240 | Bartholomew Anderson | kilowatthours | extraordinarily warm |
+
+```mermaid
+graph LR
+  north --> total
+  west --> total
+```
 
 1. `north` is first
 2. a_name_that_is_longer_than_the_panel_is_wide_and_has_no_place_where_it_could_be_broken
@@ -68,6 +74,20 @@ CUT = """
     if (node.matches('button, select, textarea, summary, input') &&
         (width < 12 || left < edges.left - 1 || right > edges.right + 1)) {
       found.push(`${name}: from ${left} to ${right}`);
+    }
+    if (node.matches('button') && !node.checkVisibility({ opacityProperty: true })) {
+      found.push(`${name}: hidden until a pointer is there`);
+    }
+    // A word in a table that has several boxes is broken.
+    for (const text of node.matches('td, th') ? node.childNodes : []) {
+      for (const word of text.textContent.matchAll(/\\w+/g)) {
+        const range = document.createRange();
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        if (range.getClientRects().length > 1) {
+          found.push(`${name}: breaks ${word[0]}`);
+        }
+      }
     }
   }
   return found;
@@ -108,6 +128,9 @@ async def with_everything(lab: Lab, model: ScriptedModel, theme: str = "light") 
     await lab.say("Show me prices by region.")
     await expect(lab.log.get_by_text("That is all.")).to_be_visible()
     await expect(lab.log.locator("img.tk-Picture")).to_be_visible()
+    diagram = lab.log.locator(".jp-RenderedMermaid img")
+    await expect(diagram).to_be_visible()
+    assert await diagram.evaluate("image => image.decode().then(() => image.naturalWidth > 0)")
     open_all = "all => all.forEach(each => (each.open = true))"
     await lab.log.locator("details").evaluate_all(open_all)
     await lab.mode.select_option("ask")
@@ -159,6 +182,22 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide(
     await looks_right(lab, f"{theme}-history")
     await lab.panel.get_by_role("button", name="New chat").click()
     await looks_right(lab, f"{theme}-empty")
+
+
+async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(lab: Lab) -> None:
+    await lab.open()
+    await lab.show_panel()
+    side = lab.page.locator("#jp-right-stack")
+    await lab.page.wait_for_function(
+        "node => node.clientWidth >= 390", arg=await side.element_handle()
+    )
+    # From then on the width is the person's.
+    await resize(lab, NARROW)
+    await lab.page.get_by_role("tab", name="Claude").click()
+    await expect(side).to_be_hidden()
+    await lab.page.get_by_role("tab", name="Claude").click()
+    await lab.message_box.wait_for()
+    assert await side.evaluate("node => node.clientWidth") < 390
 
 
 async def test_nothing_is_cut_at_200_percent(open_lab: OpenLab, model: ScriptedModel) -> None:

@@ -259,7 +259,7 @@ async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_to
     await agent("read_cell", cell="sums0000")
     await seen.mark(2).click()
     await seen.review(2).get_by_role("button", name="Undo").click()
-    await expect(seen.review(2).get_by_role("alert")).to_contain_text("worked on since")
+    await expect(seen.review(2).get_by_role("alert")).to_contain_text("edited later")
     assert await seen.source(2) == "total = 4  # mine"
     await expect(seen.marks).to_have_count(1)
 

@@ -296,7 +296,7 @@ async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: Scr
     await expect(goes).to_contain_text("prices.csv")
     prompt = lab.page.locator(".jp-Notebook .jp-Cell").nth(1).locator(".jp-InputPrompt")
     await drag(lab, prompt, lab.log)
-    await expect(goes.get_by_role("button", name="Remove Cell 1")).to_have_count(2)
+    await expect(goes.get_by_role("button", name="Remove Cell 2")).to_have_count(2)
     await drag(lab, lab.page.locator(".jp-DirListing-item", has_text="paper.pdf"), lab.log)
     await expect(lab.panel.get_by_role("status").get_by_text("paper.pdf")).to_be_visible()
     assert await violations(lab.page, ".tk-Chat") == []
@@ -404,12 +404,15 @@ async def test_a_beginning_is_offered_that_fits_the_notebook(
     await lab.show_panel()
     await expect(lab.log.get_by_role("button", name="Run all cells")).to_be_visible()
     await Open(lab).run(2)
-    fix = lab.log.get_by_role("button", name="Fix the failing cell 2")
+    fix = lab.log.get_by_role("button", name="Fix the failing cell 3")
     await expect(fix).to_be_visible()
     await lab.page.locator(".jp-Notebook .jp-Cell").nth(0).locator(".cm-content").click()
     model.add(Answer.of("Divided by one."))
     await fix.click()
     await expect(lab.log.get_by_text("Divided by one.")).to_be_visible()
+    # The cell goes with it, whichever one the person is in.
+    assert "Active cell:\n@" in (prompt := "\n".join(model.requests[0].prompts))
+    assert "1 / 0" in prompt
 
 
 async def test_an_answer_that_ended_with_an_error_is_gone_on_with(

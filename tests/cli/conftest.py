@@ -192,9 +192,10 @@ class Nb:
                 if "tk_ai_extension.server.headless" in each.info["cmdline"]
             ]
             for process in hosts or running:
+                # Not waited for: the system may take seconds to reap it, and has no command line of it
+                # any more.
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)
-                    process.wait(10)
 
 
 @pytest.fixture

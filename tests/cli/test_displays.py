@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from pathlib import Path
+
 import pytest
 
-from tests.cli.conftest import Nb
+from tests.cli.conftest import DEADLINE, Nb
+from tests.kernels.guests import connect, run
+from tests.servers import StartServer, start_server
+from tk_ai_extension.kernels.sharing.share import Connection
+
+__all__ = ["start_server"]
 
 SHOW = "handle = display('before', display_id='d')\nprint('beside')"
 UPDATE = "display('after', display_id='d', update=True);"
@@ -110,3 +119,64 @@ def test_what_an_output_widget_captures_is_not_the_cells(nb: Nb) -> None:
     for shown in (nb("exec", "1", "-n", "a.ipynb").out, nb.typed("exec", "1", "-n", "a.ipynb")):
         assert "before\nbehind" in shown
         assert "inside" not in shown
+
+
+OWN_CONTENTS = """
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+
+class OwnManager(AsyncLargeFileManager):
+    async def save(self, model, path=""):
+        return await super().save(model, path)
+
+c.ServerApp.contents_manager_class = OwnManager
+c.ServerApp.jpserver_extensions["jupyter_server_ydoc"] = False
+"""
+"""A contents manager that saves in a way of its own."""
+
+
+async def run_as_person(connection_files: Path, code: str) -> None:
+    """Run code in the only kernel as JupyterLab does, with a client that `nb` knows nothing of."""
+    (file,) = connection_files.glob("kernel-*.json")  # noqa: ASYNC240 - a small folder
+    person = await connect(Connection.read(file).info())
+    try:
+        await run(person, code)
+    finally:
+        person.stop_channels()
+
+
+async def check_a_persons_updates(nb: Nb, connection_files: Path) -> None:
+    """A display of an executed cell follows what a person's cells make of it; no other cell does."""
+    await run_as_person(connection_files, UPDATE.replace("after", "by a person"))
+    end = time.monotonic() + DEADLINE
+    while outputs(nb, 0) != ["'by a person'", "beside\n"]:
+        assert time.monotonic() < end, outputs(nb, 0)
+        await asyncio.to_thread(nb, "cells", "a.ipynb")
+    words = ("cell", "0", "-n", "a.ipynb")
+    for shown in (
+        (await asyncio.to_thread(nb, *words)).out,
+        await asyncio.to_thread(nb.typed, *words),
+        (await asyncio.to_thread(nb, *words, "--json")).json["output"],
+    ):
+        assert "'by a person'\nbeside" in shown
+
+
+@pytest.mark.proves("exec:display-elsewhere")
+async def test_a_person_in_jupyterlab_updates_a_display_of_a_cell_that_nb_ran(nb: Nb) -> None:
+    nb.notebook("a.ipynb", SHOW)
+    await asyncio.to_thread(nb, "exec", "0", "-n", "a.ipynb")
+    await check_a_persons_updates(nb, nb.root / ".nb" / "kernels")
+
+
+@pytest.mark.proves("exec:display-elsewhere", "exec:output-widget")
+async def test_a_contents_manager_that_saves_in_its_own_way_has_the_same_outputs(
+    nb: Nb, start_server: StartServer
+) -> None:
+    server = await start_server(config=OWN_CONTENTS)
+    nb.root = server.root
+    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
+    nb.notebook("a.ipynb", SHOW, UPDATE, WIDGET, CAPTURED)
+    await asyncio.to_thread(nb, "exec", "--all", "-n", "a.ipynb")
+    assert outputs(nb, 0) == ["'after'", "beside\n"]
+    assert outputs(nb, 1) == []
+    assert outputs(nb, 3) == ["before\nbehind\n"]
+    await check_a_persons_updates(nb, server.home / "runtime")

@@ -135,7 +135,7 @@ def test_a_project_that_cannot_be_written_is_read_and_not_opened(nb: Nb, path: P
 
 def test_a_host_that_cannot_write_its_log_is_not_started(nb: Nb, path: Path) -> None:
     (nb.root / ".nb" / "host.log").mkdir(parents=True)
-    assert "the host cannot be started" in nb("open", "a.ipynb", status=2).err
+    assert "the server cannot be started" in nb("open", "a.ipynb", status=2).err
 
 
 def test_shutting_down_what_was_never_opened_is_nothing(nb: Nb, path: Path) -> None:

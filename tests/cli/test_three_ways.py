@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
-from tests.cli.conftest import Nb
+from tests.cli.conftest import DEADLINE, Nb
 
 Say = Callable[..., str]
 
@@ -163,3 +166,84 @@ def test_the_status_names_the_notebook_and_its_kernel(nb: Nb, say: Say) -> None:
     assert "python3" in shown
     assert "{'" not in shown
     assert "['" not in shown
+
+
+@pytest.mark.proves("nb:one-notebook")
+def test_a_hundred_notebooks_are_refused_closed_and_opened_again(nb: Nb, say: Say) -> None:
+    for name in ("a.ipynb", "b.ipynb", "c.ipynb"):
+        nb.notebook(name, "1")
+    nb("open", "a.ipynb")
+    server = psutil.Process(nb.host)
+    server.kill()
+    server.wait(DEADLINE)
+    # As if a hundred had been opened: all on one kernel, which is quicker to start.
+    (memory,) = Path(nb.environment["HOME"]).rglob("nb.json")
+    known = json.loads(memory.read_text())
+    (caller,) = known.values()
+    (opened,) = caller["notebooks"]
+    caller["notebooks"] = [
+        {**opened, "name": f"n{number}.ipynb", "path": f"n{number}.ipynb"} for number in range(100)
+    ]
+    memory.write_text(json.dumps(known))
+    refused = say("open", "b.ipynb", status=2)
+    assert "100 notebooks" in refused
+    assert "nb " in refused
+    say("unuse", "-n", "n7.ipynb")
+    managed = say("managed")
+    assert "n6.ipynb" in managed
+    assert "n7.ipynb" not in managed
+    say("open", "b.ipynb")
+    say("shutdown")
+    say("open", "c.ipynb")
+    assert "c.ipynb" in say("status")
+
+
+@pytest.mark.proves("nb:pipe-is-the-notebook")
+def test_what_is_watched_is_the_whole_output(nb: Nb, say: Say) -> None:
+    os.mkfifo(nb.root / "go")
+    nb.notebook("a.ipynb", "print('before', flush=True)\nopen('go').read()\nprint('after')")
+    nb("open", "a.ipynb")
+    begun = nb("exec", "0", "--wait", "0", "--json", status=4).json["execution_id"]
+    shown = say("watch", begun, "--wait", "0.5", status=4)
+    assert "running" in shown
+    (nb.root / "go").write_text("now")
+    # A terminal has shown the beginning, which is above: the rest follows. Who reads a pipe or JSON
+    # has this answer alone.
+    rest = say("watch", begun)
+    assert "before" in shown
+    assert "after" in rest
+    for whole in (nb("watch", begun).out, nb("watch", begun, "--json").json["runs"][0]["output"]):
+        assert whole.rstrip().endswith("before\nafter")
+
+
+@pytest.mark.proves("nb:killed-server")
+def test_what_a_killed_server_has_lost_is_said(nb: Nb, say: Say) -> None:
+    os.mkfifo(nb.root / "go")
+    nb.notebook("a.ipynb", "print('before', flush=True)\nopen('go').read()", "print('next')")
+    nb("open", "a.ipynb")
+    nb("exec", "0", "--wait", "1", status=4)
+    server = psutil.Process(nb.host)
+    server.kill()
+    server.wait(DEADLINE)
+    listed = " ".join(say("cells").split())
+    assert "running" in listed
+    assert "The server was stopped while its kernel runs @" in listed
+    waits = say("exec", "1", "--wait", "0", status=4)
+    assert "running" in waits or "queued" in waits
+    (nb.root / "go").write_text("now")
+    assert "next" in say("watch")
+    assert "fresh" in say("cells")
+
+
+@pytest.mark.proves("nb:completion")
+def test_what_completes_a_line_is_alike_in_all_ways(nb: Nb) -> None:
+    nb.notebook("my notebook with a name that is longer than a line of the terminal.ipynb", "1")
+    (name,) = (path.name for path in nb.root.glob("*.ipynb"))
+    for before in (("open",), ("exec", "-n"), ("exec", "--json", "-n")):
+        words = ("complete", "--", *before, "my")
+        assert nb(*words).out == nb.typed(*words, columns=40) == f"{name}\n"
+    assert "--json" in nb("complete", "--", "exec", "--js").out
+    for shell in ("bash", "zsh", "fish"):
+        script = nb("completion", shell).out
+        assert nb.typed("completion", shell, columns=40) == script
+        assert nb("completion", shell, "--json").json == {"shell": shell, "script": script}

@@ -1,12 +1,14 @@
-"""Other users of the machine reach no socket of a kernel that a project's host has started."""
+"""Other users of the machine reach no socket of a kernel that a project's server has started."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,20 @@ async def test_a_kernel_of_a_project_is_reached_by_its_owner_alone(
     assert list(deep.iterdir()) == []
 
 
+def make(folder: Path) -> Path:
+    """Make a folder of mode 0700."""
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def age(base: Path, but: Path) -> None:
+    """Make all in a folder, but what is in another one, as old as if nobody were starting in it."""
+    long_ago = time.time() - 2 * socket_folders.STARTING
+    for path in base.rglob("*"):
+        if not path.is_relative_to(but):
+            os.utime(path, (long_ago, long_ago))
+
+
 def file_of(folder: Path) -> Path:
     """The connection file of the only kernel."""
     (file,) = folder.glob("kernel-*.json")
@@ -119,6 +135,32 @@ async def test_the_sockets_of_a_kernel_that_was_killed_with_its_host_are_removed
     assert manager.adopt({}) == []
     manager.detach()
     assert folders(temporary) == []
+
+
+async def test_a_server_removes_the_folders_of_kernels_that_have_ended_and_no_others(
+    tmp_path: Path, temporary: Path
+) -> None:
+    _, killed = await left_by_a_host(make(tmp_path / "killed"), "killed")
+    faults.kill(killed)
+    psutil.wait_procs([psutil.Process(killed)] if psutil.pid_exists(killed) else [], 10)
+    (stale,) = folders(temporary)
+    _, running = await left_by_a_host(make(tmp_path / "running"), "killed")
+    confined = socket_folders.make_folder()  # of a sandbox: its sockets are in a folder in it
+    (confined / "s").mkdir()
+    with socket.socket(socket.AF_UNIX) as ended:
+        ended.bind(str(confined / "s" / "k-1"))
+    starting = socket_folders.make_folder()
+    of_another_machine = make(temporary / f"{socket_folders.PREFIX}0123-abcdefgh")
+    age(temporary, starting)
+    linked = temporary / f"{socket_folders.prefix()}linked"
+    linked.symlink_to(tmp_path)
+    before = set(folders(temporary))
+    manager = PersistentMappingKernelManager(connection_dir=str(make(tmp_path / "new")))
+    manager.detach()
+    assert before - set(folders(temporary)) == {stale, confined}
+    assert {starting, of_another_machine, linked} < set(folders(temporary))
+    faults.kill(running)
+    assert linked.exists()
 
 
 async def test_a_kernel_that_cannot_be_launched_leaves_no_folder(

@@ -68,7 +68,7 @@ async def shown(desk, tool, **arguments):
         ("overwrite_cell", {"cell": 0, "source": "a = 9"}, ["-a = 1", "+a = 9"]),
         ("edit_cell", {"cell": 1, "old": "2", "new": "5"}, ["-b = 2", "+b = 5"]),
         ("delete_cell", {"cell": 1}, ["Delete", "-print(b)"]),
-        ("move_cell", {"cell": 0, "to": 1}, ["Move code cell 1 @", "to position 2"]),
+        ("move_cell", {"cell": 0, "to": 1}, ["Move code cell 1 to position 2"]),
         ("write_notebook", {"text": "# %% [code]\nz = 0", "notebook": "new.ipynb"}, ["+z = 0"]),
         (
             "edit_cells",

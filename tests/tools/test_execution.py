@@ -106,6 +106,14 @@ async def test_stale_cells_alone_are_run_again(desk):
     assert {cell.state for cell in listed.cells} == {"fresh"}
 
 
+async def test_how_an_agent_reads_a_whole_traceback_is_no_output_for_a_person(desk, notebook):
+    code = "import json; json.loads('{')"
+    (run,) = (await desk.call("execute_ipython", notebook=notebook, code=code)).runs
+    lines = run.output.split("\n")
+    hidden = [lines[place] for place in run.placeholders]
+    assert hidden == [f"[whole traceback: read_output {run.artifact}]"]
+
+
 async def test_restart_first_begins_with_a_clean_kernel(desk, notebook):
     await desk.call("execute_ipython", notebook=notebook, code="x = 100; leftover = 1")
     result = await desk.call("execute_cells", notebook=notebook, cells="0-1", restart=True)

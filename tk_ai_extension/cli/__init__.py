@@ -1,1 +1,1 @@
-"""nb: the headless face. Thin commands, and the host behind them."""
+"""nb: the command line. Thin commands, and the server behind them."""

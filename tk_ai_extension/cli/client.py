@@ -148,7 +148,7 @@ def browse(url: str) -> None:
 
 
 def _heard(lines: TextIO) -> dict[str, Any] | None:
-    """What the host says next; None where it ends, or says what is no part of the conversation."""
+    """Read the next message of the server; None where it ends, or sends what is not of the protocol."""
     try:
         frame = json.loads(lines.readline() or "null")
     except (ConnectionError, ValueError):
@@ -163,7 +163,7 @@ def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
     try:
         connection.sendall(line)
     except (BrokenPipeError, ConnectionResetError):
-        return  # what the host has said before it went is still there to be heard
+        return  # what the server has sent before it ended can still be read
 
 
 def _print(frame: Mapping[str, Any], *, own: bool) -> None:

@@ -34,7 +34,7 @@ class NoAnswer(Exception):
     """A server is not there, has no extension, or does not answer; the message says which."""
 
 
-class Server:
+class ServerEndpoint:
     """A Jupyter Server that may have the extension.
 
     Attributes:
@@ -77,7 +77,7 @@ class Server:
             if status == 307 and self.project is not None:
                 # Only the project's own server is believed, over its socket: it says the token, too.
                 connection.close()
-                return Server(headers["location"], headers[TOKEN_HEADER]).open(path)
+                return ServerEndpoint(headers["location"], headers[TOKEN_HEADER]).open(path)
             refused = _message(connection, said)
         except (OSError, KeyError) as error:
             connection.close()
@@ -171,7 +171,7 @@ def find_server(
     Args:
         project: The project.
         folder: Where the command was typed.
-        path: What the connection is for, as `Server.open` takes it.
+        path: What the connection is for, as `ServerEndpoint.open` takes it.
         starts: Whether a server is started where there is none.
         own: Whether no other than the project's own is meant.
 
@@ -210,14 +210,14 @@ def start_server(project: Project, path: str) -> Connected:
     started = launch(project)
     server = own_server(project)
     if server is None:
-        raise Refused(f"the host ended at once; {project.log} has its last words.")
+        raise Refused(f"the server ended at once; {project.log} has its last words.")
     try:
         return Connected(server.open(path), own=True, started=started)
     except NoAnswer:
-        raise Refused(f"the host does not answer; {project.log} may say why.") from None
+        raise Refused(f"the server does not answer; {project.log} may say why.") from None
 
 
-def own_server(project: Project) -> Server | None:
+def own_server(project: Project) -> ServerEndpoint | None:
     """Return the project's own server; None where none has run, or it was shut down.
 
     Where there are no Unix sockets it is one of those that Jupyter's runtime files name, and not one
@@ -227,18 +227,18 @@ def own_server(project: Project) -> Server | None:
     if known is None:
         return None
     if hasattr(socket, "AF_UNIX"):
-        return Server("http://localhost/", str(known["token"]), project)
+        return ServerEndpoint("http://localhost/", str(known["token"]), project)
     running = (each for each in running_servers() if each.token == known["token"])
-    return next((Server(each.url, each.token, project) for each in running), None)
+    return next((ServerEndpoint(each.url, each.token, project) for each in running), None)
 
 
-def server_at(url: str) -> Server | None:
+def server_at(url: str) -> ServerEndpoint | None:
     """Return this user's running server of this address; None where Jupyter's files name none."""
     named = (each for each in running_servers() if each.url == url)
-    return next((Server(each.url, each.token) for each in named), None)
+    return next((ServerEndpoint(each.url, each.token) for each in named), None)
 
 
-def servers_over(folder: str) -> list[Server]:
+def servers_over(folder: str) -> list[ServerEndpoint]:
     """Return the servers of this user in whose folder a folder is, the deepest first.
 
     Those that ended badly are among them: nobody answers there.
@@ -246,7 +246,7 @@ def servers_over(folder: str) -> list[Server]:
     place = os.path.join(os.path.realpath(folder), "")
     over = [each for each in running_servers() if place.startswith(os.path.join(each.root, ""))]
     over.sort(key=lambda each: len(each.root), reverse=True)
-    return [Server(each.url, each.token) for each in over]
+    return [ServerEndpoint(each.url, each.token) for each in over]
 
 
 class RunningServer:

@@ -36,7 +36,7 @@ def launch(project: Project) -> bool:
             return True
     except OSError as error:
         raise Refused(
-            f"the host cannot be started in {project.folder}: {error.strerror}."
+            f"the server cannot be started in {project.folder}: {error.strerror}."
         ) from None
 
 
@@ -67,6 +67,6 @@ def _start(project: Project) -> None:
     with process.stdout as words:
         said = words.readline().decode().strip()
     if said != LISTENS:
-        raise Refused(said or f"the host ended at once; {project.log} has its last words.")
+        raise Refused(said or f"the server ended at once; {project.log} has its last words.")
     # It lives on: nobody here waits for it.
     process.returncode = 0

@@ -25,7 +25,7 @@ from tk_ai_extension.cli.connecting import (
     COMMANDS,
     Connected,
     NoAnswer,
-    Server,
+    ServerEndpoint,
     find_server,
     start_server,
 )
@@ -93,7 +93,7 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
         done = _forward(start_server(project, COMMANDS), project, argv, console)
     if isinstance(done, Redirect):
         try:
-            with Server(done.url, done.token).open(COMMANDS) as there:
+            with ServerEndpoint(done.url, done.token).open(COMMANDS) as there:
                 place = done.notebook
                 done = forward(there, argv, project.root, console, own=False, notebook=place)
         except NoAnswer as error:

@@ -94,7 +94,7 @@ class Project:
 
     @property
     def log(self) -> str:
-        """Where the host writes what happens to it."""
+        """Where the server writes its log."""
         return os.path.join(self.folder, "host.log")
 
     def is_open(self) -> bool:
@@ -154,7 +154,7 @@ class Project:
                     file.write("*\n")
         except OSError as error:
             raise Refused(
-                f"{self.folder} cannot be written ({error.strerror}): the host keeps its kernels "
+                f"{self.folder} cannot be written ({error.strerror}): the server keeps its kernels "
                 "there. Free or allow some space, or open the project in another folder."
             ) from None
 
@@ -172,7 +172,7 @@ class Project:
         return ""
 
     def has_kernels(self) -> bool:
-        """Whether there are kernels that a host, which is gone, has left."""
+        """Whether there are kernels that a former server has left running."""
         if not self.is_open():
             return False
         try:

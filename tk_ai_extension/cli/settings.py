@@ -1,4 +1,4 @@
-"""What was decided about a project, for the hosts that come after, in files only its user reads."""
+"""What was decided about a project, for the servers that come after, in files only its user reads."""
 
 from __future__ import annotations
 

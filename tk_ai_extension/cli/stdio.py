@@ -271,7 +271,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _broken_off() -> int:
-    sys.stderr.write("nb: the host ended the connection; see .nb/host.log.\n")
+    sys.stderr.write("nb: the server ended the connection; see .nb/host.log.\n")
     return wire.UNREACHABLE
 
 

@@ -91,15 +91,18 @@ class KernelEvent:
 
     ``ran``: code was executed by somebody (``code``, ``execution_count``; ``ours`` where it was an
     execution of this server's executors). ``restarted``, ``died``, ``shutdown``: its variables are
-    gone. ``state``: busy or idle.
+    gone. ``state``: busy or idle. ``display``: code that is no execution of this server's executors, but
+    a person's in JupyterLab for instance, has updated a display (``display``: the data of an
+    `OTHER_DISPLAY_MIME` event).
     """
 
     kernel_id: str
-    kind: Literal["ran", "restarted", "died", "shutdown", "state"]
+    kind: Literal["ran", "restarted", "died", "shutdown", "state", "display"]
     state: KernelState = "unknown"
     code: str = ""
     execution_count: int | None = None
     ours: bool = False
+    display: Any = None
 
 
 class KernelEnvironment(Protocol):

@@ -116,6 +116,10 @@ class Observer(Protocol):
         """Code begins to run; ``parent`` is the header of its request."""
         ...
 
+    def on_display_update(self, content: Mapping[str, Any]) -> None:
+        """Code that is no executor's has updated a display, which may be in an executor's cell."""
+        ...
+
     def on_stopping(self, restart: bool) -> None:
         """The kernel says that it stops on request."""
         ...
@@ -308,7 +312,12 @@ class Conversation(ABC):
                 self._observer.on_state(state)
         elif kind == "shutdown_reply":
             self._observer.on_stopping(bool(content.get("restart")))
-        request = parent.get("msg_id", "")
+        elif kind == "update_display_data" and parent.get("msg_id") not in self._ours:
+            self._observer.on_display_update(content)
+        self._pass_to_listener(parent.get("msg_id", ""), message, missing)
+
+    def _pass_to_listener(self, request: str, message: Message, missing: int | None) -> None:
+        kind, content = message["msg_type"], message["content"]
         listener = self._listeners.get(request)
         if listener is None:
             return
@@ -316,7 +325,7 @@ class Conversation(ABC):
             # What a person runs over our connection has a front end that knows its widgets.
             if self._widgets.captures(request, kind, content):
                 kind = CAPTURED
-            elif state == "idle":
+            elif kind == "status" and content.get("execution_state") == "idle":
                 for update in self._widgets.ended(request):
                     self._transmit("shell", self.session.msg("comm_msg", update))
         listener.on_iopub(kind, content, missing)

@@ -17,6 +17,7 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     KernelState,
 )
+from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
@@ -150,6 +151,14 @@ class TrackedKernel(ABC):
         connection = self._connection
         ours = connection is not None and connection.is_ours(str(parent.get("msg_id")))
         self._notify("ran", code=code, execution_count=execution_count, ours=ours)
+
+    def on_display_update(self, content: Mapping[str, Any]) -> None:
+        """Emit what a display shows now that others' code has updated."""
+        collector = OutputCollector()
+        collector.add("update_display_data", content)
+        for event in collector.drain_events():
+            if event.mime == OTHER_DISPLAY_MIME:
+                self._notify("display", display=event.data)
 
     def _set_state(self, state: KernelState) -> None:
         if state != self.state:

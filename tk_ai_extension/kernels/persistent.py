@@ -35,7 +35,7 @@ from tk_ai_extension.kernels.persistent_processes import (
 )
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import Confinement, connection_file_in
-from tk_ai_extension.kernels.socket_folders import remove_folder
+from tk_ai_extension.kernels.socket_folders import remove_folder, remove_stale_folders
 from tk_ai_extension.kernels.starting import KEPT
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.probing import missing_in
@@ -156,6 +156,8 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
     def adopt(self, environment: Mapping[str, str] | None = None) -> list[str]:
         """Adopt the kernels that still run, and remove the files of those that do not.
 
+        The folders of sockets that ended kernels of other servers have left are removed as well.
+
         In a copy of ``connection_dir`` the files are removed as well: its kernels are those of the
         original. A kernel that may run but cannot be adopted (its kernelspec is not installed, its
         note is truncated, another process manages it) is left alone with its files.
@@ -188,6 +190,7 @@ class PersistentMappingKernelManager(AsyncMappingKernelManager):
             adopted.append(kernel_id)
         if adopted and not self._initialized_culler:
             self.initialize_culler()
+        remove_stale_folders()
         return adopted
 
     async def shutdown_all(self, now: bool = False) -> None:

@@ -31,7 +31,8 @@ def is_on_files(contents_manager: Any) -> bool:
     if not isinstance(contents_manager, FileContentsManager):
         return False
     save = cast("Any", type(contents_manager)).save
-    return bool(save.__module__.startswith("jupyter_server.services.contents."))
+    # What a configuration file defines has no module.
+    return str(save.__module__).startswith("jupyter_server.services.contents.")
 
 
 def tracks_inodes(settings: Mapping[str, Any]) -> bool:

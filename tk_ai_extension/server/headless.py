@@ -220,7 +220,7 @@ def main() -> int:
     try:
         file_locks.lock(lock, wait=False)
     except BlockingIOError:
-        sys.stdout.write("another host of this project is ending just now; try again.\n")
+        sys.stdout.write("another server of this project is just ending; try again.\n")
         return REFUSED
     try:
         cleans = serve(project)
@@ -229,7 +229,7 @@ def main() -> int:
         return REFUSED
     except Exception as problem:
         logger.exception("The server ended")
-        sys.stdout.write(f"the host ended: {masked(str(problem))}; {project.log} has more.\n")
+        sys.stdout.write(f"the server ended: {masked(str(problem))}; {project.log} has more.\n")
         return REFUSED
     if cleans:
         project.clean()

@@ -10,7 +10,13 @@ import pytest
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.executions import InputRequested, StatusEvent
 from tk_ai_extension.testing import faults
-from tk_ai_extension.testing.executor_bench import ExecutorBench, run, submit
+from tk_ai_extension.testing.executor_bench import (
+    ExecutorBench,
+    happens,
+    kernel_events,
+    run,
+    submit,
+)
 
 
 def nothing_lost_silently(stderr: str, kept: int, made: int) -> None:
@@ -118,6 +124,21 @@ handle.update('after')
         assert event.mime == OTHER_DISPLAY_MIME
         assert event.data["display_id"] == "earlier"
         assert event.data["output"]["data"]["text/plain"] == "'after'"
+
+    @pytest.mark.proves("exec:display-elsewhere")
+    async def test_a_persons_update_of_a_display_of_ours_is_an_event_of_the_kernel(
+        self, bench: ExecutorBench
+    ) -> None:
+        await run(bench, "handle = display('before', display_id='ours')")
+        async with (
+            faults.person(bench.manager, bench.kernel_id) as person,
+            kernel_events(bench) as events,
+        ):
+            await run(bench, "handle.update('by an agent')")
+            person.execute("handle.update('by a person')")
+            event = await happens(events, "display")
+        assert event.display["display_id"] == "ours"
+        assert event.display["output"]["data"]["text/plain"] == "'by a person'"
 
     @pytest.mark.proves("out:structured")
     async def test_json_and_images_are_captured_and_a_status_is_an_event(

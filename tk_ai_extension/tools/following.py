@@ -146,7 +146,8 @@ def _is_asked(context: ToolContext, run: Run) -> bool:
 def _progress(run: Run, elapsed: float) -> str:
     step = run.current
     position = f" {run.steps.index(step) + 1}/{len(run.steps)}" if len(run.steps) > 1 else ""
-    name = f"cell @{step.cell}" if step.cell else "code"
+    # People read it: they count cells from 1.
+    name = "code" if step.index is None else f"cell {step.index + 1}"
     last = next((line for line in reversed(_last_lines(step.outputs)) if line.strip()), "")
     return f"{name}{position} {step.status}, {elapsed:.0f} s{': ' + last[:200] if last else ''}"
 

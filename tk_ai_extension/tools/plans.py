@@ -129,7 +129,7 @@ class Running:
         runs = [
             ProposalStep(
                 "run",
-                f"Run {_name(self.snapshot, cell)}",
+                f"Run {_name(cell)}",
                 cell=_reference(self.snapshot, cell),
                 runs=True,
                 lines=marked(" ", cell.source),
@@ -163,12 +163,14 @@ class KernelChange:
 
     def proposal(self) -> Proposal:
         """The kernel, and what is done to it."""
-        what = f"{self.verb.capitalize()} the kernel {self.kernel_id[:8]}"
+        # A notebook has one kernel; which one it is else, only its id says.
+        kernel = "the kernel" if self.path else f"the kernel {self.kernel_id[:8]}"
+        what = f"{self.verb.capitalize()} {kernel}"
         if self.execution_id is not None:
-            what = f"Interrupt the execution {self.execution_id} in the kernel {self.kernel_id[:8]}"
+            what = f"Interrupt what runs in {kernel}"
         elif self.verb != "interrupt":
             what += ". Its variables are lost"
-        step = ProposalStep("kernel", what)
+        step = ProposalStep("kernel", what, identity=(self.verb, self.kernel_id, self.execution_id))
         return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
 
 
@@ -199,7 +201,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             verb = "Change and run" if runs else "Change"
             return ProposalStep(
                 "change",
-                f"{verb} {_name(snapshot, cell)}{become}{outputs}{same}",
+                f"{verb} {_name(cell)}{become}{outputs}{same}",
                 cell=_reference(snapshot, cell),
                 runs=runs,
                 lines=diff_lines(cell.source, source, whole=runs),
@@ -209,7 +211,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "delete",
-                f"Delete {_name(snapshot, cell)}",
+                f"Delete {_name(cell)}",
                 cell=_reference(snapshot, cell),
                 lines=marked("-", cell.source),
                 identity=(),
@@ -218,7 +220,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "move",
-                f"Move {_name(snapshot, cell)} to position {to + 1}",
+                f"Move {_name(cell)} to position {to + 1}",
                 cell=_reference(snapshot, cell),
                 to=to,
                 identity=(to,),
@@ -228,7 +230,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             what = f"Restore {len(outputs)} outputs of" if outputs else "Clear the outputs of"
             return ProposalStep(
                 "outputs",
-                f"{what} {_name(snapshot, cell)}",
+                f"{what} {_name(cell)}",
                 cell=_reference(snapshot, cell),
                 identity=(source_hash(repr(outputs)),),
             )
@@ -238,9 +240,9 @@ def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
     return CellReference(cell.key, cell.index, cell.type, snapshot.address(cell), cell.hash)
 
 
-def _name(snapshot: Snapshot, cell: Cell) -> str:
-    """A cell as a person finds it: the first is cell 1."""
-    return f"{cell.type} cell {cell.index + 1} @{snapshot.address(cell)}"
+def _name(cell: Cell) -> str:
+    """A cell as a person finds it: the first is cell 1, and its id says nothing to them."""
+    return f"{cell.type} cell {cell.index + 1}"
 
 
 def _place(
@@ -256,6 +258,6 @@ def _place(
     cell = snapshot.by_key.get(key)
     name, to = f"@{key}", None
     if cell is not None:
-        name = f"cell {cell.index + 1} @{snapshot.address(cell)}"
+        name = f"cell {cell.index + 1}"
         to = cell.index + (side == "after")
     return f"{side} {name}", to, (side, key)

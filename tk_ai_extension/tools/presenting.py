@@ -28,8 +28,8 @@ class Presented:
         artifact: Where the whole text is, if `text` is not the whole.
         images: For a model that sees.
         data: The values of ``application/json`` outputs that fit the budget.
-        placeholders: The lines of a whole `text`, from 0, that stand for a picture or a value of
-            `data`.
+        placeholders: The lines of a whole `text`, from 0, that stand for a picture, a value of
+            `data`, or the whole traceback.
         total_lines: Lines of the whole, if `text` is not the whole.
     """
 
@@ -75,6 +75,7 @@ async def present(
     text = short.text
     if found.hidden is not None and not short.truncated:
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
+        lines = (*lines, text.count("\n"))
     lines = () if short.truncated else lines
     return Presented(text, artifact.id, images, data, lines, whole.count("\n") + 1)
 

@@ -137,7 +137,7 @@ async def _replace(
 
 
 class DisplayUpdates:
-    """The updates that one piece of running code makes to displays of other cells.
+    """The updates that one piece of running code, or a person in a kernel, makes to displays of other cells.
 
     The newest of each display is written at once, then at most every `UPDATE_INTERVAL` seconds, and
     at the end: a bar of progress is updated more often than a notebook can be written.

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tk_ai_extension.model.local_sockets import is_dead_socket
+
 PREFIX = "tk-ai-"
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -139,17 +141,4 @@ def _is_abandoned(folder: Path) -> bool:
         sockets = list(folder.glob("*.sock"))
     except OSError:
         return False
-    return bool(sockets) and all(map(_is_dead, sockets))
-
-
-def _is_dead(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as line:
-        line.setblocking(False)
-        try:
-            line.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            # It listens and is busy, or nobody can say.
-            return False
-    return False
+    return bool(sockets) and all(map(is_dead_socket, sockets))

@@ -18,7 +18,7 @@ from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.asking import AskingKernels
-from tk_ai_extension.workspace.displays import DisplayRegistry
+from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
@@ -52,7 +52,7 @@ class Limits:
 class Workspace:
     """The managers of one server, and what needs several of them at once.
 
-    A composition root builds it (the server extension, or the headless host); tools reach
+    A composition root builds it (the server extension, or the headless server); tools reach
     everything through it.
     """
 
@@ -95,6 +95,8 @@ class Workspace:
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
+        # By kernel, the updates that others' code makes to displays of our cells.
+        self._foreign_updates: dict[str, DisplayUpdates] = {}
         self.on_forget: list[Callable[[Caller], None]] = []
         """Called with each caller whose session is over."""
 
@@ -247,7 +249,14 @@ class Workspace:
             self._tasks.spawn(
                 self._record_foreign_run(event), f"Finding the cell that ran in {event.kernel_id}"
             )
+        elif event.kind == "display":
+            updates = self._foreign_updates.get(event.kernel_id)
+            if updates is None:
+                updates = DisplayUpdates(self.displays, event.kernel_id, self.store.open)
+                self._foreign_updates[event.kernel_id] = updates
+            updates.add(event.display)
         elif event.kind in ("restarted", "died", "shutdown"):
+            self._foreign_updates.pop(event.kernel_id, None)
             self.runs.forget_kernel(event.kernel_id)
             self.displays.forget_kernel(event.kernel_id)
             happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[
@@ -271,6 +280,8 @@ class Workspace:
     async def close(self) -> None:
         """Ends what runs here, and lets go of notebooks; kernels are left to their owner."""
         self._unsubscribe()
+        for updates in self._foreign_updates.values():
+            await updates.finish()
         await self._tasks.close()
         await self.executions.close()
         await self.python.close()

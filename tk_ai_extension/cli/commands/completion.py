@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -50,7 +51,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def _script(session: Session, args: argparse.Namespace) -> int:
-    session.terminal.out(SCRIPTS[args.shell])
+    script = SCRIPTS[args.shell]
+    if session.options.json:
+        script = json.dumps({"shell": args.shell, "script": script}) + "\n"
+    session.terminal.out(script)
     return wire.OK
 
 

@@ -17,6 +17,9 @@ from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sandbox.finding import probe
 from tk_ai_extension.tools.results import Result
 
+LABELS = {"host": "server"}
+"""What the text says for a name that scripts may read in JSON."""
+
 
 class Look(BaseModel):
     """One thing that was looked at."""
@@ -34,17 +37,18 @@ class Looks(Result):
     def as_text(self) -> str:
         """A line for each."""
         return "\n".join(
-            f"{'ok' if look.ok else '--'}  {look.name}: {look.detail}" for look in self.looks
+            f"{'ok' if look.ok else '--'}  {LABELS.get(look.name, look.name)}: {look.detail}"
+            for look in self.looks
         )
 
 
 async def _doctor(session: Session, args: argparse.Namespace) -> int:  # noqa: ARG001 - takes none
     context = session.context
-    host = f"process {context.host}" if context.host else "none: `nb open NOTEBOOK` starts one"
+    server = f"process {context.host}" if context.host else "none: `nb open NOTEBOOK` starts one"
     version = f"{__version__}, Python {platform.python_version()}, {platform.system()}"
     looks = [
         Look(name="nb", ok=True, detail=version),
-        Look(name="host", ok=context.host is not None, detail=host),
+        Look(name="host", ok=context.host is not None, detail=server),
         await _writable(context.root),
         await _kernelspecs(session),
         *await _servers(),

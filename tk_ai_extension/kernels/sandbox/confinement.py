@@ -12,7 +12,12 @@ from typing import Any, Self
 from tk_ai_extension.kernels.sandbox.base import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, search_path
 from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, program
-from tk_ai_extension.kernels.socket_folders import is_own, make_folder, remove_folder
+from tk_ai_extension.kernels.socket_folders import (
+    is_own,
+    make_folder,
+    remove_folder,
+    restore_folder,
+)
 from tk_ai_extension.model.errors import SandboxUnavailable
 
 OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
@@ -35,7 +40,7 @@ class Confinement:
     Attributes:
         sandbox: What runs it.
         project: The only folder of the machine that it writes, and sees the files of.
-        hidden: Folders in it that it does not see: ``.nb``, with the host's sockets and other
+        hidden: Folders in it that it does not see: ``.nb``, with the server's socket and other
             kernels' keys.
         folder: A folder of its own: its sockets, which are all that leads out of it. The path is
             short, since that of a socket may not be longer than about 100 bytes.
@@ -132,6 +137,7 @@ class Confinement:
             OSError: there is no such program.
         """
         copy = connection_file_in(self.folder)
+        restore_folder(self.folder)
         for folder in (copy.parent, self._root):
             folder.mkdir(mode=0o700, exist_ok=True)
         copy.unlink(missing_ok=True)

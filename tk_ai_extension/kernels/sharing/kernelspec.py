@@ -1,4 +1,4 @@
-"""What a project's host does to share a kernel: its kernelspec, "Python (nb shared kernel)"."""
+"""What a project's server does to share a kernel: its kernelspec, "Python (nb shared kernel)"."""
 
 from __future__ import annotations
 

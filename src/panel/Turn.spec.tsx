@@ -1,0 +1,28 @@
+import { cleanup, fireEvent, screen } from '@testing-library/react';
+
+import type { ModelsInfo } from '../api/events';
+import { Stage } from '../testing/panel';
+
+afterEach(cleanup);
+
+it.each([
+  ['tour', 'continue'],
+  ['anthropic', 'Go on.']
+])('goes on with the words of %s', async (provider, said) => {
+  const stage = new Stage({ models: { provider, models: [] } as unknown as ModelsInfo });
+  await stage.say('start');
+  await stage.happens({ kind: 'done', end: 'stopped', text: '' });
+  fireEvent.click(screen.getByRole('button', { name: 'Continue' }));
+  await stage.settle();
+  expect(stage.sent.at(-1)?.message).toBe(said);
+});
+
+it('draws a diagram once it is whole', async () => {
+  const stage = new Stage();
+  await stage.say('Draw it.');
+  const code = (): string => stage.node.querySelector('.tk-Code')?.textContent ?? '';
+  await stage.happens({ kind: 'text', block: 0, start: 0, text: '```mermaid\ngraph' });
+  expect(code()).toBe('mermaid```\ngraph\n```');
+  await stage.happens({ kind: 'text', block: 0, start: 16, text: ' LR\n```\n' });
+  expect(code()).toBe('mermaid```mermaid\ngraph LR\n```');
+});

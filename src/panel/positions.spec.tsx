@@ -1,0 +1,81 @@
+import { cleanup, fireEvent, screen } from '@testing-library/react';
+
+import { Stage } from '../testing/panel';
+
+const CHANGE = {
+  kind: 'cell_change',
+  call: 'k',
+  notebook: 'a.ipynb',
+  action: 'insert',
+  cell: 'z',
+  index: 2,
+  cell_type: 'code',
+  diff: '+x = 1',
+  entry: 7
+} as const;
+const RESULT = {
+  kind: 'tool_result',
+  call: 'k',
+  tool: 'execute_cells',
+  ok: true,
+  text: '',
+  structured: { runs: [0, 1].map(index => ({ status: 'ok', index, output: 'Printed.' })) },
+  images: [],
+  seconds: 0
+} as const;
+const DONE = { kind: 'done', end: 'done', text: '' } as const;
+
+afterEach(cleanup);
+
+/** A person's first cell is 1, wherever a cell is named. */
+describe('the number of a cell', () => {
+  it('begins at 1 in the chips', () => {
+    new Stage();
+    expect(screen.getByRole('button', { name: 'Remove Cell 1' })).toBeTruthy();
+  });
+
+  it('begins at 1 where a turn says what it changed', async () => {
+    const stage = new Stage();
+    stage.journal = {
+      changes: [{ entry: 7, turn: 't', notebook: 'a.ipynb', time: 1, cells: ['z'] }],
+      since: 0
+    };
+    await stage.say('Add a cell.');
+    await stage.happens(
+      { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} },
+      CHANGE,
+      DONE
+    );
+    expect(screen.getByText('New cell 3')).toBeTruthy();
+  });
+
+  it('begins at 1 in what cells put out', async () => {
+    const stage = new Stage();
+    await stage.say('Run them.');
+    await stage.happens(
+      { kind: 'tool_call', call: 'k', tool: 'execute_cells', arguments: {} },
+      RESULT,
+      DONE
+    );
+    const card = stage.node.querySelector('.tk-Call details') as HTMLDetailsElement;
+    card.open = true;
+    fireEvent(card, new Event('toggle'));
+    const titles = [...card.querySelectorAll('.tk-Run-title')].map(each => each.textContent);
+    expect(titles).toEqual(['Cell 1', 'Cell 2']);
+  });
+
+  it('begins at 1 in a starter, which goes with the cell itself', async () => {
+    const stage = new Stage({}, null, { id: 'y', index: 1, line: '1 / 0' });
+    await stage.settle();
+    fireEvent.click(screen.getByRole('button', { name: 'Fix the failing cell 2' }));
+    await stage.settle();
+    expect(stage.sent).toEqual([
+      {
+        message: 'Fix the failing cell 2',
+        mode: 'ask',
+        notebook: 'a.ipynb',
+        active_cell: 'y'
+      }
+    ]);
+  });
+});
