@@ -6,7 +6,7 @@ import { Widget } from '@lumino/widgets';
 import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
 import type { IMark } from './marks';
-import { Review } from './Review';
+import type { Review } from './Review';
 import { described, signature } from './words';
 
 /** A bar at the left edge of a cell that an agent changed; a click shows what was changed. */
@@ -76,27 +76,41 @@ export class CellMark implements IDisposable {
     return this._review?.node.contains(document.activeElement) === true;
   }
 
+  private get _isOpen(): boolean {
+    return this._bar.node.getAttribute('aria-expanded') === 'true';
+  }
+
   private _toggle(): void {
-    if (this._review === null) {
-      this._open();
+    if (!this._isOpen) {
+      void this._open();
     } else {
       this._close();
     }
   }
 
-  private _open(): void {
-    this._review = new Review(this._mark, {
-      cell: this._cell,
-      trans: this._trans,
-      onKeep: mark => void this._activity.keep([mark]),
-      onUndo: mark => this._activity.undo([mark]),
-      onClose: () => {
-        this._close();
-        this._bar.node.focus({ preventScroll: true });
-      }
-    });
-    putInto(this._cell, this._review, 'below-input');
+  /** Open the review; it is loaded when it is first needed. */
+  private async _open(): Promise<void> {
     this._bar.node.setAttribute('aria-expanded', 'true');
+    try {
+      const loaded = await import(/* webpackChunkName: "diff-editor" */ './Review');
+      if (!this._isOpen || this._review !== null || this.isDisposed) {
+        return;
+      }
+      this._review = new loaded.Review(this._mark, {
+        cell: this._cell,
+        trans: this._trans,
+        onKeep: mark => void this._activity.keep([mark]),
+        onUndo: mark => this._activity.undo([mark]),
+        onClose: () => {
+          this._close();
+          this._bar.node.focus({ preventScroll: true });
+        }
+      });
+      putInto(this._cell, this._review, 'below-input');
+    } catch (error) {
+      this._close();
+      throw error;
+    }
   }
 
   private _close(): void {

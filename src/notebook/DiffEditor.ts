@@ -75,17 +75,21 @@ export function showDiff(
     state?.editor.state.facet(language) ?? []
   ];
   // What a hunk's button does to the diff is done to the cell, as if the person had typed it.
-  const follow = EditorView.updateListener.of(({ changes, docChanged, view: { state } }) => {
-    if (docChanged && state.doc.toString() !== shared.source) {
-      let moved = 0;
-      shared.transact(() =>
-        changes.iterChanges((from, to, _from, _to, inserted) => {
-          const text = inserted.toString();
-          shared.updateSource(from + moved, to + moved, text);
-          moved += text.length - (to - from);
-        })
-      );
+  let isOurs = false;
+  const follow = EditorView.updateListener.of(({ changes, docChanged, startState }) => {
+    if (!docChanged || startState.doc.toString() !== shared.source) {
+      return;
     }
+    let moved = 0;
+    isOurs = true;
+    shared.transact(() =>
+      changes.iterChanges((from, to, _from, _to, inserted) => {
+        const text = inserted.toString();
+        shared.updateSource(from + moved, to + moved, text);
+        moved += text.length - (to - from);
+      })
+    );
+    isOurs = false;
   });
   const draw = (): void => {
     view?.destroy();
@@ -129,9 +133,17 @@ export function showDiff(
       draw();
     }
   });
+  // What somebody else changes in the cell meanwhile is shown before anything can be rejected.
+  const onChanged = (_: unknown, { sourceChange }: { sourceChange?: unknown }): void => {
+    if (sourceChange !== undefined && !isOurs) {
+      draw();
+    }
+  };
   draw();
   observer.observe(node);
+  shared.changed.connect(onChanged);
   return () => {
+    shared.changed.disconnect(onChanged);
     observer.disconnect();
     view?.destroy();
   };

@@ -8,6 +8,7 @@ import { ApiError } from '../api/client';
 import { leftNote } from '../changes/pending';
 import { diffLines } from '../parts/diff';
 import { Lines } from '../parts/Lines';
+import { showDiff } from './DiffEditor';
 import type { IMark, IStep } from './marks';
 import { signature, stepOf } from './words';
 
@@ -55,18 +56,9 @@ function ReviewView({
   const [merged, setMerged] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    let remove: (() => void) | null = null;
-    let gone = false;
-    void import(/* webpackChunkName: "diff-editor" */ './DiffEditor').then(({ showDiff }) => {
-      if (!gone && box.current !== null) {
-        remove = showDiff(box.current, cell, mark, trans);
-        setMerged(remove !== null);
-      }
-    });
-    return () => {
-      gone = true;
-      remove?.();
-    };
+    const remove = box.current && showDiff(box.current, cell, mark, trans);
+    setMerged(remove !== null);
+    return () => remove?.();
   }, [cell, mark, trans]);
 
   const undo = async (): Promise<void> => {
