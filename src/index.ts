@@ -10,6 +10,13 @@ import pictures from './pictures/plugin';
 import state from './state/plugin';
 import tabs from './tabs/plugin';
 
+// What other extensions may require.
+export { IChats, type IHappened } from './chat/service';
+export { IActivities } from './notebook/activities';
+export { IChatOpener, type IChatRequest } from './tokens';
+export type { NotebookActivity } from './notebook/activity';
+export type { ChatModel } from './chat/model';
+
 /** All plug-ins: each folder lists its own in its `plugin.ts`. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...state,

@@ -169,8 +169,7 @@ export class HeldPictures {
   }
 
   private _cellOf(marker: HTMLElement): Cell | undefined {
-    const node = marker.closest('.jp-Notebook .jp-Cell');
-    return this._panel.content.widgets.find(cell => cell.node === node);
+    return this._panel.content.widgets.find(cell => cell.node.contains(marker));
   }
 
   /**

@@ -17,9 +17,6 @@ interface IKnown {
   leave: () => void;
 }
 
-/** What JupyterLab calls a change of the shared model that follows one of its own. */
-const SILENT = 'silent-change';
-
 /** Whether a change of a cell concerns what is stored of it. */
 export function isStored(change: CellChange): boolean {
   return Object.keys(change).some(key => key !== 'executionStateChange');
@@ -120,13 +117,9 @@ export class Clock {
     if (cell.cell_type !== 'code') {
       return leave;
     }
-    // Of the outputs of what its person runs, the cell itself tells nothing.
+    // The cell emits nothing for the outputs of what its person runs. Others are numbered twice.
     const { youtputs } = cell as YCodeCell;
-    const onOutputs = (_: unknown, { origin }: { origin: unknown }): void => {
-      if (origin === SILENT) {
-        this._onCell(cell, { outputsChange: [] });
-      }
-    };
+    const onOutputs = (): void => this._onCell(cell, { outputsChange: [] });
     youtputs.observeDeep(onOutputs);
     return () => {
       leave();

@@ -143,7 +143,11 @@ export class OpenNotebook {
    *
    * @param base - what was in it before; null where that is not known.
    */
-  private _take(file: nbformat.INotebookContent, base: nbformat.INotebookContent | null): void {
+  private _take(
+    file: nbformat.INotebookContent,
+    base: nbformat.INotebookContent | null,
+    load: (file: nbformat.INotebookContent) => void
+  ): void {
     const { model } = this.context;
     const shared = model.sharedModel;
     const present = shared.toJSON();
@@ -155,7 +159,7 @@ export class OpenNotebook {
       if (dirty) {
         throw new Refusal('file_changed', 'The file was changed where something is unsaved.');
       }
-      (Object.getPrototypeOf(model) as typeof model).fromJSON.call(model, file);
+      load(file);
       return;
     }
     this._trustAs(file.cells, steps);

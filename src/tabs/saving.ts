@@ -23,9 +23,10 @@ export interface IHeld {
    * Takes what is in the file, together with what is unsaved.
    *
    * @param base - what was in the file before; null where that is not known.
+   * @param load - replaces everything by the file, as JupyterLab does.
    * @throws Refusal
    */
-  take(file: Content, base: Content | null): void;
+  take(file: Content, base: Content | null, load: (file: Content) => void): void;
 }
 
 /**
@@ -124,7 +125,7 @@ export class Saving {
       if (this._isTaking) {
         // A save whose answer was lost may have been one.
         const tried = this._tried?.content;
-        this._held.take(file, tried && isSameContent(tried, file) ? tried : this._file);
+        this._held.take(file, tried && isSameContent(tried, file) ? tried : this._file, load);
       } else {
         load(content);
       }
