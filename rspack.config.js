@@ -1,7 +1,17 @@
 // What the builder of JupyterLab's extensions leaves undone: style sheets without spaces and comments.
 // The merge view is in chunks of its own, whose names the tests know.
+const { SwcJsMinimizerRspackPlugin } = require('@rspack/core');
+
 module.exports = {
   optimization: {
+    minimizer: [
+      new SwcJsMinimizerRspackPlugin({
+        minimizerOptions: {
+          compress: { passes: 3, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
+          format: { comments: false, ecma: 2020 }
+        }
+      })
+    ],
     splitChunks: {
       cacheGroups: {
         merge: {

@@ -17,6 +17,15 @@ export const WIDE = 700;
 /** Characters of a source beyond which the plain lines stay. */
 export const MAX_SOURCE = 400_000;
 
+/** The merge view's own buttons are white on green and red, whatever the theme. */
+const buttons = EditorView.theme({
+  '& .cm-chunkButtons button.tk-CellButton': {
+    background: 'var(--jp-layout-color1)',
+    border: 'var(--jp-border-width) solid var(--jp-border-color1)',
+    color: 'var(--jp-ui-font-color1)'
+  }
+});
+
 /** What the source of a marked cell was before; null where the plain lines have to do. */
 export function sourceBefore(now: string, { steps }: Pick<IMark, 'steps'>): string | null {
   let source: string | null = now;
@@ -64,6 +73,7 @@ export function showDiff(
   const state = cell.editor as CodeMirrorEditor | null;
   const extensions = (name: string): Extension[] => [
     jupyterTheme,
+    buttons,
     lineNumbers(),
     EditorView.lineWrapping,
     EditorView.editable.of(false),

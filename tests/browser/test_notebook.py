@@ -92,6 +92,15 @@ async def test_one_hunk_is_rejected_by_keys_wide_and_narrow(lab: Lab) -> None:
     await page.keyboard.press("Enter")
     await expect(reject).to_have_count(1)
     assert await seen.source(2) == "\n".join([*lines[:-1], "z = 19"])
+    # What somebody writes meanwhile is shown, and stays where another hunk is rejected.
+    await page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.sharedModel"
+        ".updateSource(0, 0, '# A note.\\n')"
+    )
+    await expect(reject).to_have_count(2)
+    await reject.last.press("Enter")
+    await expect(reject).to_have_count(1)
+    assert await seen.source(2) == "\n".join(["# A note.", *lines])
 
 
 async def test_a_mark_is_opened_and_closed_by_keys_which_the_notebook_does_not_take(
