@@ -17,8 +17,12 @@ export const WIDE = 700;
 /** Characters of a source beyond which the plain lines stay. */
 export const MAX_SOURCE = 400_000;
 
-/** The merge view's own buttons are white on green and red, whatever the theme. */
-const buttons = EditorView.theme({
+/** The merge view's own colours are for light themes. */
+const colours = EditorView.theme({
+  '& .cm-collapsedLines': {
+    background: 'var(--jp-layout-color2)',
+    color: 'var(--jp-ui-font-color2)'
+  },
   '& .cm-chunkButtons button.tk-CellButton': {
     background: 'var(--jp-layout-color1)',
     border: 'var(--jp-border-width) solid var(--jp-border-color1)',
@@ -73,7 +77,7 @@ export function showDiff(
   const state = cell.editor as CodeMirrorEditor | null;
   const extensions = (name: string): Extension[] => [
     jupyterTheme,
-    buttons,
+    colours,
     lineNumbers(),
     EditorView.lineWrapping,
     EditorView.editable.of(false),
