@@ -1,9 +1,10 @@
-import { act, cleanup, configure, fireEvent, screen, within } from '@testing-library/react';
+import { Notification } from '@jupyterlab/apputils';
+import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import type { ChatInfo } from '../api/events';
 import { PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
+import { box, button, goes, info, type } from '../testing/screen';
 import { Arming } from './arming';
 
 const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell' } as const;
@@ -41,20 +42,7 @@ const ASKS = {
   answers: ['once', 'chat', 'notebook', 'deny']
 } as const;
 
-configure({ getElementError: message => new Error(message ?? '') });
-
-const box = (): HTMLTextAreaElement => screen.getByRole('textbox', { name: 'Message' });
-const button = (name: string): HTMLElement => screen.getByRole('button', { name });
 const question = (): HTMLElement => screen.getByRole('group', { name: 'Run this in a.ipynb?' });
-
-/** Types a text into the box, and puts the cursor at its end. */
-function type(text: string): void {
-  fireEvent.change(box(), { target: { value: text, selectionStart: text.length } });
-}
-
-function info(id: string, title: string): ChatInfo {
-  return { id, title, notebook: 'a.ipynb', created: 0, updated: 0, busy: false };
-}
 
 /** Everything is in sight, and has been for long enough. */
 let armed: boolean;
@@ -400,13 +388,56 @@ describe('the history', () => {
     expect(document.activeElement).toBe(box());
   });
 
-  it('closes with Escape, and the message stays', async () => {
-    const stage = await open();
-    type('Half');
-    fireEvent.keyDown(screen.getByRole('searchbox'), { key: 'Escape' });
+  it('closes with Escape, and what goes with the message stays', async () => {
+    const stage = new Stage();
+    type('Look at @');
     await stage.settle();
-    expect(screen.queryByRole('region', { name: 'History' })).toBeNull();
-    expect(box().value).toBe('Half');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    fireEvent.click(button('History'));
+    fireEvent.keyDown(screen.getByRole('searchbox'), { key: 'Escape' });
+    expect(document.activeElement).toBe(box());
+    expect(box().value).toBe('Look at @1 ');
+    expect(within(goes()).getAllByRole('button', { name: 'Remove Cell 1' })).toHaveLength(2);
+  });
+
+  it('says why a chat cannot be renamed; its title is not edited in another chat', async () => {
+    const stage = new Stage();
+    stage.chats = [info('c', 'About apples')];
+    stage.api.rename = () => Promise.reject(unreachable());
+    await stage.say('About apples');
+    await stage.happens(DONE);
+    fireEvent.click(button('About apples'));
+    expect(screen.getByRole('textbox', { name: 'Title' })).toBeTruthy();
+    fireEvent.click(button('New chat'));
+    expect(screen.queryByRole('textbox', { name: 'Title' })).toBeNull();
+    act(() => stage.controller.open('c'));
+    await stage.settle();
+    fireEvent.click(button('About apples'));
+    const title = screen.getByRole('textbox', { name: 'Title' });
+    fireEvent.change(title, { target: { value: 'About pears' } });
+    const told = jest.spyOn(Notification, 'error').mockReturnValue('');
+    fireEvent.keyDown(title, { key: 'Enter' });
+    await stage.settle();
+    expect(told.mock.calls[0]?.[0]).toContain('The server cannot be reached.');
+    expect(button('About apples')).toBeTruthy();
+  });
+
+  it('exports a chat as a file', async () => {
+    const stage = await open();
+    const saved: (string | Blob)[] = [];
+    stage.api.export = (id, format) => Promise.resolve(new Blob([`${id} as ${format}`]));
+    URL.createObjectURL = content => `blob:${saved.push(content as Blob)}`;
+    URL.revokeObjectURL = () => undefined;
+    jest.spyOn(HTMLAnchorElement.prototype, 'click').mockImplementation(function (
+      this: HTMLAnchorElement
+    ) {
+      saved.push(this.download);
+    });
+    fireEvent.click(button('Export Weather as Markdown'));
+    await stage.settle();
+    const [content, name] = saved;
+    expect([(content as Blob).size, name]).toEqual(['d as markdown'.length, 'Weather.md']);
   });
 
   it('renames a chat, and leaves it with Escape', async () => {
@@ -438,29 +469,8 @@ describe('the history', () => {
   });
 });
 
-describe('what goes wrong', () => {
-  it('is said with its next step', async () => {
-    const stage = new Stage();
-    await stage.say('Hello');
-    const error = { code: 'overloaded', message: 'Overloaded.', hint: 'Later.', retryable: true };
-    await stage.happens({ kind: 'error', error }, { kind: 'done', end: 'failed', text: '' });
-    fireEvent.click(button('Retry'));
-    await stage.settle();
-    expect(stage.sent[1]).toMatchObject({ message: 'Hello', notebook: 'a.ipynb' });
-  });
-
-  it('leads to the models where none answers', async () => {
-    const stage = new Stage();
-    let ran = 0;
-    stage.commands.addCommand('tk-ai:connect', { execute: () => ran++ });
-    await stage.say('Hello');
-    const error = { code: 'no_model', message: 'No model.', hint: '', retryable: false };
-    await stage.happens({ kind: 'error', error }, { kind: 'done', end: 'failed', text: '' });
-    fireEvent.click(button('Connect a model'));
-    expect(ran).toBe(1);
-  });
-
-  it('is a connection that is lost, and goes once it is back', async () => {
+describe('a connection that is lost', () => {
+  it('is said with the way back, and goes once it is there', async () => {
     const stage = new Stage();
     await stage.say('Hello');
     act(() => stage.server.cut());
@@ -470,15 +480,5 @@ describe('what goes wrong', () => {
     expect(screen.queryByRole('alert')).toBeNull();
     await stage.happens({ kind: 'text', block: 0, start: 0, text: 'There.' });
     expect(screen.getByText('There.')).toBeTruthy();
-  });
-});
-
-describe('an empty chat', () => {
-  it('offers a beginning that fits the notebook', async () => {
-    const stage = new Stage();
-    await stage.settle();
-    fireEvent.click(button('Plot what is most interesting in sales'));
-    await stage.settle();
-    expect(stage.sent).toMatchObject([{ message: 'Plot what is most interesting in sales' }]);
   });
 });

@@ -21,6 +21,7 @@ import { PanelController } from '../panel/controller';
 import { Memory } from '../panel/memory';
 import type { NotebookContext } from '../panel/notebook';
 import { Panel } from '../panel/Panel';
+import type { IPanelServices } from '../panel/services';
 import { BrowserStorage } from '../parts/storage';
 import { Questions } from '../questions/model';
 import { createStore, type IAppState } from '../state/app';
@@ -53,8 +54,8 @@ export class Stage {
       seen: { notebook: 'a.ipynb', cell: CELLS[0] as ICellName, selected: [] },
       ...some
     });
-    const api = this._api() as ChatApi;
-    const chats = new Chats(api, this.server.channel, this.store);
+    this.notebook = this._notebook();
+    const chats = new Chats(this.api as ChatApi, this.server.channel, this.store);
     const reviews = new Reviews(new BrowserStorage('http://server/'), this.store);
     const answer = async (id: string, given: Answer, message?: string): Promise<void> => {
       this.given.push([id, given, message]);
@@ -62,25 +63,31 @@ export class Stage {
     };
     const questions = new Questions(this.server.channel, { answer }, this.store);
     questions.follow();
-    const services = {
+    this.services = {
+      store: this.store,
       chats,
       commands: this.commands,
       memory: new Memory(new BrowserStorage('http://server/')),
-      notebook: this._notebook() as NotebookContext,
+      notebook: Object.assign(this.notebook, { seen: this.store.state.seen }) as NotebookContext,
       questions,
       reviews,
       rendermime: { createRenderer } as unknown as IRenderMimeRegistry,
       trans: nullTranslator.load('tk-ai-extension')
     };
-    this.controller = new PanelController({ ...services, store: this.store }, 'panel', chat);
+    this.controller = new PanelController(this.services, 'panel', chat);
     this.controller.wantsFocus.connect(() => this.node.querySelector('textarea')?.focus());
     this.node = render(
-      <Panel store={this.store} services={services} controller={this.controller} />
+      <Panel store={this.store} services={this.services} controller={this.controller} />
     ).container;
   }
 
   readonly server = new FakeServer();
+  /** The routes of the server: a test replaces those that it is about. */
+  readonly api = this._api();
+  /** The notebook beside the panel: a test replaces what it is about. */
+  readonly notebook: Partial<NotebookContext>;
   readonly store: ReturnType<typeof createStore>;
+  readonly services: IPanelServices;
   readonly commands = new CommandRegistry();
   readonly controller: PanelController;
   readonly node: HTMLElement;
@@ -114,23 +121,36 @@ export class Stage {
     });
   }
 
-  /** Something happens in the chat that is shown. */
+  /** Something happens in the turn of the last message. */
   async happens(...payloads: Payload[]): Promise<void> {
     for (const payload of payloads) {
-      const event = numbered(payload, ++this._count);
+      const event = numbered(payload, ++this._count, this._turn);
       this.server.publish({ chat: 'c' }, event, event.number);
     }
     await this.settle();
   }
 
   /** Sends a message, which begins a turn. */
-  async say(text: string): Promise<void> {
+  async say(text: string, turn = 't'): Promise<void> {
+    await this.queue(text, turn);
+    await this.happens({ kind: 'began' });
+  }
+
+  /** Sends a message whose turn has not begun: so many come first. */
+  async queue(text: string, turn: string, waits = 0): Promise<void> {
+    this._turn = turn;
     await act(async () => {
       this.controller.change({ text });
       await this.controller.submit();
     });
     await this.settle();
-    await this.happens({ ...MESSAGE, text }, { kind: 'began' });
+    const replaces = this.sent.at(-1)?.replaces ?? null;
+    await this.happens({ ...MESSAGE, text, waits, replaces });
+  }
+
+  /** What happens now happens in another turn. */
+  turn(turn: string): void {
+    this._turn = turn;
   }
 
   /** Agents ask for something, or what they asked for has ended. */
@@ -156,12 +176,12 @@ export class Stage {
       send: async message => {
         this.sent.push(message);
         await this.taking();
-        return { chat: 'c', turn: 't' };
+        return { chat: 'c', turn: this._turn };
       },
       answerPlan: async (_, plan, answer) => {
         this.plans.push([plan, answer]);
         await this.taking();
-        return { chat: 'c', turn: 't' };
+        return { chat: 'c', turn: this._turn };
       },
       answer: async (id, given, message) => {
         this.given.push([id, given, message]);
@@ -202,6 +222,7 @@ export class Stage {
   }
 
   private _count = 0;
+  private _turn = 't';
 }
 
 /** A renderer that shows the text as it is. */

@@ -19,6 +19,8 @@ from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, pro
 ESCAPES = Path(__file__).with_name("escapes.py")
 ORDINARY = 65_433
 """A user who owns nothing on this machine."""
+FOR_ALL = "/var/tmp"
+"""Pytest's temporary folders are its own user's alone."""
 
 pytestmark = pytest.mark.skipif(
     not any(finding.ok for finding in probe() if finding.name == "bubblewrap"),
@@ -47,8 +49,8 @@ def test_nothing_leads_out_of_it(user: int) -> None:
     sandbox = find_sandbox()
     python = [interpreter(user) or "", "-I", "-S"]
     with (
-        TemporaryDirectory(prefix="nb-") as folder,
-        TemporaryDirectory(prefix="out-") as elsewhere,
+        TemporaryDirectory(prefix="nb-", dir=FOR_ALL) as folder,
+        TemporaryDirectory(prefix="out-", dir=FOR_ALL) as elsewhere,
         socket.create_server(("127.0.0.1", 0)) as network,
         socket.socket(socket.AF_UNIX) as file_socket,
         socket.socket(socket.AF_UNIX) as abstract,

@@ -15,6 +15,8 @@ from tk_ai_extension.workspace import dumpable
 
 ORDINARY = 65_433
 """A user who owns nothing on this machine."""
+FOR_ALL = "/var/tmp"
+"""Pytest's temporary folders are its own user's alone."""
 
 HIDDEN = """
 import runpy, subprocess, sys
@@ -41,7 +43,7 @@ def test_what_a_hidden_process_starts_does_not_read_its_environment() -> None:
     python = shutil.which("python3", path="/usr/bin:/bin") if root else sys.executable
     if python is None:
         pytest.skip("no Python here is for everybody")
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=FOR_ALL) as folder:
         # Where an ordinary user reads it, too.
         Path(folder).chmod(0o755)
         module = shutil.copy(dumpable.__file__, folder)

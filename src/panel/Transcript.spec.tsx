@@ -1,0 +1,498 @@
+import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
+
+import { unreachable } from '../api/client';
+import type { ModelsInfo } from '../api/events';
+import { MESSAGE, PROPOSAL, story } from '../testing/events';
+import { Stage } from '../testing/panel';
+import { box, button, goes, info, type, unfold } from '../testing/screen';
+import { Arming } from './arming';
+import { showConnect } from './connect';
+
+const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} } as const;
+const RESULT = {
+  kind: 'tool_result',
+  call: 'k',
+  tool: 'insert_cell',
+  ok: true,
+  text: 'Done.',
+  structured: {},
+  images: [],
+  seconds: 0
+} as const;
+const PLAN = { kind: 'plan', text: 'I would…', notebook: null, model: 'm' } as const;
+const DONE = { kind: 'done', end: 'done', text: '' } as const;
+const FAILED = { kind: 'done', end: 'failed', text: '' } as const;
+const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
+
+const written = (text: string, start = 0) => ({ kind: 'text', block: 0, start, text }) as const;
+const problem = (code: string) =>
+  ({
+    kind: 'error',
+    error: { code, message: 'It failed.', hint: 'Wait.', retryable: true }
+  }) as const;
+
+/** The messages, in their order. */
+const messages = (): HTMLElement[] => screen.getAllByRole('group', { name: 'Message' });
+const first = (): HTMLElement => messages()[0] as HTMLElement;
+const last = (): HTMLElement => messages().at(-1) as HTMLElement;
+const press = (key: string): boolean => fireEvent.keyDown(box(), { key });
+
+/** Opens the card of the one call. */
+function openCard(stage: Stage): HTMLElement {
+  const card = stage.node.querySelector('.tk-Call') as HTMLElement;
+  unfold(card.querySelector('details') as HTMLDetailsElement);
+  return card;
+}
+
+beforeEach(() => {
+  jest.spyOn(Arming.prototype, 'armed', 'get').mockReturnValue(true);
+});
+
+afterEach(() => {
+  cleanup();
+  document.body.replaceChildren();
+  jest.restoreAllMocks();
+});
+
+describe('a message that waits', () => {
+  const queued = async (): Promise<Stage> => {
+    const stage = new Stage();
+    await stage.say('Count.');
+    await stage.happens(written('One, two'));
+    await stage.queue('First?', 'u', 1);
+    await stage.queue('Second?', 'v', 2);
+    return stage;
+  };
+
+  it('says so until the one before it has ended, and is answered below it', async () => {
+    const stage = await queued();
+    expect(screen.getAllByText('Waits for the message before it')).toHaveLength(2);
+    expect(last().querySelector<HTMLElement>('.tk-Answer')?.hidden).toBe(true);
+    stage.turn('t');
+    await stage.happens(DONE);
+    stage.turn('u');
+    await stage.happens({ kind: 'began' }, written('Answered.'), DONE);
+    expect(screen.getAllByText('Waits for the message before it')).toHaveLength(1);
+    expect(messages().map(each => within(each).queryByText('Answered.') !== null)).toEqual([
+      false,
+      true,
+      false
+    ]);
+    expect(within(first()).getByText('One, two')).toBeTruthy();
+  });
+
+  it('is removed, and can be sent after all', async () => {
+    const stage = await queued();
+    fireEvent.click(within(last()).getByRole('button', { name: 'Remove' }));
+    await stage.settle();
+    expect(stage.stopped).toEqual(['v']);
+    await stage.happens(STOPPED);
+    expect(within(last()).getByText('Not sent.')).toBeTruthy();
+    fireEvent.click(within(last()).getByRole('button', { name: 'Send' }));
+    await stage.settle();
+    expect(stage.sent.at(-1)).toMatchObject({ message: 'Second?', notebook: 'a.ipynb' });
+  });
+
+  it('is taken back into the box, and replaces nothing when it is sent again', async () => {
+    const stage = await queued();
+    fireEvent.click(within(last()).getByRole('button', { name: 'Edit and send again' }));
+    await stage.settle();
+    expect(stage.stopped).toEqual(['v']);
+    expect(box().value).toBe('Second?');
+    expect(document.activeElement).toBe(box());
+    await stage.happens(STOPPED);
+    expect(screen.getAllByText('Waits for the message before it')).toHaveLength(1);
+    press('Enter');
+    await stage.settle();
+    expect(stage.sent.at(-1)).toMatchObject({ message: 'Second?' });
+    expect(stage.sent.at(-1)).not.toHaveProperty('replaces');
+  });
+});
+
+describe('a message that was edited', () => {
+  it('leaves the ones that it replaced in a fold', async () => {
+    const stage = new Stage();
+    for (const [turn, text, answer] of [
+      ['t', 'I am Ada.', 'Hello, Ada.'],
+      ['u', 'A fruit?', 'A plum.'],
+      ['v', 'Colour?', 'Purple.']
+    ] as const) {
+      await stage.say(text, turn);
+      await stage.happens(written(answer), DONE);
+    }
+    const fruit = messages()[1] as HTMLElement;
+    fireEvent.click(within(fruit).getByRole('button', { name: 'Edit and send again' }));
+    expect(box().value).toBe('A fruit?');
+    expect(within(goes()).getByText('Instead of “A fruit?”')).toBeTruthy();
+    await stage.say('A green fruit?', 'w');
+    await stage.happens(written('A pear.'), DONE);
+    expect(stage.sent.at(-1)).toMatchObject({ message: 'A green fruit?', replaces: 'u' });
+    expect(screen.getByText('A pear.')).toBeTruthy();
+    expect(screen.getByText('Hello, Ada.')).toBeTruthy();
+    expect(screen.queryByText('A plum.')).toBeNull();
+    expect(within(goes()).queryByText(/Instead of/)).toBeNull();
+    const fold = screen.getByText('2 replaced messages').closest('details');
+    unfold(fold as HTMLDetailsElement);
+    expect(screen.getByText('A plum.')).toBeTruthy();
+    expect(screen.getByText('Purple.')).toBeTruthy();
+  });
+});
+
+describe('a plan', () => {
+  const planned = async (): Promise<Stage> => {
+    const stage = new Stage();
+    fireEvent.change(screen.getByRole('combobox', { name: 'Mode' }), { target: { value: 'plan' } });
+    await stage.say('What would you do?');
+    await stage.happens(written('I would…'), PLAN, DONE);
+    return stage;
+  };
+  const mode = (): string =>
+    screen.getByRole<HTMLSelectElement>('combobox', { name: 'Mode' }).value;
+
+  it.each([
+    ['Approve', 'edit'],
+    ['Approve, but ask each time', 'ask']
+  ])('is carried out after %s, in the mode %s', async (name, carriedOut) => {
+    const stage = await planned();
+    expect([stage.sent[0]?.mode, mode()]).toEqual(['plan', 'plan']);
+    stage.turn('u');
+    fireEvent.click(button(name));
+    await stage.settle();
+    expect(stage.plans).toEqual([['t', { answer: 'approve', mode: carriedOut }]]);
+    expect(mode()).toBe(carriedOut);
+    expect(document.activeElement).toBe(box());
+    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'approved' });
+    expect(screen.queryByRole('button', { name: 'Approve' })).toBeNull();
+  });
+
+  it('is settled once the person has said what is to be different, and the next one waits', async () => {
+    const stage = await planned();
+    fireEvent.click(button('Change the plan…'));
+    type('Two cells.');
+    stage.turn('u');
+    press('Enter');
+    await stage.settle();
+    expect(stage.plans).toEqual([['t', { answer: 'reject', words: 'Two cells.' }]]);
+    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'rejected' });
+    await stage.happens({ ...MESSAGE, text: 'Two cells.' }, { kind: 'began' }, PLAN, DONE);
+    expect(screen.getAllByRole('button', { name: 'Change the plan…' })).toHaveLength(1);
+    expect(within(goes()).queryByText('Changes to the plan')).toBeNull();
+  });
+
+  it('is left alone by an ordinary message once its chip is removed', async () => {
+    const stage = await planned();
+    fireEvent.click(button('Change the plan…'));
+    fireEvent.click(button('Remove Changes to the plan'));
+    expect(document.activeElement).toBe(box());
+    await stage.say('Never mind.', 'u');
+    expect(stage.plans).toEqual([]);
+    expect(stage.sent.at(-1)).toMatchObject({ message: 'Never mind.' });
+    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'passed' });
+    expect(screen.queryByRole('button', { name: 'Approve' })).toBeNull();
+  });
+});
+
+describe('an answer', () => {
+  it('keeps what was said when it is stopped', async () => {
+    const stage = new Stage();
+    await stage.say('Count.');
+    await stage.happens(written('One,'));
+    expect(screen.queryByRole('button', { name: 'Send' })).toBeNull();
+    press('Escape');
+    await stage.settle();
+    expect(stage.stopped).toEqual([undefined]);
+    await stage.happens(STOPPED);
+    expect(screen.getByText('Stopped. What was done stays.')).toBeTruthy();
+    expect(screen.getByText('One,')).toBeTruthy();
+    expect(button('Send')).toBeTruthy();
+    expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
+  });
+
+  it('is there once where its stream was cut and it came again', async () => {
+    const stage = new Stage();
+    await stage.say('Count.');
+    await stage.happens(
+      written('One, two,'),
+      { kind: 'discarded', block: 0 },
+      written('One, two, three.'),
+      DONE
+    );
+    expect(screen.getAllByText(/One, two/).map(node => node.textContent)).toEqual([
+      'One, two, three.'
+    ]);
+  });
+
+  it('leaves open what was opened and selected what was selected, while it goes on', async () => {
+    const stage = new Stage();
+    await stage.say('Count.');
+    await stage.happens(CALL, RESULT, written('Then one'));
+    const details = openCard(stage).querySelector('details') as HTMLDetailsElement;
+    const text = screen.getByText('Then one').firstChild as Node;
+    document.getSelection()?.setBaseAndExtent(text, 5, text, 8);
+    await stage.happens(written(' two three.', 8));
+    const grown = screen.getByText('Then one two three.');
+    expect(grown.contains(text)).toBe(false);
+    expect(document.getSelection()?.toString()).toBe('one');
+    await stage.happens(DONE);
+    expect(document.getSelection()?.toString()).toBe('one');
+    expect(details.isConnected && details.open).toBe(true);
+    expect(within(details).getByText('Done.')).toBeTruthy();
+    expect(screen.getAllByRole('button', { name: 'Copy the answer' })).toHaveLength(1);
+  });
+
+  it('hands its code to the notebook', async () => {
+    const stage = new Stage();
+    const done: string[] = [];
+    stage.notebook.insertCell = source => done.push(`insert ${source}`);
+    stage.notebook.replaceCell = source => done.push(`replace ${source}`);
+    await stage.say('How?');
+    await stage.happens(written('Use this:\n\n```python\nx = 1\n```\n'), DONE);
+    const code = within(screen.getByRole('group', { name: 'Code' }));
+    fireEvent.click(code.getByRole('button', { name: 'Insert as a cell' }));
+    fireEvent.click(code.getByRole('button', { name: 'Replace the active cell' }));
+    expect(done).toEqual(['insert x = 1', 'replace x = 1']);
+  });
+});
+
+describe('a call', () => {
+  it('that was denied says so', async () => {
+    const stage = new Stage();
+    await stage.say('Add a cell.');
+    await stage.happens(CALL, {
+      kind: 'permission',
+      call: 'k',
+      id: 'p',
+      tool: 'insert_cell',
+      effect: 'EXECUTE',
+      notebook: 'a.ipynb',
+      preview: '',
+      proposal: PROPOSAL,
+      answers: ['once', 'deny']
+    });
+    expect(stage.node.querySelector('.tk-Announced')?.textContent).toBe(
+      'Claude needs your approval.'
+    );
+    // Nothing but the keys leads to it, and back.
+    const question = screen.getByRole('group', { name: 'Run this in a.ipynb?' });
+    act(() => box().focus());
+    press('ArrowUp');
+    expect(document.activeElement).toBe(question);
+    fireEvent.keyDown(question, { key: 'Escape' });
+    await stage.settle();
+    expect(stage.given).toEqual([['p', 'deny', undefined]]);
+    const structured = { error: { code: 'permission_denied' } };
+    await stage.happens(
+      { kind: 'permission_settled', call: 'k', id: 'p' },
+      { ...RESULT, ok: false, structured },
+      DONE
+    );
+    const card = within(stage.node.querySelector('.tk-Call') as HTMLElement);
+    expect(card.getByRole('img', { name: 'Denied' })).toBeTruthy();
+    expect(card.getByText('Denied: add a cell')).toBeTruthy();
+  });
+
+  it('that ran a cell shows its code, and leads to it', async () => {
+    const stage = new Stage();
+    stage.notebook.sourceOf = (path, cell) => `${path} ${cell}`;
+    const structured = { notebook: 'long.ipynb', runs: [{ cell: 'z', status: 'ok', output: '' }] };
+    await stage.say('Run the last one.');
+    const ran = { ...CALL, tool: 'execute_cell', arguments: { cell: 39 } } as const;
+    await stage.happens(ran, { ...RESULT, tool: 'execute_cell', structured }, DONE);
+    // What nobody has opened is not even rendered.
+    expect(stage.node.querySelector('.tk-Call-details')).toBeNull();
+    const card = openCard(stage);
+    expect(within(card).getByText(/long.ipynb z/)).toBeTruthy();
+    fireEvent.click(within(card).getByRole('button', { name: 'Show the cell in long.ipynb' }));
+    expect(stage.revealed).toEqual(['z']);
+  });
+
+  const ran = async (run: object): Promise<[Stage, HTMLElement]> => {
+    const stage = new Stage();
+    await stage.say('Run it.');
+    const called = { ...CALL, tool: 'execute_ipython', arguments: { code: '' } } as const;
+    const structured = { notebook: 'a.ipynb', runs: [{ status: 'ok', ...run }] };
+    await stage.happens(called, { ...RESULT, tool: 'execute_ipython', structured }, DONE);
+    return [stage, openCard(stage)];
+  };
+
+  it('shows a value as a tree, which opens where a person looks', async () => {
+    const [, card] = await ran({ data: [{ shop: 'north', prices: [3, { deep: true }] }] });
+    expect(within(card).getByText('shop:')).toBeTruthy();
+    expect(within(card).queryByText('deep:')).toBeNull();
+    for (const name of ['prices:', '1:']) {
+      const branch = within(card).getByText(name).closest('details');
+      unfold(branch as HTMLDetailsElement);
+    }
+    expect(within(card).getByText('deep:')).toBeTruthy();
+    expect(within(card).getByText('true')).toBeTruthy();
+    const result = within(card).getByText('Result:').closest('details') as HTMLDetailsElement;
+    expect(result.open).toBe(false);
+    unfold(result);
+    expect(within(result).getByText('runs:')).toBeTruthy();
+  });
+
+  const output = (): HTMLElement => screen.getByRole('group', { name: 'Output' });
+
+  it('shows the beginning of a long output, and all of it when asked', async () => {
+    const lines = Array.from({ length: 60 }, (_, number) => `line ${number}`);
+    await ran({ output: lines.join('\n') });
+    expect(output().textContent).toContain('line 0');
+    expect(output().textContent).not.toContain('line 59');
+    fireEvent.click(button('Show all 60 lines'));
+    expect(output().textContent).toBe(lines.join('\n'));
+    expect(document.activeElement).toBe(output());
+    expect(screen.queryByRole('button', { name: /Show all/ })).toBeNull();
+  });
+
+  it('asks the server for the whole of an output that was cut', async () => {
+    const [stage] = await ran({ output: 'line 0\n…', artifact: 'f', total_lines: 4210 });
+    stage.api.artifact = name =>
+      Promise.resolve({ size: 9, text: () => Promise.resolve(`all of ${name}`) } as Blob);
+    fireEvent.click(button('Show all 4,210 lines'));
+    await stage.settle();
+    expect(output().textContent).toBe('all of f');
+    expect(document.activeElement).toBe(output());
+  });
+});
+
+describe('what a turn changed', () => {
+  it('is undone in the panel, and said to be', async () => {
+    const stage = new Stage();
+    const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', time: 5, cells: ['z'] };
+    stage.api.changes = () =>
+      Promise.resolve({ changes: stage.undone.length === 0 ? [entry] : [], since: -1 });
+    await stage.say('Add a cell.');
+    await stage.happens(
+      CALL,
+      {
+        kind: 'cell_change',
+        call: 'k',
+        notebook: 'a.ipynb',
+        action: 'insert',
+        cell: 'z',
+        index: 2,
+        cell_type: 'code',
+        diff: '+x = 1',
+        entry: 7
+      },
+      RESULT,
+      DONE
+    );
+    const changes = screen.getByRole('group', { name: 'Changes' });
+    expect(changes.textContent).toContain('1 cell changed');
+    fireEvent.click(within(changes).getByRole('button', { name: 'Undo' }));
+    await stage.settle();
+    expect(stage.undone).toEqual([{ entries: [7], cells: ['z'] }]);
+    expect(changes.textContent).toBe('Undone');
+    expect(document.activeElement).toBe(changes);
+  });
+});
+
+describe('what goes wrong', () => {
+  it.each([
+    ['model_unauthorized', ['Connect a model', 'Retry']],
+    ['model_busy', ['Retry']],
+    ['model_refused', ['Retry']],
+    ['no_model', ['Connect a model', 'Retry']],
+    ['folder_not_trusted', ['Trust this folder', 'Retry']]
+  ])('says what to do: %s', async (code, steps) => {
+    const stage = new Stage();
+    await stage.say('Hello?');
+    await stage.happens(problem(code), FAILED);
+    const alert = screen.getByRole('alert');
+    expect(alert.textContent).toContain('It failed.Wait.');
+    const buttons = within(alert).getAllByRole('button');
+    expect(buttons.map(each => each.textContent)).toEqual(steps);
+  });
+
+  it('sends the message again', async () => {
+    const stage = new Stage();
+    await stage.say('Hello');
+    await stage.happens(problem('model_busy'), FAILED);
+    fireEvent.click(button('Retry'));
+    await stage.settle();
+    expect(stage.sent[1]).toMatchObject({ message: 'Hello', notebook: 'a.ipynb' });
+    expect(document.activeElement).toBe(box());
+  });
+
+  it('goes on with what was begun', async () => {
+    const stage = new Stage();
+    await stage.say('Look.');
+    await stage.happens(written('First a look.'), problem('model_busy'), FAILED);
+    fireEvent.click(button('Continue'));
+    await stage.settle();
+    expect(stage.sent[1]).toMatchObject({ message: 'Go on.', notebook: 'a.ipynb' });
+  });
+
+  it('leads to the models where none answers', async () => {
+    const stage = new Stage();
+    let ran = 0;
+    stage.commands.addCommand('tk-ai:connect', { execute: () => ran++ });
+    await stage.say('Hello');
+    await stage.happens(problem('no_model'), FAILED);
+    fireEvent.click(button('Connect a model'));
+    expect(ran).toBe(1);
+  });
+
+  it('is a chat that could not be read, which is read when asked again', async () => {
+    const stage = new Stage();
+    const read = stage.api.chat;
+    stage.chats = [info('c', 'Hello')];
+    stage.past = story({ ...MESSAGE, text: 'Are you there?' }, written('Hello.'), DONE);
+    stage.api.chat = () => Promise.reject(unreachable());
+    act(() => stage.controller.open('c'));
+    await stage.settle();
+    expect(screen.queryByText('Hello.')).toBeNull();
+    const reconnect = within(screen.getByRole('alert')).getByRole('button', { name: 'Reconnect' });
+    Object.assign(stage.api, { chat: read });
+    fireEvent.click(reconnect);
+    await stage.settle();
+    expect(screen.getByText('Hello.')).toBeTruthy();
+    expect(screen.queryByRole('alert')).toBeNull();
+  });
+});
+
+describe('an empty chat', () => {
+  it('offers a beginning that fits the notebook', async () => {
+    const stage = new Stage();
+    await stage.settle();
+    expect(button('Run all cells and say what they show')).toBeTruthy();
+    fireEvent.click(button('Plot what is most interesting in sales'));
+    await stage.settle();
+    expect(stage.sent).toMatchObject([{ message: 'Plot what is most interesting in sales' }]);
+  });
+
+  it('offers to fix the cell that has failed, once it has', async () => {
+    const stage = new Stage();
+    await stage.settle();
+    Object.assign(stage.notebook, {
+      beginnings: { failed: { id: 'y', index: 1, line: '1 / 0' }, table: null }
+    });
+    const seen = { notebook: 'a.ipynb', cell: null, selected: [] };
+    act(() => stage.store.update(state => ({ ...state, seen })));
+    expect(screen.queryByRole('button', { name: /Run all cells/ })).toBeNull();
+    fireEvent.click(button('Fix the failing cell 2'));
+    await stage.settle();
+    expect(stage.sent).toMatchObject([{ message: 'Fix the failing cell 2', notebook: 'a.ipynb' }]);
+  });
+
+  it('offers the tour without a model, and says how to connect one', async () => {
+    const stage = new Stage();
+    const models = { provider: 'tour', label: 'The tour', models: [] as string[] };
+    stage.api.models = () => Promise.resolve(models as unknown as ModelsInfo);
+    await act(() => stage.services.chats.refresh());
+    stage.commands.addCommand('tk-ai:connect', { execute: () => showConnect(stage.services) });
+    fireEvent.click(button('Connect a model'));
+    const dialog = await waitFor(() => {
+      const shown = document.querySelector<HTMLElement>('.jp-Dialog');
+      expect(shown?.textContent).toContain('ANTHROPIC_API_KEY');
+      return shown as HTMLElement;
+    });
+    expect(dialog.textContent).toContain('Now: The tour.');
+    fireEvent.click(dialog.querySelector('.jp-mod-accept') as HTMLElement);
+    await stage.settle();
+    fireEvent.click(button('Take the tour'));
+    await stage.settle();
+    expect(stage.sent).toMatchObject([{ message: 'start' }]);
+  });
+});
