@@ -328,6 +328,18 @@ describe('the box', () => {
   });
 });
 
+describe('what cannot go with the message', () => {
+  it('is said until the person has read it', async () => {
+    const stage = new Stage();
+    act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no picture' }]));
+    expect(screen.getByText(/paper.pdf is no picture/)).toBeTruthy();
+    fireEvent.click(button('Dismiss'));
+    expect(screen.queryByText(/no picture/)).toBeNull();
+    expect(document.activeElement).toBe(box());
+    await stage.settle();
+  });
+});
+
 describe('the suggestions', () => {
   it('are cells by @, chosen by the keyboard', async () => {
     const stage = new Stage();
