@@ -76,7 +76,7 @@ describe('what there is to begin with', () => {
     expect(context.beginnings.failed).toBeNull();
     const { seen } = store.state;
     Object.assign(cells[0] as object, cell('a', '1 / 0', 'error'));
-    (NotebookActions.executed as Signal<unknown, unknown>).emit({});
+    (NotebookActions.executed as unknown as { emit: (args: object) => void }).emit({});
     await new Promise(requestAnimationFrame);
     expect(context.beginnings.failed?.id).toBe('a');
     expect(store.state.seen).toEqual({ notebook: 'plan.ipynb', cell: null, selected: [] });

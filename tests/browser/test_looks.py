@@ -138,6 +138,8 @@ async def resize(lab: Lab, width: int) -> None:
 async def looks_right(lab: Lab, theme: str, name: str = "everything") -> None:
     """In a theme nothing is cut, narrow or wide, and axe finds nothing wrong."""
     await lab.theme(THEMES[theme])
+    # It covers the page while the theme changes.
+    await expect(lab.page.locator("#jupyterlab-splash")).to_have_count(0)
     for width in (NARROW, WIDE):
         await resize(lab, width)
         # Completions are there for who writes.
