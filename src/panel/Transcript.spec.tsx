@@ -213,6 +213,7 @@ describe('an answer', () => {
     await stage.say('Count.');
     await stage.happens(
       written('One, two,'),
+      { kind: 'text', block: 1, start: 0, text: 'and cut' },
       { kind: 'discarded', block: 0 },
       written('One, two, three.'),
       DONE
@@ -220,6 +221,7 @@ describe('an answer', () => {
     expect(screen.getAllByText(/One, two/).map(node => node.textContent)).toEqual([
       'One, two, three.'
     ]);
+    expect(screen.queryByText('and cut')).toBeNull();
   });
 
   it('leaves open what was opened and selected what was selected, while it goes on', async () => {

@@ -68,17 +68,46 @@ async def widen(lab: Lab, width: int) -> None:
     await lab.page.mouse.up()
 
 
-async def test_a_question_is_asked_and_the_answer_is_in_the_notebook(
-    lab: Lab, model: ScriptedModel
-) -> None:
+async def test_a_first_half_hour_with_the_panel(lab: Lab, model: ScriptedModel) -> None:
     await expect(lab.log.get_by_role("button", name="Explain this notebook")).to_be_visible()
     await picture(lab.page, "first-sight")
+    await finds_every_chat(lab, model)
+    await gets_a_plan(lab, model)
+    await asks_and_finds_the_answer_in_the_notebook(lab, model)
 
+
+async def finds_every_chat(lab: Lab, model: ScriptedModel) -> None:
+    """Chats about several things, which are in the history."""
+    for message in ("Why is March so low?", "Explain this notebook", "Plot sales by month"):
+        model.add(Answer.of("Done.", usage=USED))
+        await lab.panel.get_by_role("button", name="New chat").last.click()
+        await lab.say(message)
+        await expect(lab.log.get_by_text("Done.")).to_be_visible()
+    await lab.panel.get_by_role("button", name="History").click()
+    entries = lab.panel.get_by_role("region", name="History").get_by_role("listitem")
+    await expect(entries).to_have_count(3)
+    await entries.nth(1).hover()
+    await picture(lab.page, "history", lab.panel)
+
+
+async def gets_a_plan(lab: Lab, model: ScriptedModel) -> None:
+    """Gets a plan, which waits for approval."""
+    model.add(Answer.of(ToolUse("read_notebook")), Answer.of(PLAN, usage=USED))
+    await lab.panel.get_by_role("button", name="New chat").last.click()
+    await lab.mode.select_option("plan")
+    await lab.say("Make the months comparable.")
+    await expect(lab.log.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    await picture(lab.page, "plan", lab.panel)
+
+
+async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedModel) -> None:
+    """Asks, approves what is to run, and reads the answer."""
     model.add(
         Answer.of(LOOKS, ToolUse("read_notebook")),
         Answer.of(FOUND, ToolUse("insert_and_execute_cell", {"source": PLOT, "index": 3})),
         Answer.of(SAID, usage=USED),
     )
+    await lab.panel.get_by_role("button", name="New chat").last.click()
     await lab.say("Why is March so low?")
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_contain_text("plt.bar(months")
@@ -91,24 +120,3 @@ async def test_a_question_is_asked_and_the_answer_is_in_the_notebook(
     await picture(lab.page, "answer")
     await lab.theme("JupyterLab Dark")
     await picture(lab.page, "answer-dark")
-
-
-async def test_a_plan_waits_for_approval(lab: Lab, model: ScriptedModel) -> None:
-    model.add(Answer.of(ToolUse("read_notebook")), Answer.of(PLAN, usage=USED))
-    await lab.mode.select_option("plan")
-    await lab.say("Make the months comparable.")
-    await expect(lab.log.get_by_role("button", name="Approve", exact=True)).to_be_visible()
-    await picture(lab.page, "plan", lab.panel)
-
-
-async def test_the_history_has_every_chat(lab: Lab, model: ScriptedModel) -> None:
-    for message in ("Why is March so low?", "Explain this notebook", "Plot sales by month"):
-        model.add(Answer.of("Done.", usage=USED))
-        await lab.panel.get_by_role("button", name="New chat").last.click()
-        await lab.say(message)
-        await expect(lab.log.get_by_text("Done.")).to_be_visible()
-    await lab.panel.get_by_role("button", name="History").click()
-    entries = lab.panel.get_by_role("region", name="History").get_by_role("listitem")
-    await expect(entries).to_have_count(3)
-    await entries.nth(1).hover()
-    await picture(lab.page, "history", lab.panel)

@@ -6,12 +6,10 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import violations
-from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import (
     Answer,
     Failure,
-    Held,
     ScriptedModel,
     Thinking,
     ToolUse,
@@ -100,7 +98,7 @@ ANIMATED = """
 """
 
 
-async def with_everything(lab: Lab, model: ScriptedModel, theme: str = "light") -> None:
+async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     """A chat with all that a panel shows at once."""
     write_notebook(lab.server.root / "sales.ipynb", "prices = [3, 4, 5]", "prices")
     insert = ToolUse("insert_cell", {"source": "total = sum(prices)", "index": 1})
@@ -117,7 +115,6 @@ async def with_everything(lab: Lab, model: ScriptedModel, theme: str = "light") 
         ),
     )
     await lab.open("sales.ipynb")
-    await lab.theme(THEMES[theme])
     await lab.show_panel()
     await lab.mode.select_option("plan")
     await lab.say("How would you go about it?")
@@ -161,27 +158,49 @@ async def resize(lab: Lab, width: int) -> None:
     )
 
 
-async def looks_right(lab: Lab, name: str) -> None:
-    """Nothing is cut, narrow or wide, and axe finds nothing wrong."""
+async def looks_right(lab: Lab, theme: str, name: str = "everything") -> None:
+    """In a theme nothing is cut, narrow or wide, and axe finds nothing wrong."""
+    await lab.theme(THEMES[theme])
+    # It covers the page while the theme changes.
+    await expect(lab.page.locator("#jupyterlab-splash")).to_have_count(0)
     for width in (NARROW, WIDE):
         await resize(lab, width)
         # Completions are there for who writes.
         await lab.message_box.focus()
-        assert await lab.page.evaluate(CUT) == [], f"{name} at {width} pixels"
-    assert await violations(lab.page, ".tk-Chat") == []
+        assert await lab.page.evaluate(CUT) == [], f"{theme}: {name} at {width} pixels"
+    assert await violations(lab.page, ".tk-Chat") == [], f"{theme}: {name}"
 
 
-@pytest.mark.parametrize("theme", THEMES)
-async def test_every_state_is_right_in_every_theme_narrow_and_wide(
-    lab: Lab, model: ScriptedModel, theme: str
+@pytest.mark.timeout(240)
+async def test_every_state_is_right_in_every_theme_narrow_and_wide_zoomed_and_at_rest(
+    lab: Lab, model: ScriptedModel
 ) -> None:
-    await with_everything(lab, model, theme)
-    await looks_right(lab, theme)
+    await with_everything(lab, model)
+    await lab.page.wait_for_function(f"() => ({ANIMATED.strip()})() > 0")
+    await lab.page.emulate_media(reduced_motion="reduce")
+    assert await lab.page.evaluate(ANIMATED) == 0
+    await lab.page.emulate_media(reduced_motion="no-preference")
+    for theme in THEMES:
+        await looks_right(lab, theme)
+
+    # A window of 1280 by 800 pixels at 200 %.
+    await lab.command("application:toggle-left-area")
+    session = await lab.page.context.new_cdp_session(lab.page)
+    zoomed = {"width": 640, "height": 400, "deviceScaleFactor": 2, "mobile": False}
+    await session.send("Emulation.setDeviceMetricsOverride", zoomed)
+    await lab.page.wait_for_function("() => innerWidth === 640 && devicePixelRatio === 2")
+    await resize(lab, NARROW)
+    assert await lab.page.evaluate(CUT) == []
+    await session.send("Emulation.clearDeviceMetricsOverride")
+    await lab.page.wait_for_function("() => innerWidth === 1280")
+
     await lab.panel.get_by_role("button", name="History").click()
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
-    await looks_right(lab, f"{theme}-history")
-    await lab.panel.get_by_role("button", name="New chat").click()
-    await looks_right(lab, f"{theme}-empty")
+    for theme in THEMES:
+        await looks_right(lab, theme, "history")
+    await lab.panel.get_by_role("button", name="New chat").last.click()
+    for theme in THEMES:
+        await looks_right(lab, theme, "empty")
 
 
 async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(lab: Lab) -> None:
@@ -198,25 +217,3 @@ async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(lab: L
     await lab.page.get_by_role("tab", name="Claude").click()
     await lab.message_box.wait_for()
     assert await side.evaluate("node => node.clientWidth") < 390
-
-
-async def test_nothing_is_cut_at_200_percent(open_lab: OpenLab, model: ScriptedModel) -> None:
-    half = {"width": 640, "height": 400}
-    lab = await open_lab(model, viewport=half, device_scale_factor=2)
-    await with_everything(lab, model)
-    await lab.command("application:toggle-left-area")
-    await resize(lab, NARROW)
-    assert await lab.page.evaluate(CUT) == []
-
-
-async def test_nothing_moves_for_who_wants_no_motion(lab: Lab, model: ScriptedModel) -> None:
-    held = Held(Answer.of("One, two, three, four, five, six, seven, eight."), after=4)
-    model.add(held)
-    await lab.open()
-    await lab.show_panel()
-    await lab.say("Count.")
-    await expect(lab.log.locator(".tk-Dot")).to_be_visible()
-    await lab.page.emulate_media(reduced_motion="reduce")
-    assert await lab.page.evaluate(ANIMATED) == 0
-    await lab.page.emulate_media(reduced_motion="no-preference")
-    assert await lab.page.evaluate(ANIMATED) > 0

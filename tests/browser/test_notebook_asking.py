@@ -27,7 +27,7 @@ MENU = {
 @shared
 async def lab(open_lab: OpenLab, model: ScriptedModel) -> Lab:
     """JupyterLab with a notebook open, of which the first cell fails when it is run."""
-    model.add(*[Answer.of("Gladly.")] * 5)
+    model.add(*[Answer.of("Gladly.")] * 7)
     lab = await open_lab(model)
     write_cells(lab.server.root, **CELLS)
     await lab.open(NOTEBOOK)
@@ -45,9 +45,15 @@ async def asked(lab: Lab, count: int = 1) -> dict[str, Any]:
     return [event for event in events if event["kind"] == "message"][count - 1]
 
 
-async def test_a_cell_that_failed_offers_help_below_its_traceback(
+async def test_claude_is_asked_from_a_cell_about_a_failure_by_its_menu_and_by_a_command(
     lab: Lab, model: ScriptedModel
 ) -> None:
+    await asks_about_a_failure(lab, model)
+    await asks_by_menu_and_command(lab, before=2)
+
+
+async def asks_about_a_failure(lab: Lab, model: ScriptedModel) -> None:
+    """A cell that failed offers help below its traceback."""
     seen = Open(lab)
     wishes = ["Fix", "Explain"]
     for wish in wishes:
@@ -68,11 +74,10 @@ async def test_a_cell_that_failed_offers_help_below_its_traceback(
         await expect(seen.cells.get_by_role("button", name=wish)).to_have_count(0)
 
 
-async def test_a_cells_menu_asks_about_it_and_a_command_about_those_that_are_selected(
-    lab: Lab,
-) -> None:
+async def asks_by_menu_and_command(lab: Lab, before: int) -> None:
+    """A cell's menu asks about it, and a command about those that are selected."""
     page, seen = lab.page, Open(lab)
-    for count, (item, said) in enumerate(MENU.items(), 1):
+    for count, (item, said) in enumerate(MENU.items(), before + 1):
         await seen.cells.nth(1).locator(".cm-content").click(button="right")
         await page.locator(".lm-Menu-item", has_text="Claude").hover()
         await page.locator(".lm-Menu-item", has_text=item).last.click()
@@ -81,7 +86,7 @@ async def test_a_cells_menu_asks_about_it_and_a_command_about_those_that_are_sel
     await seen.cells.nth(0).locator(".jp-InputPrompt").click()
     await page.keyboard.press("Shift+ArrowDown")
     await lab.command("tk-ai:explain-cell")
-    assert (await asked(lab, 5))["text"] == "Explain these cells."
+    assert (await asked(lab, before + 5))["text"] == "Explain these cells."
 
 
 async def test_the_toolbar_opens_the_chat_and_what_is_shown_has_no_fault_that_axe_finds(

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import httpx2
-from playwright.async_api import Locator, Route, expect
+from playwright.async_api import Locator, expect
 
 from tests.browser.agents import NOTEBOOK, Open, write_cells
 from tests.browser.lab import Lab, armed, write_notebook
 from tk_ai_extension.testing.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 ASKS = ToolUse("insert_cell", {"source": "x = 1"})
-
-KEYS = """
-async node => {
-  const { promise, resolve } = Promise.withResolvers();
-  requestAnimationFrame(() => requestAnimationFrame(resolve));
-  await promise;
-  return [node.value, node.selectionStart];
-}
-"""
-
-CHATS = re.compile(r"/api/tk-ai/chats/\w+(\?|$)")
-"""The address of one chat."""
-
-
-async def cut(route: Route) -> None:
-    """Cuts the line under what would change a chat."""
-    await (route.abort() if route.request.method == "PATCH" else route.continue_())
 
 
 async def messages(lab: Lab) -> list[dict[str, Any]]:
@@ -59,29 +41,6 @@ def at_the_side(lab: Lab) -> Locator:
 def box_of(panel: Locator) -> Locator:
     """Where a person writes in a panel."""
     return panel.get_by_role("textbox", name="Message", exact=True)
-
-
-async def test_keys_are_taken_as_fast_as_they_come(lab: Lab) -> None:
-    await lab.open()
-    await lab.show_panel()
-    box, keyboard = lab.message_box, lab.page.keyboard
-    await box.focus()
-    await keyboard.type("one two three")
-    await keyboard.press("Home")
-    for _ in range(4):
-        await keyboard.press("Delete")
-    assert await box.evaluate(KEYS) == ["two three", 0]
-    await keyboard.press("Control+ArrowRight")
-    await keyboard.insert_text(" and a half")
-    await keyboard.press("Delete")
-    await keyboard.type(",")
-    await keyboard.press("Backspace")
-    assert await box.evaluate(KEYS) == ["two and a halfthree", len("two and a half")]
-    await keyboard.press("Shift+End")
-    await keyboard.press("Control+X")
-    await keyboard.press("Home")
-    await keyboard.press("Control+V")
-    assert await box.evaluate(KEYS) == ["threetwo and a half", len("three")]
 
 
 async def test_a_question_of_a_chat_that_is_not_on_screen_is_told_of_and_found(
@@ -202,66 +161,3 @@ async def test_commands_act_on_the_panel_that_the_person_is_in(
     await tab.get_by_role("option", name="/new").wait_for()
     await box_of(tab).press("Enter")
     await expect(tab.get_by_text("Count.")).to_have_count(0)
-
-
-async def test_escape_closes_the_list_of_chats_and_leaves_the_message(lab: Lab) -> None:
-    (lab.server.root / "b.csv").write_text("1,2\n")
-    await lab.open()
-    await lab.show_panel()
-    await lab.message_box.press_sequentially("Look at @b.c")
-    await expect(lab.panel.get_by_role("option", name="b.csv")).to_be_visible()
-    await lab.message_box.press("Enter")
-    goes = lab.panel.get_by_role("group", name="Goes with the message")
-    await expect(goes).to_contain_text("b.csv")
-    await lab.panel.get_by_role("button", name="History").click()
-    await expect(lab.panel.get_by_role("searchbox")).to_be_focused()
-    await lab.page.keyboard.press("Escape")
-    await expect(lab.message_box).to_be_focused()
-    await expect(lab.message_box).to_have_value("Look at @b.csv ")
-    await expect(goes).to_contain_text("b.csv")
-
-
-async def test_what_cannot_be_renamed_is_said_and_a_title_is_its_own_chats(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("One."))
-    await lab.open()
-    await lab.show_panel()
-    await lab.say("About apples")
-    await expect(lab.log.get_by_text("One.")).to_be_visible()
-    title = lab.panel.get_by_role("button", name="About apples")
-    await title.click()
-    await lab.command("tk-ai:new-chat")
-    await expect(lab.panel.get_by_label("Title")).to_have_count(0)
-    await lab.panel.get_by_role("button", name="History").click()
-    await lab.panel.locator(".tk-Entry-open").click()
-    await lab.page.route(CHATS, cut)
-    await title.click()
-    await lab.panel.get_by_label("Title").fill("About pears")
-    await lab.panel.get_by_label("Title").press("Enter")
-    await expect(lab.page.get_by_role("alert").filter(has_text="server")).to_be_visible()
-
-
-async def test_code_that_has_no_notebook_to_go_to_is_not_lost_silently(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("```python\nx = 1\n```"))
-    await lab.open()
-    await lab.show_panel()
-    await lab.say("How?")
-    code = lab.log.get_by_role("group", name="Code")
-    told = lab.page.get_by_role("alert").filter(has_text="Open the notebook first")
-    await code.get_by_role("button", name="Insert as a cell").click()
-    await expect(told).to_have_count(1)
-    await code.get_by_role("button", name="Replace the active cell").click()
-    await expect(told).to_have_count(2)
-
-    write_notebook(lab.server.root / "sales.ipynb", "old = 1")
-    await lab.command("docmanager:open", path="sales.ipynb")
-    cells = lab.page.locator(".jp-Notebook .jp-Cell")
-    await cells.first.wait_for()
-    await code.get_by_role("button", name="Insert as a cell").click()
-    await expect(cells).to_have_count(2)
-    await code.get_by_role("button", name="Replace the active cell").click()
-    await expect(cells.nth(1).locator(".cm-content")).to_have_text("x = 1")
-    await expect(told).to_have_count(2)

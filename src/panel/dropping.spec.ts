@@ -1,0 +1,35 @@
+import { nullTranslator } from '@jupyterlab/translation';
+
+import { type Found, isRefused, refusal } from './attaching';
+import { DropTarget } from './dropping';
+
+/** Drops a file of the desktop onto an element that takes it; what becomes of the file. */
+async function dropped(name: string, type: string): Promise<[DragEvent, Found[]]> {
+  const node = document.createElement('div');
+  const event = new Event('drop', { cancelable: true }) as DragEvent;
+  const file = new File(['bytes'], name, { type });
+  Object.assign(event, { dataTransfer: { files: [file], types: ['Files'] } });
+  const found = await new Promise<Found[]>(resolve => {
+    new DropTarget(node, { notebook: {} as never }, resolve);
+    node.dispatchEvent(event);
+  });
+  return [event, found];
+}
+
+describe('a file from the desktop', () => {
+  it('is attached where it is a picture', async () => {
+    const [event, found] = await dropped('plot.png', 'image/png');
+    expect(event.defaultPrevented).toBe(true);
+    const attachment = { kind: 'image', mime: 'image/png', data: btoa('bytes') };
+    expect(found).toEqual([{ label: 'plot.png', attachment }]);
+  });
+
+  it('is said to be none where it is none', async () => {
+    const [event, found] = await dropped('paper.pdf', 'application/pdf');
+    // Otherwise the browser would leave the page for it.
+    expect(event.defaultPrevented).toBe(true);
+    expect(found).toEqual([{ name: 'paper.pdf', why: 'no picture' }]);
+    const said = refusal(found.filter(isRefused), nullTranslator.load(''));
+    expect(said).toContain('paper.pdf is no picture');
+  });
+});

@@ -1,0 +1,96 @@
+import { Notification } from '@jupyterlab/apputils';
+import { NotebookActions } from '@jupyterlab/notebook';
+import { nullTranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+
+import { type AppStore, createStore } from '../state/app';
+import { NotebookContext } from './notebook';
+
+const trans = nullTranslator.load('tk-ai-extension');
+
+/** A code cell with outputs of these types. */
+function cell(id: string, source: string, ...outputs: string[]): object {
+  const made = { length: outputs.length, get: (place: number) => ({ type: outputs[place] }) };
+  return { id, type: 'code', sharedModel: { source }, outputs: made };
+}
+
+/** The context of an open notebook with these cells; and what says that the notebook changed. */
+function contextOf(...models: object[]): {
+  context: NotebookContext;
+  store: AppStore;
+  activate: (place: number) => void;
+} {
+  const owner = {};
+  const signal = (): Signal<object, unknown> => new Signal(owner);
+  const cells = Object.assign(models, { changed: signal() });
+  const content = { activeCellIndex: 0, activeCell: null, widgets: [], model: { cells } };
+  const panel = { isDisposed: false, context: { path: 'plan.ipynb' }, content };
+  const activeCellChanged = signal();
+  const notebooks = {
+    currentWidget: panel,
+    currentChanged: signal(),
+    activeCellChanged,
+    selectionChanged: signal()
+  };
+  const store = createStore();
+  const contents = { driveName: () => '', localPath: (path: string) => path };
+  const context = new NotebookContext(
+    { serviceManager: { contents } } as never,
+    notebooks as never,
+    null,
+    trans,
+    store
+  );
+  const activate = (place: number): void => {
+    content.activeCellIndex = place;
+    activeCellChanged.emit(null);
+  };
+  return { context, store, activate };
+}
+
+describe('what there is to begin with', () => {
+  it('is the table of the notebook, and no cell where none has failed', () => {
+    const { context } = contextOf(
+      cell('a', 'import pandas as pd'),
+      cell('b', "sales = pd.read_csv('sales.csv')", 'error', 'stream')
+    );
+    expect(context.beginnings).toEqual({ failed: null, table: 'sales' });
+  });
+
+  it('is a cell whose outputs end with an error, the active one first', () => {
+    const { context, activate } = contextOf(
+      cell('a', 'x = 1'),
+      cell('b', '\n1 / 0', 'stream', 'error'),
+      cell('c', 'y', 'error')
+    );
+    expect(context.beginnings.failed).toEqual({ id: 'b', index: 1, line: '1 / 0' });
+    activate(2);
+    expect(context.beginnings.failed?.id).toBe('c');
+    activate(0);
+    expect(context.beginnings.failed?.id).toBe('b');
+  });
+
+  it('is read again once a cell was run, and the panel is rendered for it', async () => {
+    const cells = [cell('a', '1 / 0')];
+    const { context, store } = contextOf(...cells);
+    expect(context.beginnings.failed).toBeNull();
+    const { seen } = store.state;
+    Object.assign(cells[0] as object, cell('a', '1 / 0', 'error'));
+    (NotebookActions.executed as unknown as { emit: (args: object) => void }).emit({});
+    await new Promise(requestAnimationFrame);
+    expect(context.beginnings.failed?.id).toBe('a');
+    expect(store.state.seen).toEqual({ notebook: 'plan.ipynb', cell: null, selected: [] });
+    expect(store.state.seen).not.toBe(seen);
+  });
+});
+
+describe('code that has no notebook to go to', () => {
+  it('is not lost silently', () => {
+    const told = jest.spyOn(Notification, 'warning').mockReturnValue('');
+    const context = new NotebookContext({} as never, null, null, trans, createStore());
+    context.insertCell('x = 1');
+    context.replaceCell('x = 1');
+    const said = 'Open the notebook first that it is for.';
+    expect(told.mock.calls.map(([message]) => message)).toEqual([said, said]);
+  });
+});
