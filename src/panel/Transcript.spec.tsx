@@ -394,7 +394,7 @@ describe('what goes wrong', () => {
   it.each([
     ['model_unauthorized', ['Connect a model', 'Retry']],
     ['model_busy', ['Retry']],
-    ['model_refused', ['Retry']],
+    ['model_failed', ['Retry']],
     ['no_model', ['Connect a model', 'Retry']],
     ['folder_not_trusted', ['Trust this folder', 'Retry']]
   ])('says what to do: %s', async (code, steps) => {

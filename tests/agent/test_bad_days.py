@@ -25,6 +25,8 @@ from tk_ai_extension.testing.scripted_model import (
     rate_limited,
 )
 
+TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
+
 
 @pytest.mark.proves("fault:model-api")
 @pytest.mark.parametrize("bad", [BROKEN, OVERLOADED, rate_limited(0)])
@@ -86,16 +88,17 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
 
 @pytest.mark.proves("fault:model-api")
 @pytest.mark.parametrize(
-    ("bad", "code"),
+    ("bad", "code", "says"),
     [
-        (UNAUTHORIZED, "model_unauthorized"),
-        (rate_limited(0), "model_busy"),
-        (OVERLOADED, "model_busy"),
-        (BROKEN, "model_failed"),
+        (UNAUTHORIZED, "model_unauthorized", "key"),
+        (rate_limited(0), "model_busy", "429"),
+        (OVERLOADED, "model_busy", "busy"),
+        (BROKEN, "model_failed", ""),
+        (TOO_LONG, "model_failed", "too long"),
     ],
 )
 async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
-    talk: Talk, bad: Failure, code: str
+    talk: Talk, bad: Failure, code: str, says: str
 ) -> None:
     talk.model.add(*[bad] * 10)
     async with asyncio.timeout(60):
@@ -103,6 +106,7 @@ async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
     (error,) = of_kind(events, "error")
     assert error["error"]["code"] == code
     assert error["error"]["hint"]
+    assert says in f"{error['error']['message']} {error['error']['hint']}".lower()
     assert events[-1].data["end"] == "failed"
     # The script's environment has the CLI try again twice.
     assert len(talk.model.requests) <= 3
