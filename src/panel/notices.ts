@@ -19,7 +19,7 @@ export function notify(
     if (preferences().notify && (!places.isSeen(chat) || document.hidden)) {
       const show = (): unknown => (chat === null ? places.beside() : places.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
-      // A browser that has none of its own is as one that was told not to show any.
+      // A browser without notifications counts as one in which the person has blocked them.
       const own = window.Notification as typeof window.Notification | undefined;
       if (own?.permission === 'default') {
         // The browser's question is for who wants it: a click asks, nothing else does.

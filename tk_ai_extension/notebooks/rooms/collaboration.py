@@ -115,8 +115,8 @@ class Rooms:
 
         A renamed notebook keeps its room, unless the new path had a file id already.
         """
-        known: str | None = self._settings["file_id_manager"].get_id(path)
-        return self.is_open(live) and known in (None, live.file_id)
+        ids = (None, live.file_id)
+        return self.is_open(live) and self._settings["file_id_manager"].get_id(path) in ids
 
     def shown_in(self, live: LiveRoom) -> list[Any]:
         """The rooms in which people see who is in a notebook: its own, and that of all who are online."""
