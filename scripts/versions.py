@@ -120,7 +120,7 @@ def smoke(python: Path, collaboration: bool) -> None:
     """One round of the tools in a real server.
 
     Raises:
-        RuntimeError: something did not answer as it should; the server's log is in the message.
+        RuntimeError: something did not answer as it should; the message begins with the server's log.
     """
     with (
         tempfile.TemporaryDirectory() as home,
@@ -158,7 +158,7 @@ def smoke(python: Path, collaboration: bool) -> None:
             _round(server, f"http://127.0.0.1:{port}/", token, collaboration)
         except (OSError, LookupError, AssertionError, PlaywrightError) as error:
             raise RuntimeError(
-                f"{type(error).__name__}: {error}\n{Path(home, 'log').read_text(encoding='utf-8')}"
+                f"{Path(home, 'log').read_text(encoding='utf-8')}\n{type(error).__name__}: {error}"
             ) from error
         finally:
             server.terminate()
@@ -202,7 +202,13 @@ def _round(server: subprocess.Popen[bytes], url: str, token: str, collaboration:
     assert "print(6 * 7)" in json.dumps(read), read
     with _page(f"{url}lab/tree/plan.ipynb?token={token}") as page:
         ask("tools/insert_and_execute_cell?caller=smoke", {"source": "print(7 * 7)", "index": 1})
-        expect(page.locator(".jp-OutputArea-output", has_text="49")).to_be_visible()
+        output = page.locator(".jp-OutputArea-output", has_text="49")
+        expect(output).to_be_attached()
+        # On a slow machine JupyterLab 4.4 leaves a cell that arrives while the page is laid out
+        # without a place until the notebook is scrolled.
+        page.locator(".jp-Notebook").hover()
+        page.mouse.wheel(0, 10)
+        expect(output).to_be_visible()
 
 
 @contextmanager
@@ -253,7 +259,7 @@ def main(kinds: list[str]) -> int:
                 way = "with" if collaboration else "without"
                 if (error := running.exception()) is not None:
                     failed += 1
-                    print(f"{kind}, {way} collaboration: failed\n{error}", file=sys.stderr)
+                    print(f"{error}\n{kind}, {way} collaboration: failed", file=sys.stderr)
     return int(bool(failed))
 
 
