@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,20 @@ async def test_what_one_call_leaves_behind_never_disturbs_another(tmp_path: Path
     rows = await database.read(lambda db: db.execute("SELECT a FROM t").fetchall())
     assert rows == [(str(CALLS),)] * 2
     await database.close()
+
+
+@pytest.mark.proves("fault:state-in-use")
+def test_whoever_opens_a_new_database_at_once_with_others_waits_for_them(tmp_path: Path) -> None:
+    # Two that switch to WAL at once lock each other out, and SQLite then waits for neither.
+    count = 4
+    together = threading.Barrier(count)
+
+    def open_(path: Path) -> None:
+        database = Database(path, ["CREATE TABLE t (id INTEGER PRIMARY KEY);"])
+        together.wait()
+        asyncio.run(database.check())
+        asyncio.run(database.close())
+
+    with ThreadPoolExecutor(count) as pool:
+        for attempt in range(60):
+            list(pool.map(open_, [tmp_path / f"{attempt}.sqlite"] * count))

@@ -32,6 +32,9 @@ T = TypeVar("T")
 BUSY_TIMEOUT = 10.0
 """Seconds for which a transaction waits for another process's to end."""
 
+BUSY_INTERVAL = 0.01
+"""Seconds between two attempts where SQLite itself does not wait."""
+
 PROBE_BYTES = 65_536
 """Bytes that are written in order to see whether there is room."""
 
@@ -157,7 +160,7 @@ class Database:
         try:
             self._refuse_newer(connection)
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection)
             # In WAL mode this survives the death of the process; only a power cut may lose the
             # last.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -209,6 +212,24 @@ class Database:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
         self._refuse_newer(connection)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Set WAL mode. SQLite does not wait for others here, whatever the connection's time-out.
+
+    Raises:
+        sqlite3.OperationalError: Others kept the file locked for `BUSY_TIMEOUT`, or the disk failed.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_INTERVAL)
+        else:
+            return
 
 
 class _TypedErrors:
