@@ -116,8 +116,7 @@ class LiveKernel(TrackedKernel):
 
     async def settled(self) -> None:
         """Waits until nobody is starting or stopping it."""
-        while not self.is_settled:
-            await _settled(self.manager)
+        await settled(self.manager)
 
     @property
     def is_settled(self) -> bool:
@@ -189,7 +188,7 @@ class LiveKernel(TrackedKernel):
         elif restart is None:
             # Stopping and starting again are two turns of `ready`, one right after the other.
             stopped = self.manager.ready
-            await _settled(self.manager)
+            await _present_ready_done(self.manager)
             restart = self.manager.ready is not stopped
         if restart:
             return Ending("restarted", "The kernel was restarted.")
@@ -249,10 +248,19 @@ class LiveKernel(TrackedKernel):
 _EVENTS = {"died": "died", "restarted": "restarted", "shutdown": "shutdown", "lost": "died"}
 
 
-async def _settled(manager: Any) -> None:
-    """Waits until a manager's present `ready` is done, well or not, or another has replaced it.
+async def settled(manager: Any) -> None:
+    """Wait until nobody is starting or stopping the kernel of a manager.
 
-    Where two restart a kernel at once, jupyter_client lets go of the first `ready` for good.
+    jupyter_client cannot stop a kernel that it is just starting again.
+    """
+    while not manager.ready.done():
+        await _present_ready_done(manager)
+
+
+async def _present_ready_done(manager: Any) -> None:
+    """Wait until a manager's present `ready` is done, well or not, or another has replaced it.
+
+    Where two restart a kernel at once, jupyter_client never sets the first `ready`.
     """
     ready: asyncio.Future[None] | ThreadFuture[None] = manager.ready
     future = ready if isinstance(ready, asyncio.Future) else asyncio.wrap_future(ready)

@@ -48,6 +48,9 @@ NEW = ".new"
 LOG = ".log"
 """Suffix of a kernel's log."""
 
+MAX_LOG = 65_536
+"""Bytes of a log above which a restarted kernel begins a new one."""
+
 
 class UnusableFile(Exception):
     """A note or a connection file is truncated, or was not written by this package."""
@@ -141,7 +144,7 @@ class PersistentProvisioner(FilteringProvisioner):
         """Start the process and write its note. Called by the kernel manager."""
         self.started_for = kwargs["env"].get("JPY_SESSION_NAME", self.started_for)
         try:
-            with self._file(LOG).open("wb") as output:
+            with self._file(LOG).open("ab" if self._is_restart() else "wb") as output:
                 info = await super().launch_kernel(
                     cmd, **{**kwargs, "independent": True, "stdout": output, "stderr": output}
                 )
@@ -206,6 +209,10 @@ class PersistentProvisioner(FilteringProvisioner):
                 self._file(ending).unlink(missing_ok=True)
             if self.sockets is not None:
                 await asyncio.to_thread(remove_folder, self.sockets)
+
+    def _is_restart(self) -> bool:
+        """Whether the process before has left a log, with what it says of its end."""
+        return self._managed is not None and self._file(LOG).stat().st_size < MAX_LOG
 
     def _lock(self) -> None:
         if self._managed is not None:

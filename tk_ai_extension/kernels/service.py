@@ -21,7 +21,7 @@ from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.kernel import LiveKernel
+from tk_ai_extension.kernels.kernel import LiveKernel, settled
 from tk_ai_extension.kernels.lifecycle import KernelService
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
 from tk_ai_extension.kernels.run import Timeouts
@@ -165,8 +165,7 @@ class JupyterKernels(KernelService[LiveKernel]):
 
     async def _discard(self, kernel_id: str) -> None:
         """Removes what is left of a kernel that did not start."""
-        if kernel_id in self._manager:
-            await self._manager.shutdown_kernel(kernel_id, now=True)
+        await self._stop(kernel_id, now=True)
         if kernel_id in self._kernels:
             self._kernels[kernel_id].stir()
         watch = self._watches.get(kernel_id)
@@ -242,13 +241,18 @@ class JupyterKernels(KernelService[LiveKernel]):
 
     async def _shutdown(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
-        await kernel.settled()  # jupyter_client cannot stop what is just being started again
-        if kernel_id in self._manager:
-            await ensure_async(self._manager.shutdown_kernel(kernel_id))
+        await self._stop(kernel_id)
         kernel.stir()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
+
+    async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
+        """Have the manager shut a kernel down, where it still has it."""
+        if kernel_id in self._manager:
+            await settled(self._manager.get_kernel(kernel_id))
+        if kernel_id in self._manager:
+            await ensure_async(self._manager.shutdown_kernel(kernel_id, now=now))
 
     async def close(self) -> None:
         """Closes connections; leaves kernels as they are."""
@@ -294,8 +298,8 @@ class JupyterKernels(KernelService[LiveKernel]):
     async def _watch(self, kernel: LiveKernel) -> None:
         try:
             ending = await kernel.watch()
-            if ending.kind == "died" and kernel.id in self._manager:  # it is not started again
-                await self._manager.shutdown_kernel(kernel.id, now=True)
+            if ending.kind == "died":  # it is not started again
+                await self._stop(kernel.id, now=True)
             if self._guarded is not None:
                 await self._guarded.forget(kernel.id)
         finally:
