@@ -35,6 +35,8 @@ from tests.browser.open_notebook import (
 
 SLOW = "import time\nfor i in range(8):\n    print(i, flush=True)\n    time.sleep(0.5)"
 ALL = "".join(f"{i}\n" for i in range(8))
+WAIT = 55
+"""Seconds for which a call waits for the cell's end: a busy machine may take long."""
 
 
 @BOTH
@@ -90,7 +92,7 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
     lab = await open_lab(collaboration=collaboration)
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     page = await opened(lab, "n.ipynb")
-    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
+    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT))
     await page.wait_for_function(BEGINS, arg=[0, "0\n1\n"])
     # The browser may ask whether to leave.
     page.on("dialog", lambda dialog: dialog.accept())
@@ -112,7 +114,7 @@ async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_ty
     page, frames = await opened(lab, "n.ipynb"), Frames()
     address = f"{lab.server.url}api/contents/n.ipynb?type=notebook&content=1&hash=1"
     written = await page.request.get(address)
-    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
+    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT))
     await page.evaluate(PRINTED, ["n.ipynb", 0])
     is_typed = asyncio.Event()
 
@@ -148,7 +150,7 @@ async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cel
     lab = await open_lab(collaboration=collaboration)
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     page = await opened(lab, "n.ipynb")
-    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
+    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT))
     await page.wait_for_function(BEGINS, arg=[0, "0\n1\n"])
     await saved(lab, "n.ipynb", [SLOW, "b = 2"])
     await page.wait_for_function(CLOSE)
@@ -196,7 +198,9 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
         page.on("websocket", frames.follow)
         await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
         await shown(page, "n.ipynb")
-        running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
+        running = asyncio.create_task(
+            call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
+        )
         await page.wait_for_function(BEGINS, arg=[0, "0\n"])
         network.fails()
         await running
@@ -248,7 +252,9 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
         page = lab.page
         await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
         await shown(page, "n.ipynb")
-        running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0))
+        running = asyncio.create_task(
+            call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
+        )
         await page.wait_for_function(BEGINS, arg=[0, "0\n"])
         network.fails()
         await page.evaluate(WRITE, [1, "  # offline"])
