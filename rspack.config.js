@@ -8,6 +8,13 @@ module.exports = {
       new SwcJsMinimizerRspackPlugin({
         minimizerOptions: {
           compress: { passes: 3, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
+          // Private members of our own classes get short names; those of JupyterLab's keep theirs.
+          mangle: {
+            props: {
+              regex: '^_[a-z]',
+              reserved: ['_n', '_trusted', '_handleError', '_raiseConflict']
+            }
+          },
           format: { comments: false, ecma: 2020 }
         }
       })

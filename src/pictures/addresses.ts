@@ -1,5 +1,7 @@
 /** What of HTML is loaded from an address as soon as it is shown, and from where. */
 
+import { COMMAND } from '../lab/commandLinks';
+
 /** Attributes by which an element loads something. */
 const LOADING = [
   'src',
@@ -14,9 +16,6 @@ const LOADING = [
 ];
 /** Elements whose `href` a person follows; every other one loads it. */
 const NAVIGATING = new Set(['a', 'area']);
-
-/** By this JupyterLab runs a command when somebody presses the element. */
-export const COMMAND = 'data-commandlinker-command';
 
 /** All attributes that may be held, and nothing else may be set by letting go. */
 export const HOLDABLE: ReadonlySet<string> = new Set([...LOADING, 'href', 'style', COMMAND]);

@@ -1,5 +1,6 @@
-import type { IMermaidManager } from '@jupyterlab/mermaid';
+import { type IMermaidManager, MERMAID_CLASS } from '@jupyterlab/mermaid';
 
+import { replaceDiagrams } from '../lab/mermaid';
 import { HELD_DIAGRAM, MARKER } from './holding';
 
 /**
@@ -17,12 +18,7 @@ const MAY_LOAD =
  */
 export class Diagrams {
   constructor(manager: IMermaidManager) {
-    const figure = manager.renderFigure.bind(manager);
-    const cached = manager.getCachedFigure.bind(manager);
-    manager.renderFigure = text =>
-      this._isHeld(text) ? Promise.resolve(codeOf(text)) : figure(text);
-    manager.getCachedFigure = text => (this._isHeld(text) ? codeOf(text) : cached(text));
-    this._figure = figure;
+    this._figure = replaceDiagrams(manager, text => (this._isHeld(text) ? codeOf(text) : null));
   }
 
   /** Draws a diagram that is let go in place of its code. */
@@ -53,7 +49,7 @@ function codeOf(text: string): HTMLElement {
   const marker = document.createElement(MARKER);
   marker.hidden = true;
   const figure = document.createElement('div');
-  figure.className = 'jp-RenderedMermaid';
+  figure.className = MERMAID_CLASS;
   figure.append(held, marker);
   return figure;
 }

@@ -1,6 +1,7 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { addressesIn, COMMAND, HOLDABLE, isOwn, loading, MAY_LOAD } from './addresses';
+import { COMMAND, COMMAND_ARGS } from '../lab/commandLinks';
+import { addressesIn, HOLDABLE, isOwn, loading, MAY_LOAD } from './addresses';
 
 /** The element that stands at the end of HTML in which something is held. */
 export const MARKER = 'tk-ai-held';
@@ -122,7 +123,7 @@ export function addressesHeld(root: Element): string[] {
   const attributes = [...root.querySelectorAll(`[${IS_HELD}]`)].flatMap(element =>
     heldIn(element).flatMap(([name, value]) => {
       if (name === COMMAND) {
-        return [`${RUNS}${value} ${element.getAttribute('data-commandlinker-args') ?? ''}`];
+        return [`${RUNS}${value} ${element.getAttribute(COMMAND_ARGS) ?? ''}`];
       }
       const found = addressesIn(name, value);
       return found.length > 0 ? found : [value];

@@ -1,9 +1,10 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { type IRenderMime, type IRenderMimeRegistry, RenderedText } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime';
 import { UUID } from '@lumino/coreutils';
 import { DisposableDelegate } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
+import { replaceSanitize, setSanitizer } from '../lab/sanitizer';
 import { HeldPictures, type ISurroundings, type Rule } from './held';
 import { HoldingSanitizer, letGo } from './holding';
 import type { IMarkers } from './marker';
@@ -35,10 +36,11 @@ export class Pictures implements IMarkers, ISurroundings {
       trans: this.trans,
       draw: this.draw
     } = around);
-    this._within = { sanitize: sanitizer.sanitize.bind(sanitizer) };
-    const holding = new HoldingSanitizer(this._within, this._base, '');
-    sanitizer.sanitize = holding.sanitize.bind(holding);
     this._shared = sanitizer;
+    this._within = replaceSanitize(
+      sanitizer,
+      within => new HoldingSanitizer(within, this._base, '')
+    );
   }
 
   readonly writers: ISurroundings['writers'];
@@ -122,28 +124,4 @@ export class Pictures implements IMarkers, ISurroundings {
   private readonly _within: Pick<IRenderMime.ISanitizer, 'sanitize'>;
   private readonly _views = new Set<IView>();
   private _rule: Rule = 'agents';
-}
-
-/** What may load something, and is shown as text where it cannot be held. */
-const MAY_LOAD = ['text/html', 'text/markdown', 'text/latex', 'image/svg+xml'];
-
-/** Give a notebook's renderers a sanitizer; without it they show as text what may load something. */
-export function setSanitizer(
-  rendermime: IRenderMimeRegistry,
-  sanitizer: IRenderMime.ISanitizer
-): void {
-  try {
-    Object.assign(rendermime, { sanitizer });
-  } catch {
-    // It cannot be assigned in this JupyterLab.
-  }
-  if (rendermime.sanitizer !== sanitizer) {
-    // eslint-disable-next-line no-console
-    console.warn('tk-ai-extension: HTML is shown as text, since it cannot be sanitized here.');
-    MAY_LOAD.forEach(mime => rendermime.removeMimeType(mime));
-    rendermime.addFactory(
-      { safe: true, mimeTypes: MAY_LOAD, createRenderer: options => new RenderedText(options) },
-      0
-    );
-  }
 }

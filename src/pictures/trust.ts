@@ -1,6 +1,7 @@
-import type { CellModel, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
+import { emitUntrusted, isTrusted, withdrawTrust } from '../lab/trust';
 import { onCellModels } from '../notebook/cells';
 
 /** The cells that are followed already, for another view of their notebook. */
@@ -32,21 +33,15 @@ export function followDistrust(panel: NotebookPanel): void {
 /**
  * What comes into the cell from now on is not trusted, until a person runs or trusts it again.
  *
- * The model's own setter writes the present outputs again, into a document that others write, too.
- * So the private members behind it are set. Where JupyterLab has others, the setter is used, and
- * where the cell is trusted even then, its outputs are cleared: what is unknown is not trusted.
+ * Where that cannot be done quietly, the model's own setter is used, and where the cell is trusted
+ * even then, its outputs are cleared: what is unknown is not trusted.
  */
 export function distrust(cell: ICellModel): void {
   if (!cell.trusted) {
     return;
   }
   const model = cell as ICodeCellModel;
-  const isKnown = '_trusted' in model && '_trusted' in model.outputs;
-  if (isKnown) {
-    Object.assign(model.outputs, { _trusted: false });
-    Object.assign(model, { _trusted: false });
-  }
-  if (isTrusted(model)) {
+  if (!withdrawTrust(model)) {
     warn();
     cell.trusted = false;
     model.outputs.trusted = false;
@@ -55,12 +50,7 @@ export function distrust(cell: ICellModel): void {
     }
     return;
   }
-  const { stateChanged } = cell as unknown as Pick<CellModel, 'stateChanged'>;
-  stateChanged.emit({ name: 'trusted', oldValue: true, newValue: false });
-}
-
-function isTrusted({ trusted, outputs }: ICodeCellModel): boolean {
-  return trusted || outputs.trusted;
+  emitUntrusted(cell);
 }
 
 let isWarned = false;
