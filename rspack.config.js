@@ -3,6 +3,8 @@
 const { SwcJsMinimizerRspackPlugin } = require('@rspack/core');
 
 module.exports = {
+  // JupyterLab shares React without this part of it.
+  resolve: { alias: { 'react/jsx-runtime': require.resolve('./lib/parts/jsx.js') } },
   optimization: {
     minimizer: [
       new SwcJsMinimizerRspackPlugin({
