@@ -19,11 +19,21 @@ export interface IContextMethods {
 const SHOW_ERROR = '_handleError';
 const ASK_CONFLICT = '_raiseConflict';
 
-type Dialogs = Record<typeof SHOW_ERROR, IContextMethods['showError'] | undefined> &
-  Record<typeof ASK_CONFLICT, IContextMethods['askConflict'] | undefined>;
+type Dialogs = Record<typeof SHOW_ERROR, IContextMethods['showError']> &
+  Record<typeof ASK_CONFLICT, IContextMethods['askConflict']>;
+
+/** Whether a context has all that `replaceMethods` and `noteWritten` replace. */
+export function hasMethods(context: Context): boolean {
+  const has = (of: object, name: string): boolean =>
+    typeof (of as Record<string, unknown>)[name] === 'function';
+  return (
+    ['save', 'revert', SHOW_ERROR, ASK_CONFLICT].every(name => has(context, name)) &&
+    ['fromJSON', 'toJSON'].every(name => has(context.model, name))
+  );
+}
 
 /**
- * Replace what a context does; JupyterLab calls the replacements from then on.
+ * Replace what a context does, which has all of it; JupyterLab calls the replacements from then on.
  *
  * @param replace - Makes them of the context's own methods.
  * @returns The context's own methods.
@@ -34,14 +44,12 @@ export function replaceMethods(
 ): IContextMethods {
   const { model } = context;
   const dialogs = context as unknown as Dialogs;
-  const showError = dialogs[SHOW_ERROR]?.bind(context);
-  const askConflict = dialogs[ASK_CONFLICT]?.bind(context);
   const own: IContextMethods = {
     save: context.save.bind(context),
     revert: context.revert.bind(context),
     load: model.fromJSON.bind(model),
-    showError: async (...args) => showError?.(...args),
-    askConflict: async (...args) => askConflict?.(...args)
+    showError: dialogs[SHOW_ERROR].bind(context),
+    askConflict: dialogs[ASK_CONFLICT].bind(context)
   };
   const by = replace(own);
   context.save = by.save;

@@ -1,27 +1,28 @@
 import { type IRenderMime, type IRenderMimeRegistry, RenderedText } from '@jupyterlab/rendermime';
 
+import { report } from './features';
+import { replaceMethod } from './replacing';
+
 type Sanitize = Pick<IRenderMime.ISanitizer, 'sanitize'>;
 
 /**
- * Replace how JupyterLab's one sanitizer works.
+ * Replace how JupyterLab's one sanitizer works; where that cannot be, the feature is switched off.
  *
  * @param replace - Makes the replacement of the sanitizer's own way.
- * @returns Its own way.
+ * @returns Its own way, by which nothing is shown where it has none.
  */
 export function replaceSanitize(
   shared: IRenderMime.ISanitizer,
   replace: (own: Sanitize) => Sanitize
 ): Sanitize {
-  const own = { sanitize: shared.sanitize.bind(shared) };
+  const { sanitize } = shared as Partial<Sanitize>;
+  const own = { sanitize: sanitize?.bind(shared) ?? nothing };
   const by = replace(own);
-  shared.sanitize = by.sanitize.bind(by);
+  report('pictures', replaceMethod(shared, 'sanitize', by.sanitize.bind(by)));
   return own;
 }
 
-/** What may load something, and is shown as text where it cannot be held. */
-const MAY_LOAD = ['text/html', 'text/markdown', 'text/latex', 'image/svg+xml'];
-
-/** Give a notebook's renderers a sanitizer; without it they show as text what may load something. */
+/** Give a notebook's renderers a sanitizer; where that cannot be, the feature is switched off. */
 export function setSanitizer(
   rendermime: IRenderMimeRegistry,
   sanitizer: IRenderMime.ISanitizer
@@ -32,12 +33,30 @@ export function setSanitizer(
     // It cannot be assigned in this JupyterLab.
   }
   if (rendermime.sanitizer !== sanitizer) {
-    // eslint-disable-next-line no-console
-    console.warn('tk-ai-extension: HTML is shown as text, since it cannot be sanitized here.');
-    MAY_LOAD.forEach(mime => rendermime.removeMimeType(mime));
-    rendermime.addFactory(
-      { safe: true, mimeTypes: MAY_LOAD, createRenderer: options => new RenderedText(options) },
-      0
-    );
+    report('pictures', false);
+    showAsText(rendermime);
   }
 }
+
+/** What may load something, and is shown as text where it cannot be blocked. */
+const MAY_LOAD = ['text/html', 'text/markdown', 'text/latex', 'image/svg+xml'];
+
+/**
+ * Have renderers show as text what may load something or run scripts.
+ *
+ * This needs nothing but JupyterLab's public interface.
+ */
+export function showAsText(rendermime: IRenderMimeRegistry): void {
+  const mimeTypes = rendermime.mimeTypes.filter(
+    mime => MAY_LOAD.includes(mime) || rendermime.getFactory(mime)?.safe === false
+  );
+  mimeTypes.forEach(mime => rendermime.removeMimeType(mime));
+  // Plain text is shown in its place where there is some.
+  const rank = 1000;
+  rendermime.addFactory(
+    { safe: true, mimeTypes, createRenderer: options => new RenderedText(options) },
+    rank
+  );
+}
+
+const nothing = (): string => '';

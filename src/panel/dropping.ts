@@ -55,7 +55,7 @@ export class DropTarget implements IDisposable {
   }
 
   private _within(event: Dragged): boolean {
-    const dragged = draggedIn(event.mimeData);
+    const dragged = draggedIn(event.mimeData, event.source);
     if (dragged === null) {
       return false;
     }

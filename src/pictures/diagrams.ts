@@ -1,7 +1,7 @@
 import { type IMermaidManager, MERMAID_CLASS } from '@jupyterlab/mermaid';
 
-import { replaceDiagrams } from '../lab/mermaid';
-import { HELD_DIAGRAM, MARKER } from './holding';
+import { REPLACED, replaceDiagrams } from '../lab/mermaid';
+import { MARKER } from './holding';
 
 /**
  * What a diagram needs to load something: an address, what refers to one, tags other than those of
@@ -26,7 +26,9 @@ export class Diagrams {
     const text = code.textContent;
     this._free.add(text);
     // The element is in a view that may show something else by then.
-    void this._figure(text).then(figure => code.replaceWith(...figure.cloneNode(true).childNodes));
+    void this._figure?.(text).then(figure =>
+      code.replaceWith(...figure.cloneNode(true).childNodes)
+    );
   };
 
   private _isHeld(text: string): boolean {
@@ -34,7 +36,7 @@ export class Diagrams {
   }
 
   private readonly _free = new Set<string>();
-  private readonly _figure: (text: string) => Promise<HTMLElement>;
+  private readonly _figure: ((text: string) => Promise<HTMLElement>) | undefined;
 }
 
 /** A diagram's code; by the marker it is known where it is not sanitized. */
@@ -44,7 +46,7 @@ function codeOf(text: string): HTMLElement {
   const pre = document.createElement('pre');
   pre.append(code);
   const held = document.createElement('div');
-  held.className = HELD_DIAGRAM;
+  held.className = REPLACED;
   held.append(pre);
   const marker = document.createElement(MARKER);
   marker.hidden = true;

@@ -4,7 +4,9 @@ import { UUID } from '@lumino/coreutils';
 import { DisposableDelegate } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
-import { replaceSanitize, setSanitizer } from '../lab/sanitizer';
+import { blockOtherHosts } from '../lab/blocking';
+import { whenOff, works } from '../lab/features';
+import { replaceSanitize, setSanitizer, showAsText } from '../lab/sanitizer';
 import { HeldPictures, type ISurroundings, type Rule } from './held';
 import { HoldingSanitizer, letGo } from './holding';
 import type { IMarkers } from './marker';
@@ -37,6 +39,10 @@ export class Pictures implements IMarkers, ISurroundings {
       draw: this.draw
     } = around);
     this._shared = sanitizer;
+    (['pictures', 'diagrams'] as const).forEach(each => whenOff(each, () => this._blockAll()));
+    whenOff('trust', () =>
+      this._views.forEach(({ panel }) => showAsText(panel.content.rendermime))
+    );
     this._within = replaceSanitize(
       sanitizer,
       within => new HoldingSanitizer(within, this._base, '')
@@ -75,6 +81,9 @@ export class Pictures implements IMarkers, ISurroundings {
     const known = rendermime.sanitizer instanceof HoldingSanitizer ? rendermime.sanitizer : null;
     const holding = known ?? new HoldingSanitizer(this._passing(), this._base, UUID.uuid4());
     setSanitizer(rendermime, holding);
+    if (works('trust') === false) {
+      showAsText(rendermime);
+    }
     const held = new HeldPictures(panel, this);
     const view = { panel, held, name: holding.of };
     this._views.add(view);
@@ -105,6 +114,14 @@ export class Pictures implements IMarkers, ISurroundings {
     this._views.forEach(({ held }) => held.gone(marker));
   }
 
+  /** Block what cannot be held: once, for all of the page. */
+  private _blockAll(): void {
+    if (!this._isBlocked) {
+      this._isBlocked = true;
+      blockOtherHosts(this._base);
+    }
+  }
+
   /** What takes scripts out, and holds nothing: the rest is as JupyterLab's own. */
   private _passing(): IRenderMime.ISanitizer {
     const { _shared: shared, _within: within } = this;
@@ -123,5 +140,6 @@ export class Pictures implements IMarkers, ISurroundings {
   private readonly _shared: IRenderMime.ISanitizer;
   private readonly _within: Pick<IRenderMime.ISanitizer, 'sanitize'>;
   private readonly _views = new Set<IView>();
+  private _isBlocked = false;
   private _rule: Rule = 'agents';
 }

@@ -1,6 +1,7 @@
 import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
+import { report, works } from '../lab/features';
 import { emitUntrusted, isTrusted, withdrawTrust } from '../lab/trust';
 import { onCellModels } from '../notebook/cells';
 
@@ -33,34 +34,22 @@ export function followDistrust(panel: NotebookPanel): void {
 /**
  * What comes into the cell from now on is not trusted, until a person runs or trusts it again.
  *
- * Where that cannot be done quietly, the model's own setter is used, and where the cell is trusted
- * even then, its outputs are cleared: what is unknown is not trusted.
+ * Where it is not known that this can be done quietly, the model's own setter is used. Where the cell
+ * is trusted even then, its outputs are cleared, and no notebook renders HTML from then on.
  */
 export function distrust(cell: ICellModel): void {
   if (!cell.trusted) {
     return;
   }
   const model = cell as ICodeCellModel;
-  if (!withdrawTrust(model)) {
-    warn();
-    cell.trusted = false;
-    model.outputs.trusted = false;
-    if (isTrusted(model)) {
-      model.outputs.clear();
-    }
+  if (works('quiet-trust') === true && withdrawTrust(model)) {
+    emitUntrusted(cell);
     return;
   }
-  emitUntrusted(cell);
-}
-
-let isWarned = false;
-
-function warn(): void {
-  if (!isWarned) {
-    isWarned = true;
-    // eslint-disable-next-line no-console
-    console.warn(
-      'tk-ai-extension: this JupyterLab keeps trust elsewhere; outputs are rendered again.'
-    );
+  cell.trusted = false;
+  model.outputs.trusted = false;
+  if (isTrusted(model)) {
+    model.outputs.clear();
+    report('trust', false);
   }
 }
