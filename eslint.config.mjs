@@ -21,5 +21,32 @@ export default defineConfig(
       ],
       'no-console': 'error'
     }
+  },
+  {
+    files: ['src/**'],
+    ignores: ['src/lab/**', 'src/testing/**', '**/*.spec.ts*'],
+    rules: {
+      'no-restricted-syntax': [
+        'error',
+        ...[
+          // A private member of somebody else.
+          "MemberExpression[object.type!='ThisExpression'][property.name=/^_(?!n$)[a-z]/]",
+          'Literal[value=/^_[a-z]\\w*$/]',
+          'TSPropertySignature[key.name=/^_[a-z]/]',
+          // JupyterLab's class names and ids, and what its elements and drags carry.
+          'Literal[value=/(^|[ .#])jp-/]',
+          'TemplateElement[value.raw=/(^|[ .#])jp-/]',
+          'Literal[value=/commandlinker|application.(x-jupyter|vnd\\.jupyter)/]',
+          "Literal[value='RTC']",
+          // A public method that is replaced, or about to go.
+          "AssignmentExpression[left.type='MemberExpression'][left.property.name=/^(save|revert|fromJSON|toJSON|sanitize|sanitizer|renderFigure|getCachedFigure)$/]",
+          "CallExpression[callee.property.name='setPrompt']",
+          "MemberExpression[property.name='prototype']"
+        ].map(selector => ({
+          selector,
+          message: 'What JupyterLab may change is used in src/lab alone, with a check of its own.'
+        }))
+      ]
+    }
   }
 );

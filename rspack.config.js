@@ -3,11 +3,20 @@
 const { SwcJsMinimizerRspackPlugin } = require('@rspack/core');
 
 module.exports = {
+  // JupyterLab shares React without this part of it.
+  resolve: { alias: { 'react/jsx-runtime': require.resolve('./lib/parts/jsx.js') } },
   optimization: {
     minimizer: [
       new SwcJsMinimizerRspackPlugin({
         minimizerOptions: {
           compress: { passes: 3, ecma: 2020, unsafe_arrows: true, unsafe_methods: true },
+          // Private members of our own classes get short names; those of JupyterLab's keep theirs.
+          mangle: {
+            props: {
+              regex: '^_[a-z]',
+              reserved: ['_n', '_trusted', '_handleError', '_raiseConflict']
+            }
+          },
           format: { comments: false, ecma: 2020 }
         }
       })

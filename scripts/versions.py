@@ -6,8 +6,8 @@ Each has an environment of its own (`.venv-lowest`, `.venv-newest`), made when i
 brought up to date at each run: the newest ones are those that the registry has now, pre-releases
 included. In each a real server is started with jupyter-collaboration and one without; a notebook is
 used, a cell inserted and run in it, and read back. Then JupyterLab is opened on it in a browser: the
-panel is there, an agent's output appears in the page, and no plugin has failed. The browser is that of
-the tests; nothing else of their environment is used.
+panel is there, an agent's output appears in the page, no plugin has failed, and the self-test has
+switched nothing off. The browser is that of the tests; nothing else of their environment is used.
 """
 
 from __future__ import annotations
@@ -216,12 +216,18 @@ def _page(url: str) -> Iterator[Page]:
     """A page of JupyterLab with a notebook and the panel.
 
     Raises:
-        AssertionError: The panel is not there, or a plugin of this extension has failed.
+        AssertionError: The panel is not there, a plugin of this extension has failed, or its self-test
+            has not run or has switched something off.
     """
     failed: list[str] = []
+    tested: list[str] = []
 
     def listen(message: ConsoleMessage) -> None:
-        if message.type == "error" and "tk-ai-extension" in message.text:
+        if "tk-ai-extension" not in message.text:
+            return
+        if "self-test in" in message.text:
+            tested.append(message.text)
+        elif message.type in ("error", "warning"):
             failed.append(message.text)
 
     with sync_playwright() as playwright:
@@ -240,7 +246,10 @@ def _page(url: str) -> Iterator[Page]:
         page.locator('[data-id="tk-ai-chat"]').click()
         expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_visible()
         yield page
+        page.wait_for_function("performance.getEntriesByName('tk-ai-extension:self-test').length")
         assert not failed, failed
+        assert len(tested) == 1, tested
+        print(tested[0], flush=True)
         browser.close()
 
 

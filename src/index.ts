@@ -3,6 +3,7 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import api from './api/plugin';
 import changes from './changes/plugin';
 import chat from './chat/plugin';
+import lab from './lab/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import questions from './questions/plugin';
@@ -27,7 +28,8 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...panel,
   ...notebook,
   ...pictures,
-  ...tabs
+  ...tabs,
+  ...lab
 ];
 
 export default plugins;

@@ -1,4 +1,4 @@
-import './dot.css';
+import './lab.css';
 import './panel.css';
 import './cards.css';
 import './asked.css';

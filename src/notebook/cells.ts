@@ -1,7 +1,8 @@
 import type { Cell } from '@jupyterlab/cells';
 import type { CellList, NotebookPanel } from '@jupyterlab/notebook';
-import type { PanelLayout, Widget } from '@lumino/widgets';
+import type { Widget } from '@lumino/widgets';
 
+import { insertIntoCell } from '../lab/cellLayout';
 import { placeOf } from './marks';
 
 /** How the cells that a notebook has at this moment are found by their keys. */
@@ -45,10 +46,7 @@ export function putInto(cell: Cell, widget: Widget, place: 'below-input' | 'end'
   widget.node.dataset['lmSuppressShortcuts'] = 'true';
   void cell.ready.then(() => {
     if (!cell.isDisposed && !widget.isDisposed) {
-      const layout = cell.layout as PanelLayout;
-      const input = layout.widgets.findIndex(each => each.hasClass('jp-Cell-inputWrapper'));
-      // The last one is the cell's footer.
-      layout.insertWidget(place === 'end' ? layout.widgets.length - 1 : input + 1, widget);
+      insertIntoCell(cell, widget, place);
     }
   });
 }

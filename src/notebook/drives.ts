@@ -1,7 +1,6 @@
 import type { Contents } from '@jupyterlab/services';
 
-/** The names of the drives that hold the server's own files: the first one, and live rooms. */
-const OWN = new Set(['', 'RTC']);
+import { isOnServer } from '../lab/drives';
 
 /**
  * The path of a file as the server knows it.
@@ -12,5 +11,5 @@ export function serverPath(
   contents: Pick<Contents.IManager, 'driveName' | 'localPath'>,
   path: string
 ): string | null {
-  return OWN.has(contents.driveName(path)) ? contents.localPath(path) : null;
+  return isOnServer(contents, path) ? contents.localPath(path) : null;
 }

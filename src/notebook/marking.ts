@@ -2,6 +2,7 @@ import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { setPrompt } from '../lab/prompts';
 import type { NotebookActivity } from './activity';
 import { CellMark } from './CellMark';
 import { cellsOf, onCells } from './cells';
@@ -74,12 +75,6 @@ function resetPrompt(cell: Cell): void {
   if (cell.model.type === 'code') {
     setPrompt(cell, executionState === 'running' ? '*' : String(count ?? ''));
   }
-}
-
-function setPrompt(cell: Cell, prompt: string): void {
-  // The state of the model, which is the other way, is part of the document: that would be changed.
-  // eslint-disable-next-line @typescript-eslint/no-deprecated
-  cell.setPrompt(prompt);
 }
 
 function follow(panel: NotebookPanel, activity: NotebookActivity, update: () => void): void {

@@ -1,13 +1,10 @@
 import type { MimeData } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
+import { draggedIn } from '../lab/dragging';
 import { type Found, ofDesktop, ofServer } from './attaching';
 import type { IPanelServices } from './services';
 
-/** Paths, as the file browser gives them to whoever is dragged to. */
-const FILES = 'application/x-jupyter-icontents';
-/** Cells, as a notebook does. */
-const CELLS = 'application/vnd.jupyter.cells';
 /** Set while something is above that can be let go there. */
 const OVER = 'tk-mod-dropping';
 
@@ -58,22 +55,19 @@ export class DropTarget implements IDisposable {
   }
 
   private _within(event: Dragged): boolean {
-    const { mimeData } = event;
-    if (!mimeData.hasData(FILES) && !mimeData.hasData(CELLS)) {
+    const dragged = draggedIn(event.mimeData, event.source);
+    if (dragged === null) {
       return false;
     }
     // Nothing is taken from where it came.
     event.dropAction = event.proposedAction;
     if (event.type === 'lm-drop') {
       event.dropAction = 'none';
-      if (mimeData.hasData(FILES)) {
-        const { contents } = this._services.notebook;
-        const paths = mimeData.getData(FILES) as string[];
-        void this._take(paths.map(path => ofServer(contents, path)));
+      const { notebook } = this._services;
+      if (dragged.kind === 'files') {
+        void this._take(dragged.paths.map(path => ofServer(notebook.contents, path)));
       } else {
-        const cells = mimeData.getData(CELLS) as { id?: string }[];
-        const ids = cells.flatMap(({ id }) => (id === undefined ? [] : [id]));
-        this._attach(this._services.notebook.attachable(event.source, ids));
+        this._attach(notebook.attachable(event.source, dragged.ids));
       }
     }
     return true;

@@ -3,6 +3,7 @@ import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
+import { isInRightSidebar } from '../lab/sidebar';
 import type { IPanelServices } from './services';
 import { DropTarget } from './dropping';
 import { chatIcon } from '../parts/icon';
@@ -82,7 +83,7 @@ export class ChatPanel extends ReactWidget {
    * can be. From then on the width is the person's.
    */
   private _widen(): void {
-    if (this._isWidened || this.parent?.id !== 'jp-right-stack') {
+    if (this._isWidened || !isInRightSidebar(this)) {
       return;
     }
     this._isWidened = true;

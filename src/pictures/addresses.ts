@@ -1,5 +1,8 @@
 /** What of HTML is loaded from an address as soon as it is shown, and from where. */
 
+import { COMMAND, isCommand } from '../lab/commandLinks';
+import { works } from '../lab/features';
+
 /** Attributes by which an element loads something. */
 const LOADING = [
   'src',
@@ -15,21 +18,20 @@ const LOADING = [
 /** Elements whose `href` a person follows; every other one loads it. */
 const NAVIGATING = new Set(['a', 'area']);
 
-/** By this JupyterLab runs a command when somebody presses the element. */
-export const COMMAND = 'data-commandlinker-command';
-
 /** All attributes that may be held, and nothing else may be set by letting go. */
 export const HOLDABLE: ReadonlySet<string> = new Set([...LOADING, 'href', 'style', COMMAND]);
 
 /** Whether text that was cleaned may load something, told without reading it as HTML. */
-export const MAY_LOAD =
+export const mayLoad = (clean: string): boolean =>
+  works('commands') === false || MAY_LOAD.test(clean);
+
+const MAY_LOAD =
   /(?:src|srcset|poster|background|data|href|style|-command)\s*=|<(?:style|link|base|template)\b/i;
 
 /** The attributes of an element that load something, say how it looks by doing so, or run a command. */
 export function loading(element: Element): string[] {
-  const always = [...LOADING, COMMAND];
-  const names = NAVIGATING.has(element.localName) ? always : [...always, 'href'];
-  const found = names.filter(name => element.hasAttribute(name));
+  const names = NAVIGATING.has(element.localName) ? LOADING : [...LOADING, 'href'];
+  const found = element.getAttributeNames().filter(name => names.includes(name) || isCommand(name));
   return loadsByStyle(element.getAttribute('style') ?? '') ? [...found, 'style'] : found;
 }
 
@@ -45,7 +47,7 @@ function loadsByStyle(style: string): boolean {
  * @param page - What relative addresses are relative to.
  */
 export function isOwn(name: string, value: string, base: URL, page: string): boolean {
-  if (name === COMMAND) {
+  if (isCommand(name)) {
     return false;
   }
   if (name === 'style' && /\\|image(?:-set)?\(|src\(|@import/i.test(value)) {

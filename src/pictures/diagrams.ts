@@ -1,6 +1,7 @@
-import type { IMermaidManager } from '@jupyterlab/mermaid';
+import { type IMermaidManager, MERMAID_CLASS } from '@jupyterlab/mermaid';
 
-import { HELD_DIAGRAM, MARKER } from './holding';
+import { REPLACED, replaceDiagrams } from '../lab/mermaid';
+import { MARKER } from './holding';
 
 /**
  * What a diagram needs to load something: an address, what refers to one, tags other than those of
@@ -17,12 +18,7 @@ const MAY_LOAD =
  */
 export class Diagrams {
   constructor(manager: IMermaidManager) {
-    const figure = manager.renderFigure.bind(manager);
-    const cached = manager.getCachedFigure.bind(manager);
-    manager.renderFigure = text =>
-      this._isHeld(text) ? Promise.resolve(codeOf(text)) : figure(text);
-    manager.getCachedFigure = text => (this._isHeld(text) ? codeOf(text) : cached(text));
-    this._figure = figure;
+    this._figure = replaceDiagrams(manager, text => (this._isHeld(text) ? codeOf(text) : null));
   }
 
   /** Draws a diagram that is let go in place of its code. */
@@ -30,7 +26,9 @@ export class Diagrams {
     const text = code.textContent;
     this._free.add(text);
     // The element is in a view that may show something else by then.
-    void this._figure(text).then(figure => code.replaceWith(...figure.cloneNode(true).childNodes));
+    void this._figure?.(text).then(figure =>
+      code.replaceWith(...figure.cloneNode(true).childNodes)
+    );
   };
 
   private _isHeld(text: string): boolean {
@@ -38,7 +36,7 @@ export class Diagrams {
   }
 
   private readonly _free = new Set<string>();
-  private readonly _figure: (text: string) => Promise<HTMLElement>;
+  private readonly _figure: ((text: string) => Promise<HTMLElement>) | undefined;
 }
 
 /** A diagram's code; by the marker it is known where it is not sanitized. */
@@ -48,12 +46,12 @@ function codeOf(text: string): HTMLElement {
   const pre = document.createElement('pre');
   pre.append(code);
   const held = document.createElement('div');
-  held.className = HELD_DIAGRAM;
+  held.className = REPLACED;
   held.append(pre);
   const marker = document.createElement(MARKER);
   marker.hidden = true;
   const figure = document.createElement('div');
-  figure.className = 'jp-RenderedMermaid';
+  figure.className = MERMAID_CLASS;
   figure.append(held, marker);
   return figure;
 }

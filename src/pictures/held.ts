@@ -5,6 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { ApiError } from '../api/client';
 import type { IReviews } from '../changes/reviews';
+import { report } from '../lab/features';
 import { serverPath } from '../notebook/drives';
 import { LoadBar } from './bar';
 import { addressesHeld, letGo } from './holding';
@@ -106,8 +107,14 @@ export class HeldPictures {
 
   /** Asks the server; what it does not tell is in doubt, and asked for again. */
   private async _doubt(): Promise<Doubt> {
-    const path = serverPath(this._around.contents, this._panel.context.path);
+    const { context } = this._panel;
+    const path = serverPath(this._around.contents, context.path);
     if (path === null) {
+      if (context.model.collaborative) {
+        // It may be the server's under a name that is not known.
+        report('rooms', false);
+        return 'all';
+      }
       // No agent of this server writes in other drives.
       return new Set();
     }

@@ -1,6 +1,8 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { addressesIn, COMMAND, HOLDABLE, isOwn, loading, MAY_LOAD } from './addresses';
+import { COMMAND, COMMAND_ARGS } from '../lab/commandLinks';
+import { REPLACED } from '../lab/mermaid';
+import { addressesIn, HOLDABLE, isOwn, loading, mayLoad } from './addresses';
 
 /** The element that stands at the end of HTML in which something is held. */
 export const MARKER = 'tk-ai-held';
@@ -8,8 +10,6 @@ export const MARKER = 'tk-ai-held';
 const HELD = 'data-tk-held-';
 /** Elements with held attributes. */
 const IS_HELD = 'data-tk-held';
-/** The class of what holds the code of a diagram that is not drawn yet. */
-export const HELD_DIAGRAM = 'tk-HeldDiagram';
 /** What the code of a diagram begins with among addresses, and a command. */
 export const DIAGRAM = 'diagram:';
 export const RUNS = 'command:';
@@ -45,7 +45,7 @@ export class HoldingSanitizer implements IRenderMime.ISanitizer {
 
   sanitize(dirty: string, options?: IRenderMime.ISanitizerOptions): string {
     const clean = this._within.sanitize(dirty, options);
-    if (!MAY_LOAD.test(clean) && !clean.includes(HELD_DIAGRAM)) {
+    if (!mayLoad(clean) && !clean.includes(REPLACED)) {
       return clean;
     }
     // A document without a window: nothing in it is loaded or run.
@@ -63,7 +63,7 @@ export class HoldingSanitizer implements IRenderMime.ISanitizer {
 
 /** Renames what would load from elsewhere; returns whether there was anything. */
 export function hold(root: Element, base: URL): boolean {
-  let any = root.querySelector(`.${HELD_DIAGRAM}`) !== null;
+  let any = root.querySelector(`.${REPLACED}`) !== null;
   for (const element of root.querySelectorAll('*')) {
     for (const name of loading(element)) {
       const value = element.getAttribute(name) ?? '';
@@ -100,8 +100,8 @@ export function letGo(
     }
     element.removeAttribute(IS_HELD);
   }
-  for (const code of root.querySelectorAll(`.${HELD_DIAGRAM}`)) {
-    code.classList.remove(HELD_DIAGRAM);
+  for (const code of root.querySelectorAll(`.${REPLACED}`)) {
+    code.classList.remove(REPLACED);
     draw(code);
   }
   root.querySelectorAll(MARKER).forEach(marker => marker.remove());
@@ -115,14 +115,14 @@ async function resolved(value: string, resolver: IRenderMime.IResolver): Promise
 
 /** The addresses that are held in an element, the diagrams, and the commands. */
 export function addressesHeld(root: Element): string[] {
-  const diagrams = [...root.querySelectorAll(`.${HELD_DIAGRAM}`)].map(({ textContent }) => [
+  const diagrams = [...root.querySelectorAll(`.${REPLACED}`)].map(({ textContent }) => [
     ...(textContent.match(/(?:https?:)?\/\/[^\s"'<>()]+/g) ?? []),
     DIAGRAM + textContent
   ]);
   const attributes = [...root.querySelectorAll(`[${IS_HELD}]`)].flatMap(element =>
     heldIn(element).flatMap(([name, value]) => {
       if (name === COMMAND) {
-        return [`${RUNS}${value} ${element.getAttribute('data-commandlinker-args') ?? ''}`];
+        return [`${RUNS}${value} ${element.getAttribute(COMMAND_ARGS) ?? ''}`];
       }
       const found = addressesIn(name, value);
       return found.length > 0 ? found : [value];

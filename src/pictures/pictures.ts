@@ -1,9 +1,12 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { type IRenderMime, type IRenderMimeRegistry, RenderedText } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime';
 import { UUID } from '@lumino/coreutils';
 import { DisposableDelegate } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
+import { blockOtherHosts } from '../lab/blocking';
+import { whenOff, works } from '../lab/features';
+import { replaceSanitize, setSanitizer, showAsText } from '../lab/sanitizer';
 import { HeldPictures, type ISurroundings, type Rule } from './held';
 import { HoldingSanitizer, letGo } from './holding';
 import type { IMarkers } from './marker';
@@ -35,10 +38,15 @@ export class Pictures implements IMarkers, ISurroundings {
       trans: this.trans,
       draw: this.draw
     } = around);
-    this._within = { sanitize: sanitizer.sanitize.bind(sanitizer) };
-    const holding = new HoldingSanitizer(this._within, this._base, '');
-    sanitizer.sanitize = holding.sanitize.bind(holding);
     this._shared = sanitizer;
+    (['pictures', 'diagrams'] as const).forEach(each => whenOff(each, () => this._blockAll()));
+    whenOff('trust', () =>
+      this._views.forEach(({ panel }) => showAsText(panel.content.rendermime))
+    );
+    this._within = replaceSanitize(
+      sanitizer,
+      within => new HoldingSanitizer(within, this._base, '')
+    );
   }
 
   readonly writers: ISurroundings['writers'];
@@ -73,6 +81,9 @@ export class Pictures implements IMarkers, ISurroundings {
     const known = rendermime.sanitizer instanceof HoldingSanitizer ? rendermime.sanitizer : null;
     const holding = known ?? new HoldingSanitizer(this._passing(), this._base, UUID.uuid4());
     setSanitizer(rendermime, holding);
+    if (works('trust') === false) {
+      showAsText(rendermime);
+    }
     const held = new HeldPictures(panel, this);
     const view = { panel, held, name: holding.of };
     this._views.add(view);
@@ -103,6 +114,14 @@ export class Pictures implements IMarkers, ISurroundings {
     this._views.forEach(({ held }) => held.gone(marker));
   }
 
+  /** Block what cannot be held: once, for all of the page. */
+  private _blockAll(): void {
+    if (!this._isBlocked) {
+      this._isBlocked = true;
+      blockOtherHosts(this._base);
+    }
+  }
+
   /** What takes scripts out, and holds nothing: the rest is as JupyterLab's own. */
   private _passing(): IRenderMime.ISanitizer {
     const { _shared: shared, _within: within } = this;
@@ -121,29 +140,6 @@ export class Pictures implements IMarkers, ISurroundings {
   private readonly _shared: IRenderMime.ISanitizer;
   private readonly _within: Pick<IRenderMime.ISanitizer, 'sanitize'>;
   private readonly _views = new Set<IView>();
+  private _isBlocked = false;
   private _rule: Rule = 'agents';
-}
-
-/** What may load something, and is shown as text where it cannot be held. */
-const MAY_LOAD = ['text/html', 'text/markdown', 'text/latex', 'image/svg+xml'];
-
-/** Give a notebook's renderers a sanitizer; without it they show as text what may load something. */
-export function setSanitizer(
-  rendermime: IRenderMimeRegistry,
-  sanitizer: IRenderMime.ISanitizer
-): void {
-  try {
-    Object.assign(rendermime, { sanitizer });
-  } catch {
-    // It cannot be assigned in this JupyterLab.
-  }
-  if (rendermime.sanitizer !== sanitizer) {
-    // eslint-disable-next-line no-console
-    console.warn('tk-ai-extension: HTML is shown as text, since it cannot be sanitized here.');
-    MAY_LOAD.forEach(mime => rendermime.removeMimeType(mime));
-    rendermime.addFactory(
-      { safe: true, mimeTypes: MAY_LOAD, createRenderer: options => new RenderedText(options) },
-      0
-    );
-  }
 }

@@ -9,6 +9,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IReviews } from '../changes/reviews';
+import { checkCommandLinks } from '../lab/commandLinks';
 import { IActivities } from '../notebook/activities';
 import { Diagrams } from './diagrams';
 import type { Rule } from './held';
@@ -39,6 +40,7 @@ const pictures: JupyterFrontEndPlugin<void> = {
     registry: ISettingRegistry | null,
     translator: ITranslator | null
   ): void => {
+    checkCommandLinks(app.commandLinker);
     const { contents, serverSettings } = app.serviceManager;
     const diagrams = mermaid && new Diagrams(mermaid);
     const held = new Pictures(sanitizer, new URL(PageConfig.getBaseUrl(), location.href), {

@@ -1,6 +1,8 @@
-import type { CellModel, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
+import { report, works } from '../lab/features';
+import { emitUntrusted, isTrusted, withdrawTrust } from '../lab/trust';
 import { onCellModels } from '../notebook/cells';
 
 /** The cells that are followed already, for another view of their notebook. */
@@ -32,45 +34,22 @@ export function followDistrust(panel: NotebookPanel): void {
 /**
  * What comes into the cell from now on is not trusted, until a person runs or trusts it again.
  *
- * The model's own setter writes the present outputs again, into a document that others write, too.
- * So the private members behind it are set. Where JupyterLab has others, the setter is used, and
- * where the cell is trusted even then, its outputs are cleared: what is unknown is not trusted.
+ * Where it is not known that this can be done quietly, the model's own setter is used. Where the cell
+ * is trusted even then, its outputs are cleared, and no notebook renders HTML from then on.
  */
 export function distrust(cell: ICellModel): void {
   if (!cell.trusted) {
     return;
   }
   const model = cell as ICodeCellModel;
-  const isKnown = '_trusted' in model && '_trusted' in model.outputs;
-  if (isKnown) {
-    Object.assign(model.outputs, { _trusted: false });
-    Object.assign(model, { _trusted: false });
-  }
-  if (isTrusted(model)) {
-    warn();
-    cell.trusted = false;
-    model.outputs.trusted = false;
-    if (isTrusted(model)) {
-      model.outputs.clear();
-    }
+  if (works('quiet-trust') === true && withdrawTrust(model)) {
+    emitUntrusted(cell);
     return;
   }
-  const { stateChanged } = cell as unknown as Pick<CellModel, 'stateChanged'>;
-  stateChanged.emit({ name: 'trusted', oldValue: true, newValue: false });
-}
-
-function isTrusted({ trusted, outputs }: ICodeCellModel): boolean {
-  return trusted || outputs.trusted;
-}
-
-let isWarned = false;
-
-function warn(): void {
-  if (!isWarned) {
-    isWarned = true;
-    // eslint-disable-next-line no-console
-    console.warn(
-      'tk-ai-extension: this JupyterLab keeps trust elsewhere; outputs are rendered again.'
-    );
+  cell.trusted = false;
+  model.outputs.trusted = false;
+  if (isTrusted(model)) {
+    model.outputs.clear();
+    report('trust', false);
   }
 }

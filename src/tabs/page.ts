@@ -1,6 +1,8 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 
+import { hasMethods } from '../lab/context';
+import { report, whenOff, works } from '../lab/features';
 import { serverPath } from '../notebook/drives';
 import type { Connection } from '../api/connection';
 import { OpenNotebook } from './open';
@@ -23,6 +25,11 @@ export class Page {
     window.addEventListener('focus', () => this._tellSoon());
     _connection.opened.connect(() => this._onOpened());
     _connection.received.connect((_, message) => this._onReceived(message));
+    whenOff('tabs', () => {
+      // What is open is the file for agents from now on.
+      this._notebooks = [];
+      this._tellSoon();
+    });
     if (_connection.isOpen) {
       this._onOpened();
     }
@@ -35,6 +42,12 @@ export class Page {
     const isRead = context.isReady;
     await context.ready;
     if (panel.isDisposed || this._isElsewhere(panel) || this._find(context) !== undefined) {
+      return;
+    }
+    if (!hasMethods(context)) {
+      report('tabs', false);
+    }
+    if (works('tabs') === false) {
       return;
     }
     const views = (): NotebookPanel[] => this._tracker.filter(each => each.context === context);

@@ -61,6 +61,7 @@ class Bench {
         context.contentsModel = { hash: this._hash };
         model.dirty = false;
       },
+      _handleError: () => Promise.resolve(),
       _raiseConflict: async () => {
         const choice = await new Promise<string>(resolve => {
           this.answer = resolve;

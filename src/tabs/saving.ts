@@ -3,17 +3,12 @@ import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
 
+import { type IContextMethods, noteWritten, replaceMethods } from '../lab/context';
 import { isSameContent } from './cells';
 import { Refusal } from './protocol';
 
 type Context = DocumentRegistry.Context;
 type Content = nbformat.INotebookContent;
-
-/** Where JupyterLab's contexts ask or tell their person something: nothing public is there for it. */
-interface IDialogs {
-  _handleError?: (error: unknown, title: string) => Promise<void>;
-  _raiseConflict?: (...args: unknown[]) => Promise<unknown>;
-}
 
 /** What a page holds of a notebook. */
 export interface IHeld {
@@ -46,14 +41,14 @@ export class Saving {
     private readonly _held: IHeld,
     private _file: Content | null
   ) {
-    this._save = _context.save.bind(_context);
-    this._revert = _context.revert.bind(_context);
-    // While JupyterLab asks its person, it says itself what becomes of this.
-    _context.save = () =>
-      this._isAsking ? this._save() : this._queue(() => this._saveForPerson());
-    _context.revert = () => (this._isAsking ? this._revert() : this._queue(this._revert));
-    this._followReads();
-    this._followDialogs();
+    this._own = replaceMethods(_context, own => ({
+      // While JupyterLab asks its person, it says itself what becomes of this.
+      save: () => (this._isAsking ? own.save() : this._queue(() => this._saveForPerson())),
+      revert: () => (this._isAsking ? own.revert() : this._queue(own.revert)),
+      load: content => this._load(content as Content, own.load),
+      showError: async (...args) => (this._isQuiet ? undefined : own.showError(...args)),
+      askConflict: (...args) => this._askConflict(() => own.askConflict(...args))
+    }));
   }
 
   /** Saves for an agent: where a dialog would come, it is told instead. */
@@ -97,7 +92,7 @@ export class Saving {
   private async _takeFile(): Promise<void> {
     if (await this._isOutdated()) {
       this._isTaking = true;
-      await this._quietly(this._revert).finally(() => (this._isTaking = false));
+      await this._quietly(this._own.revert).finally(() => (this._isTaking = false));
     }
   }
 
@@ -117,21 +112,16 @@ export class Saving {
    * Its own way to show that would make every cell anew, and drop what is unsaved: that is for its
    * person to choose.
    */
-  private _followReads(): void {
-    const { model } = this._context;
-    const load = model.fromJSON.bind(model);
-    model.fromJSON = content => {
-      const file = content as Content;
-      if (this._isTaking) {
-        // A save whose answer was lost may have been one.
-        const tried = this._tried?.content;
-        this._held.take(file, tried && isSameContent(tried, file) ? tried : this._file, load);
-      } else {
-        load(content);
-      }
-      this._file = file;
-      this._tried = null;
-    };
+  private _load(file: Content, load: (file: Content) => void): void {
+    if (this._isTaking) {
+      // A save whose answer was lost may have been one.
+      const tried = this._tried?.content;
+      this._held.take(file, tried && isSameContent(tried, file) ? tried : this._file, load);
+    } else {
+      load(file);
+    }
+    this._file = file;
+    this._tried = null;
   }
 
   // --- saves
@@ -160,19 +150,14 @@ export class Saving {
 
   /** JupyterLab's own save; what it writes is noted. */
   private async _write(): Promise<void> {
-    const model = this._context.model as { toJSON?: Context['model']['toJSON'] };
-    const write = this._context.model.toJSON.bind(model);
     let isNoted = false;
-    model.toJSON = () => {
-      const content = write();
+    const release = noteWritten(this._context.model, content => {
       if (!isNoted) {
         isNoted = true;
         this._tried = { content: content as Content, changes: this._held.changes() };
       }
-      return content;
-    };
-    // What the class has is there again.
-    await this._save().finally(() => delete model.toJSON);
+    });
+    await this._own.save().finally(release);
   }
 
   // --- dialogs
@@ -184,23 +169,17 @@ export class Saving {
   }
 
   /** Knows when JupyterLab asks what to keep: for as long as its person likes. */
-  private _followDialogs(): void {
-    const context = this._context as IDialogs;
-    const tell = context._handleError?.bind(context);
-    const ask = context._raiseConflict?.bind(context);
-    context._handleError = async (...args) => (this._isQuiet ? undefined : tell?.(...args));
-    context._raiseConflict = async (...args) => {
-      if (this._isQuiet) {
-        throw changed();
-      }
-      this._isAsking = true;
-      this._agents.forEach(agent => agent.reject(changed()));
-      try {
-        return await ask?.(...args);
-      } finally {
-        this._isAsking = false;
-      }
-    };
+  private async _askConflict(ask: () => Promise<unknown>): Promise<unknown> {
+    if (this._isQuiet) {
+      throw changed();
+    }
+    this._isAsking = true;
+    this._agents.forEach(agent => agent.reject(changed()));
+    try {
+      return await ask();
+    } finally {
+      this._isAsking = false;
+    }
   }
 
   // --- one after the other
@@ -226,8 +205,7 @@ export class Saving {
     await Promise.race([done, agent.promise]).finally(() => this._agents.delete(agent));
   }
 
-  private readonly _save: () => Promise<void>;
-  private readonly _revert: () => Promise<void>;
+  private readonly _own: IContextMethods;
   private _last: Promise<void> = Promise.resolve();
   private _next: Promise<void> | null = null;
   /** The agents that wait: each is rejected where it is to wait no longer. */

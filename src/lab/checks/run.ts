@@ -1,0 +1,89 @@
+/** The self-test of what is used of JupyterLab, in a chunk that loads once JupyterLab is up. */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { INotebookModel, NotebookWidgetFactory } from '@jupyterlab/notebook';
+import type { IRenderMime, IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { Feature } from '../features';
+import type { Uses } from '../uses';
+import { checkCells } from './cells';
+import { checkContexts } from './contexts';
+import { checkDiagrams } from './diagrams';
+import { checkHtml } from './html';
+import { sentence } from './sentences';
+import { checkTrust } from './trust';
+
+/** Milliseconds that a check may take, most of them for what JupyterLab loads. */
+const LONGEST = 20_000;
+
+/** What the checks need. */
+export interface ITested {
+  readonly app: Pick<JupyterFrontEnd, 'docRegistry' | 'name' | 'serviceManager' | 'version'>;
+  readonly rendermime: IRenderMimeRegistry;
+  readonly parser: IRenderMime.IMarkdownParser | null;
+  readonly uses: Uses;
+  readonly trans: TranslationBundle;
+}
+
+/** Check all, and tell the person what is switched off: now, and what is found later. */
+export async function runSelfTest(tested: ITested): Promise<void> {
+  const { app, rendermime, parser, uses } = tested;
+  const { report, switchedOff, works } = uses;
+  const registry = app.docRegistry;
+  const factory = registry.getModelFactory('notebook') as
+    DocumentRegistry.IModelFactory<INotebookModel> | undefined;
+  const widgets = registry.getWidgetFactory('Notebook') as NotebookWidgetFactory | undefined;
+  // A check that throws, or does not end, has failed.
+  const attempt = async (features: Feature[], check: () => unknown): Promise<void> => {
+    try {
+      await Promise.race([check(), late()]);
+    } catch (error) {
+      // eslint-disable-next-line no-console
+      console.warn('tk-ai-extension: a check of the self-test failed.', error);
+      features.forEach(feature => report(feature, false));
+    }
+  };
+  const began = performance.now();
+  if (factory !== undefined) {
+    await attempt(['trust', 'quiet-trust'], () => checkTrust(uses, () => factory.createNew()));
+    await attempt(['tabs'], () => checkContexts(uses, app.serviceManager, factory));
+    if (widgets !== undefined) {
+      await attempt(['prompts', 'controls', 'looks'], () =>
+        checkCells(uses, factory.createNew(), widgets.contentFactory, rendermime)
+      );
+    }
+  }
+  // Where their plug-in is switched off, nothing was replaced.
+  if (works('pictures') === true) {
+    await attempt(['pictures'], () => checkHtml(uses, rendermime));
+  }
+  if (works('diagrams') === true) {
+    await attempt(['diagrams'], () => checkDiagrams(uses, rendermime, parser));
+  }
+  if (app.name === 'JupyterLab') {
+    report('width', document.getElementById(uses.RIGHT_SIDEBAR) !== null);
+  }
+  const { duration } = performance.measure('tk-ai-extension:self-test', { start: began });
+  // eslint-disable-next-line no-console
+  console.debug(
+    `tk-ai-extension: self-test in ${app.name} ${app.version}: ${Math.round(duration)} ms, ` +
+      `${switchedOff().length} features switched off`
+  );
+  switchedOff().forEach(feature => tell(tested, feature));
+  uses.onSwitchedOff(feature => tell(tested, feature));
+}
+
+const late = (): Promise<never> =>
+  new Promise((_, reject) => setTimeout(() => reject(new Error('It takes too long.')), LONGEST));
+
+/** Tell the person what happens instead: in so few words that JupyterLab shows all of them. */
+function tell({ app, trans }: ITested, feature: Feature): void {
+  const where = trans.__('Claude’s extension in %1 %2:', app.name, app.version);
+  const message = `${where} ${sentence(feature, trans)}`;
+  // eslint-disable-next-line no-console
+  console.warn(`tk-ai-extension: "${feature}" is switched off. ${message}`);
+  Notification.warning(message, { autoClose: false });
+}

@@ -1,0 +1,33 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { Feature } from '../features';
+
+/** What a person is told of a feature that is switched off: what happens instead. */
+export function sentence(feature: Feature, trans: TranslationBundle): string {
+  switch (feature) {
+    case 'trust':
+      return trans.__('Trusting a cell cannot be undone, so outputs are shown as text.');
+    case 'quiet-trust':
+      return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
+    case 'pictures':
+      return trans.__('Images cannot be blocked one by one, so all from other hosts are blocked.');
+    case 'diagrams':
+      return trans.__('Diagrams cannot be blocked, so all images from other hosts are blocked.');
+    case 'commands':
+      return trans.__('Buttons in outputs do not run commands.');
+    case 'tabs':
+      return trans.__('Agents edit the files of notebooks, not the open tabs.');
+    case 'prompts':
+      return trans.__('Prompts do not show which cells an agent runs.');
+    case 'controls':
+      return trans.__('Marks and buttons are at the end of a cell.');
+    case 'looks':
+      return trans.__('Marks and buttons at cells may look different.');
+    case 'dragging':
+      return trans.__('Files and cells cannot be dragged to the chat.');
+    case 'width':
+      return trans.__('The chat panel keeps its first width.');
+    case 'rooms':
+      return trans.__('Agents’ changes are not shown in this shared notebook.');
+  }
+}

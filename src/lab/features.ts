@@ -1,0 +1,63 @@
+import { Signal } from '@lumino/signaling';
+
+/** What depends on parts of JupyterLab that it may change, and is switched off where it has. */
+export type Feature =
+  /** Trust in a cell is withdrawn at all, or without writing its outputs again. */
+  | 'trust'
+  | 'quiet-trust'
+  /** Images from other hosts, and diagrams that load some, are blocked until they are allowed. */
+  | 'pictures'
+  | 'diagrams'
+  /** Buttons in outputs are blocked until they are allowed to run commands. */
+  | 'commands'
+  /** Agents read and change notebooks in open tabs. */
+  | 'tabs'
+  /** Prompts show what agents run; controls have their place in a cell; both have their looks. */
+  | 'prompts'
+  | 'controls'
+  | 'looks'
+  /** Files and cells are dragged to the chat, which is as wide as a diff needs. */
+  | 'dragging'
+  | 'width'
+  /** The drive of a shared notebook is known as the server's. */
+  | 'rooms';
+
+const results = new Map<Feature, boolean>();
+const failed = new Signal<object, Feature>(results);
+
+/** Whether a feature works in this JupyterLab; undefined until it is known. */
+export const works = (feature: Feature): boolean | undefined => results.get(feature);
+
+/** The features that are switched off. */
+export const switchedOff = (): Feature[] =>
+  [...results].flatMap(([feature, ok]) => (ok ? [] : [feature]));
+
+/** Report whether a feature works. What has failed once stays switched off. */
+export function report(feature: Feature, ok: boolean): void {
+  if (works(feature) !== false) {
+    results.set(feature, ok);
+    if (!ok) {
+      failed.emit(feature);
+    }
+  }
+}
+
+/** Call back for each feature that is switched off from now on. */
+export function onSwitchedOff(done: (feature: Feature) => void): void {
+  failed.connect((_, feature) => done(feature));
+}
+
+/** Call back once a feature is switched off, at once where it is already. */
+export function whenOff(feature: Feature, done: () => void): void {
+  if (works(feature) === false) {
+    done();
+  } else {
+    onSwitchedOff(each => each === feature && done());
+  }
+}
+
+/** Forget all results, and who is called back: for tests. */
+export function forgetResults(): void {
+  results.clear();
+  Signal.clearData(results);
+}

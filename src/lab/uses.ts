@@ -1,0 +1,23 @@
+import { insertIntoCell } from './cellLayout';
+import { hasMethods, noteWritten, replaceMethods } from './context';
+import { onSwitchedOff, report, switchedOff, works } from './features';
+import { REPLACED } from './mermaid';
+import { setPrompt } from './prompts';
+import { setSanitizer } from './sanitizer';
+import { RIGHT_SIDEBAR } from './sidebar';
+import { emitUntrusted, withdrawTrust } from './trust';
+
+/**
+ * What the self-test checks and calls.
+ *
+ * Its chunk gets it as an argument: what two chunks import is not inlined into either.
+ */
+export const uses = {
+  ...{ onSwitchedOff, report, switchedOff, works },
+  ...{ emitUntrusted, withdrawTrust },
+  ...{ hasMethods, noteWritten, replaceMethods },
+  ...{ insertIntoCell, setPrompt, setSanitizer },
+  ...{ REPLACED, RIGHT_SIDEBAR }
+};
+
+export type Uses = typeof uses;
