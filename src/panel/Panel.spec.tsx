@@ -2,7 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import { PROPOSAL, request } from '../testing/events';
+import { CHANGE, PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type } from '../testing/screen';
 import { Arming } from './arming';
@@ -17,17 +17,6 @@ const RESULT = {
   structured: {},
   images: [],
   seconds: 1.5
-} as const;
-const CHANGE = {
-  kind: 'cell_change',
-  call: 'k',
-  notebook: 'a.ipynb',
-  action: 'insert',
-  cell: 'z',
-  index: 2,
-  cell_type: 'code',
-  diff: '+x = 1',
-  entry: 7
 } as const;
 const DONE = { kind: 'done', end: 'done', text: '' } as const;
 const ASKS = {

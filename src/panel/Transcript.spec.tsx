@@ -2,7 +2,7 @@ import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-libra
 
 import { unreachable } from '../api/client';
 import type { ModelsInfo } from '../api/events';
-import { MESSAGE, PROPOSAL, story } from '../testing/events';
+import { CHANGE, MESSAGE, PROPOSAL, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
 import { Arming } from './arming';
@@ -364,22 +364,7 @@ describe('what a turn changed', () => {
     stage.api.changes = () =>
       Promise.resolve({ changes: stage.undone.length === 0 ? [entry] : [], since: -1 });
     await stage.say('Add a cell.');
-    await stage.happens(
-      CALL,
-      {
-        kind: 'cell_change',
-        call: 'k',
-        notebook: 'a.ipynb',
-        action: 'insert',
-        cell: 'z',
-        index: 2,
-        cell_type: 'code',
-        diff: '+x = 1',
-        entry: 7
-      },
-      RESULT,
-      DONE
-    );
+    await stage.happens(CALL, CHANGE, RESULT, DONE);
     const changes = screen.getByRole('group', { name: 'Changes' });
     expect(changes.textContent).toContain('1 cell changed');
     fireEvent.click(within(changes).getByRole('button', { name: 'Undo' }));

@@ -1,18 +1,8 @@
 import { cleanup, fireEvent, screen } from '@testing-library/react';
 
+import { CHANGE } from '../testing/events';
 import { Stage } from '../testing/panel';
 
-const CHANGE = {
-  kind: 'cell_change',
-  call: 'k',
-  notebook: 'a.ipynb',
-  action: 'insert',
-  cell: 'z',
-  index: 2,
-  cell_type: 'code',
-  diff: '+x = 1',
-  entry: 7
-} as const;
 const RESULT = {
   kind: 'tool_result',
   call: 'k',

@@ -34,6 +34,19 @@ export const MESSAGE: Payload<SentEvent> = {
   replaces: null
 };
 
+/** A cell that a call inserted. */
+export const CHANGE = {
+  kind: 'cell_change',
+  call: 'k',
+  notebook: 'a.ipynb',
+  action: 'insert',
+  cell: 'z',
+  index: 2,
+  cell_type: 'code',
+  diff: '+x = 1',
+  entry: 7
+} as const;
+
 /** A proposal to insert a cell and to run it. */
 export const PROPOSAL: Proposal = {
   title: 'Insert a code cell',
