@@ -146,6 +146,10 @@ docs: $(VENV)/.all ## the documentation, into site/
 	@# The theme's news about its own future are left out.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+.PHONY: pictures
+pictures: $(VENV)/.all $(VENV)/.panel ## the documentation's pictures of JupyterLab, again
+	@$(BIN)/python scripts/docs/pictures.py
+
 .PHONY: clean
 clean: ## away with everything that make made
 	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist lib node_modules site reports playground tk_ai_extension/labextension

@@ -1,6 +1,6 @@
-"""Pictures for the documentation, which tests make on the way where they are asked to.
+"""Pictures for the documentation, which tests take on the way where they are asked to.
 
-``PICTURES=docs/images make test`` renews them.
+`make pictures` runs these tests and renews `docs/images`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,36 @@ from pathlib import Path
 
 from playwright.async_api import Locator, Page
 
+THEMES = {"": "JupyterLab Light", "-dark": "JupyterLab Dark"}
+"""The theme of a picture by the end of its file's name."""
+
+SET_THEME = """
+async name => {
+  const app = window.jupyterapp;
+  await app.commands.execute('apputils:change-theme', { theme: name });
+  while (document.body.dataset.jpThemeName !== name) {
+    await new Promise(done => requestAnimationFrame(done));
+  }
+}
+"""
+
 
 async def picture(page: Page, name: str, of: Locator | None = None) -> None:
-    """Takes a picture of the page, where `PICTURES` names a folder for it.
+    """Take a picture of the page, where `PICTURES` names a folder for it.
+
+    It is taken in the light theme (``NAME.png``) and in the dark one (``NAME-dark.png``); the page is
+    in the light theme afterwards.
 
     Args:
-        page: The page.
-        name: Of the file, without its suffix.
-        of: A part of the page that is all that matters.
+        page: JupyterLab or Notebook 7, with its app exposed.
+        name: Name of the file, without its suffix.
+        of: The part of the page to show; all of it where left out.
     """
     folder = os.environ.get("PICTURES")
-    if folder:
-        path = Path(folder) / f"{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if not folder:
+        return
+    for suffix, theme in THEMES.items():
+        await page.evaluate(SET_THEME, theme)
+        path = Path(folder) / f"{name}{suffix}.png"
         await (of or page).screenshot(path=path, animations="disabled")
+    await page.evaluate(SET_THEME, THEMES[""])

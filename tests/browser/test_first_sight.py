@@ -6,7 +6,7 @@ from playwright.async_api import expect
 
 from tests.browser.agents import KERNEL
 from tests.browser.conftest import OpenLab, shared
-from tests.browser.lab import Lab, answer, write_notebook
+from tests.browser.lab import Lab, answer, armed, write_notebook
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse, Usage
 
@@ -111,6 +111,7 @@ async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedMod
     await lab.say("Why is March so low?")
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_contain_text("plt.bar(months")
+    await armed(question)
     await picture(lab.page, "question")
 
     await answer(question, "Approve")
@@ -118,5 +119,3 @@ async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedMod
     await expect(lab.page.locator(".jp-OutputArea-output img")).to_be_visible()
     await lab.page.mouse.move(1, 1)
     await picture(lab.page, "answer")
-    await lab.theme("JupyterLab Dark")
-    await picture(lab.page, "answer-dark")
