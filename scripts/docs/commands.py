@@ -19,7 +19,7 @@ def commands_page(registry: Registry) -> str:
     return page(
         "Commands",
         "What `nb COMMAND --help` says, for every command. "
-        "[The command line](../command-line.md) says how they belong together.",
+        "[The command line](../command-line.md) shows how to use them together.",
         *_sections(commands, groups.items()),
     )
 

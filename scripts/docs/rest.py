@@ -39,7 +39,7 @@ def rest_page(
             ),
         ),
         "Anything else below `/api/tk-ai` is a typed error. MCP speaks its own protocol at "
-        "`/api/tk-ai/mcp`: see [Connect an agent](../agents.md).",
+        "`/api/tk-ai/mcp`: see [Connect an agent](../connect.md).",
         "## Authentication",
         table(
             ["scheme", "where", "form"],
