@@ -40,8 +40,8 @@ def decisions_page(folder: Path) -> str:
     """The index of all decisions."""
     return page(
         "Decisions",
-        "Architecture decision records: why things are as they are. Each has the context, the decision and "
-        "its consequences.",
+        "*For developers who ask why something is as it is.*",
+        "Architecture decision records. Each has the context, the decision and its consequences.",
         table(
             ["", "decision"],
             ([str(each.number), f"[{each.title}]({each.file})"] for each in decisions(folder)),

@@ -19,6 +19,7 @@ def settings_page(folder: Path) -> str:
     }
     return page(
         "Settings in JupyterLab",
+        "*For people who use the panel and the marks in notebooks.*",
         "The Settings Editor shows these. [Configuration](configuration.md) has the server's settings.",
         *(part for name, schema in schemas.items() for part in _section(name, schema)),
     )

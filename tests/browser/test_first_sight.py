@@ -6,7 +6,7 @@ from playwright.async_api import expect
 
 from tests.browser.agents import KERNEL
 from tests.browser.conftest import OpenLab, shared
-from tests.browser.lab import Lab, answer, armed, write_notebook
+from tests.browser.lab import Lab, answer, write_notebook
 from tests.browser.pictures import picture
 from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUse, Usage
 
@@ -111,8 +111,7 @@ async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedMod
     await lab.say("Why is March so low?")
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_contain_text("plt.bar(months")
-    await armed(question)
-    await picture(lab.page, "question")
+    await picture(lab.page, "question", question=question)
 
     await answer(question, "Approve")
     await expect(lab.log.get_by_text("March is no worse")).to_be_visible()
