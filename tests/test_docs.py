@@ -20,7 +20,7 @@ from scripts.docs.pages import DOCS
 from scripts.docs.performance import performance_page
 from scripts.docs.rest import methods_of, path_of
 from scripts.docs.tools import characters
-from tests.documentation import anchors, page, pages
+from tests.documentation import anchors, page, pages, written
 from tests.proofs import ROOT, proofs
 from tests.requirements import REQUIREMENTS
 from tests.servers import StartServer, start_server
@@ -136,7 +136,7 @@ def test_every_package_is_in_the_picture_of_the_packages() -> None:
 
 
 def test_every_folder_of_the_browser_side_is_described() -> None:
-    described = set(re.findall(r"^\| `(\w+)` \|", pages()["docs/architecture.md"], re.MULTILINE))
+    described = set(re.findall(r"^\| `(\w+)` \|", written()["docs/architecture.md"], re.MULTILINE))
     folders = {path.name for path in (ROOT / "src").iterdir() if path.is_dir()} - {"testing"}
     assert folders - described == set()
 
@@ -152,7 +152,7 @@ def test_every_setting_and_key_of_jupyterlab_is_documented() -> None:
 
 
 def test_the_readme_names_every_tool() -> None:
-    readme = pages()["README.md"]
+    readme = written()["README.md"]
     named = set(
         re.findall(r"`([a-z_]+)`", readme.partition("## The tools")[2].partition("\n## ")[0])
     )
@@ -183,7 +183,7 @@ def test_nothing_is_fetched_when_the_documentation_is_read() -> None:
 
 
 def test_the_changelog_has_a_place_for_what_comes() -> None:
-    assert "\n## [Unreleased]\n" in pages()["CHANGELOG.md"]
+    assert "\n## [Unreleased]\n" in written()["CHANGELOG.md"]
 
 
 def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_what_was_measured_is_shown_with_its_floor_and_whether_the_goal_was_met(
 
 
 async def test_the_example_in_python_does_what_its_page_says(start_server: StartServer) -> None:
-    assert '--8<-- "examples/client.py:' in pages()["docs/connect.md"]
+    assert '--8<-- "examples/client.py:' in written()["docs/connect.md"]
     server = await start_server()
     client = await asyncio.create_subprocess_exec(
         *(
@@ -238,7 +238,7 @@ async def test_the_example_in_python_does_what_its_page_says(start_server: Start
 @pytest.mark.parametrize("name", ["README.md", "docs/comparison.md"])
 def test_the_size_that_is_claimed_of_the_tools_is_true(name: str) -> None:
     registry = Registry.load()
-    said = re.search(r"\b(\d+)(?: tools take|,) about (\d+),000 characters", pages()[name])
+    said = re.search(r"\b(\d+)(?: tools take|,) about (\d+),000 characters", written()[name])
     assert said is not None
     assert int(said[1]) == len(registry)
     assert abs(int(said[2]) * 1_000 - characters(registry)) < 1_000

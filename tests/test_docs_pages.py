@@ -143,7 +143,7 @@ def test_commands_of_make_exist() -> None:
         for name in re.findall(r"\bmake ([a-z]+)\b", part)
     }
     assert {(path, name) for path, name in named if name not in targets} == set()
-    readme = pages()["README.md"].partition("\n## ")[0]
+    readme = written()["README.md"].partition("\n## ")[0]
     first_screen = set(re.findall(r"\bmake ([a-z]+)\b", readme))
     assert {"lab", "test", "demo"} <= first_screen
 
