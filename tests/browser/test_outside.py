@@ -109,7 +109,7 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
         await expect(lab.message_box).to_have_value("Half a sentence")
         await expect(question).to_be_visible()
         await armed(question)
-        await picture(lab.page, "outside-question")
+        await picture(lab.page, "outside-question", question=question)
 
         await lab.message_box.fill("")
         await lab.message_box.press("ArrowUp")
