@@ -197,11 +197,11 @@ def preload() -> None:
     # At each start, JupyterLab asks yarn for the registry of packages that it never installs here, and
     # jupyter-lsp asks npm for a folder of language servers: two node processes.
     with contextlib.suppress(ImportError):
-        commands = importlib.import_module("jupyterlab.commands")
-        commands._yarn_config = lambda logger: {"yarn config": {}}
+        commands: Any = importlib.import_module("jupyterlab.commands")
+        commands._yarn_config = lambda _: {"yarn config": {}}
     with contextlib.suppress(ImportError):
-        types = importlib.import_module("jupyter_lsp.types")
-        types.LanguageServerManagerAPI._npm_prefix = lambda self, npm: None
+        types: Any = importlib.import_module("jupyter_lsp.types")
+        types.LanguageServerManagerAPI._npm_prefix = lambda *_: None
     gc.collect()
     gc.freeze()
 
