@@ -76,6 +76,11 @@ async def jp_asyncio_loop() -> asyncio.AbstractEventLoop:
 
 
 @pytest.fixture
+def jp_nbconvert_templates() -> None:
+    """No copy of nbconvert's templates: pytest-jupyter's own makes 50 files for each server."""
+
+
+@pytest.fixture
 def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
     """Stops the server, where the test had one.
 
