@@ -36,9 +36,8 @@ ENDLESS = "follow_chat"
 """Its answer to the id of a chat has no end. Schemathesis knows such ids from the answers of other
 operations, and would read until the test's time is over: this one is asked alone."""
 
-TOOLS = 8
-"""So many tools, picked at random, are asked in a normal run: one handler serves them all by their
-schemas. The soak asks all of them."""
+OPERATIONS = 16
+"""So many operations, picked at random, are asked in a normal run; the soak asks all of them."""
 
 GENERATED = 8_000
 """Characters that a string may need to have: hypothesis makes none that is much longer."""
@@ -49,7 +48,7 @@ GENERATED = 8_000
 async def test_random_requests_are_answered_as_described(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    await ask_at_random(start_server, tmp_path, examples=2, tools=TOOLS)
+    await ask_at_random(start_server, tmp_path, examples=2, operations=OPERATIONS)
 
 
 @pytest.mark.soak
@@ -58,11 +57,11 @@ async def test_random_requests_are_answered_as_described(
 async def test_many_random_requests_are_answered_as_described(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    await ask_at_random(start_server, tmp_path, examples=40, tools=None)
+    await ask_at_random(start_server, tmp_path, examples=40, operations=None)
 
 
 async def ask_at_random(
-    start_server: StartServer, folder: Path, examples: int, tools: int | None
+    start_server: StartServer, folder: Path, examples: int, operations: int | None
 ) -> None:
     """Has schemathesis ask a server.
 
@@ -70,7 +69,7 @@ async def ask_at_random(
         start_server: Starts it.
         folder: Where schemathesis runs.
         examples: So many random requests to each operation, beside those at the edges of its schema.
-        tools: To so many tools, picked at random; None for all.
+        operations: So many, picked at random, are asked; None for all.
     """
     server = await start_server()
     cells = [nbformat.v4.new_code_cell("1")]
@@ -80,15 +79,18 @@ async def ask_at_random(
         described = (await client.get(address)).json()
     shorter = folder / "openapi.json"
     shorter.write_text(json.dumps(without_long_bounds(described)))
-    names = [path.rpartition("/")[2] for path in described["paths"] if "/api/tk-ai/tools/" in path]
-    left_out = SystemRandom().sample(names, 0 if tools is None else len(names) - tools)
-    others = [f"--exclude-operation-id={name}" for name in (ENDLESS, *left_out)]
+    named = [each["operationId"] for path in described["paths"].values() for each in path.values()]
+    asked = [name for name in named if name != ENDLESS]
+    if operations is not None:
+        asked = SystemRandom().sample(asked, operations)
+    chosen = [f"--include-operation-id={name}" for name in asked]
     async with asyncio.timeout(LIMIT):
         # The edges of all bounds; then random values, which are longer than a bound at random, too.
-        await play(server, address, "coverage", folder, *others)
+        await play(server, address, "coverage", folder, *chosen)
         random = f"--max-examples={examples}"
-        await play(server, str(shorter), "fuzzing", folder, *others, random)
-        await play(server, address, "coverage", folder, f"--include-operation-id={ENDLESS}")
+        await play(server, str(shorter), "fuzzing", folder, *chosen, random)
+        if operations is None:
+            await play(server, address, "coverage", folder, f"--include-operation-id={ENDLESS}")
     assert "Traceback" not in server.log.text
 
 
