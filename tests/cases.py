@@ -1,4 +1,4 @@
-"""Many cases in one test, for what is dear to set up: all of them run, and all failures are reported."""
+"""Many cases in one test, for what is expensive to set up: all of them run, and all failures are reported."""
 
 from __future__ import annotations
 

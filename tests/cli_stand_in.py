@@ -296,7 +296,7 @@ class CliStandIn(Transport):
     async def _ask(self) -> bool:
         """One request to the model; whether it called tools."""
         turn = self._turn
-        turn.blocks, turn.calls, turn.requests = {}, {}, {}
+        turn.stop, turn.blocks, turn.calls, turn.requests = None, {}, {}, {}
         body = {
             "model": self._options.model,
             "system": [{"type": "text", "text": self._options.system_prompt["prompt"]}],  # type: ignore[index]
@@ -316,7 +316,8 @@ class CliStandIn(Transport):
             if response.status_code != 200:
                 await response.aread()
                 said = response.json()["error"]["message"]
-                if response.status_code in (401, 408, 409, 429) or response.status_code >= 500:
+                # After any other status it asks again, as it did or with fewer features.
+                if response.status_code != 402:
                     raise NotPlayedError(f"a retry after {response.status_code}: {said}")
                 raise ApiError(response.status_code, said)
             async for line in response.aiter_lines():
