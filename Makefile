@@ -99,7 +99,7 @@ lint: $(VENV)/.all node_modules/.made ## ruff, import-linter, pyright, tsc, esli
 	@$(JLPM) lint
 
 .PHONY: format
-format: $(VENV)/.all node_modules/.made ## what ruff, eslint and prettier can mend by themselves
+format: $(VENV)/.all node_modules/.made ## what ruff, eslint and prettier can fix by themselves
 	@$(BIN)/ruff check --fix --quiet --output-format concise
 	@$(BIN)/ruff format
 	@$(JLPM) format
@@ -146,7 +146,11 @@ docs: $(VENV)/.all ## the documentation, into site/
 	@# The theme's news about its own future are left out.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+.PHONY: pictures
+pictures: $(VENV)/.all $(VENV)/.panel ## the documentation's pictures of JupyterLab, again
+	@$(BIN)/python scripts/docs/pictures.py
+
 .PHONY: clean
-clean: ## away with everything that make made
+clean: ## remove everything that make made
 	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest build dist lib node_modules site reports playground tk_ai_extension/labextension
 	@rm -rf .hypothesis .import_linter_cache .pytest_cache .ruff_cache .schemathesis test-results
