@@ -90,6 +90,11 @@ async def jp_asyncio_loop() -> asyncio.AbstractEventLoop:
 
 
 @pytest.fixture
+def jp_nbconvert_templates() -> None:
+    """No copy of nbconvert's templates: pytest-jupyter's own makes 50 files for each server."""
+
+
+@pytest.fixture
 def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
     """Stops the server, where the test had one.
 
@@ -121,6 +126,16 @@ def jp_server_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "BaseFileIdManager": {"db_path": str(tmp_path / "file_id.db")},
         }
     )
+
+
+@pytest.fixture
+def claude_cli(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claude's CLI in the chats of this process: its stand-in, or itself where a test is `real_cli`."""
+    # It imports the SDK, which takes long.
+    from tests import cli_stand_in
+
+    if request.node.get_closest_marker("real_cli") is None:
+        cli_stand_in.install(monkeypatch)
 
 
 @pytest.fixture
