@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.cli import connecting, servers
 from tk_ai_extension.cli.connecting import COMMANDS, NoAnswer, Refused, ServerEndpoint
 from tk_ai_extension.cli.servers import NOT_ASKED, Servers
 from tk_ai_extension.model.errors import OpenElsewhere
@@ -101,7 +100,7 @@ class Clock:
 async def test_a_server_that_hangs_is_waited_for_once_in_a_while(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "PATIENCE", 0.2)
+    monkeypatch.setenv("NB_ANSWER_TIMEOUT", "0.4")
     clock, path = Clock(), stub.root / "a.ipynb"
     found = Servers(stub.runtime, clock=clock)
     assert await found.owner_of(path) is None
@@ -112,7 +111,7 @@ async def test_a_server_that_hangs_is_waited_for_once_in_a_while(
     assert stub.asked == ["/api/tk-ai/health"]
     clock.now += NOT_ASKED
     stub.answer = HEALTHY
-    monkeypatch.setattr(servers, "PATIENCE", 60.0)
+    monkeypatch.setenv("NB_ANSWER_TIMEOUT", "120")
     server = await found.owner_of(path)
     assert server is not None
     assert server.root == stub.root
@@ -123,7 +122,7 @@ async def test_servers_in_folders_of_each_other_are_asked_at_once(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Neither answers before both were asked.
-    monkeypatch.setattr(servers, "PATIENCE", 1000.0)
+    monkeypatch.setenv("NB_ANSWER_TIMEOUT", "2000")
     together = asyncio.Barrier(2)
     below = Stub(stub.runtime, stub.root / "below", pid=os.getppid(), together=together)
     below.root.mkdir()
@@ -137,7 +136,7 @@ async def test_servers_in_folders_of_each_other_are_asked_at_once(
 async def test_a_server_further_up_that_hangs_is_not_waited_for(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "PATIENCE", 1000.0)
+    monkeypatch.setenv("NB_ANSWER_TIMEOUT", "2000")
     below = Stub(stub.runtime, stub.root / "below", pid=os.getppid(), answer=HEALTHY)
     below.root.mkdir()
     async with listens(below):
@@ -185,7 +184,7 @@ async def test_a_refusal_is_known_at_once_though_the_connection_stays_open(
     stub: Stub, monkeypatch: pytest.MonkeyPatch, answer: bytes, message: str
 ) -> None:
     # Longer than the test may take.
-    monkeypatch.setattr(connecting, "ANSWER_TIMEOUT", 1000.0)
+    monkeypatch.setenv("NB_ANSWER_TIMEOUT", "1000")
     stub.answer, stub.closes = b"HTTP/1.1 " + answer, False
     server = ServerEndpoint(f"http://127.0.0.1:{stub.port}/", "")
     with pytest.raises((NoAnswer, Refused), match=message):

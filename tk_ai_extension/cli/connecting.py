@@ -20,16 +20,7 @@ COMMANDS = "api/tk-ai/commands"
 """Where a command runs; see `wire`."""
 MCP = "api/tk-ai/mcp/stdio"
 """Where a line is a message of MCP, as over stdio."""
-
-
-def _seconds(text: str, default: float) -> float:
-    try:
-        return float(text) if float(text) > 0 else default
-    except ValueError:
-        return default
-
-
-ANSWER_TIMEOUT = _seconds(os.environ.get("NB_ANSWER_TIMEOUT", ""), 10.0)
+ANSWER_TIMEOUT = 10.0
 """Seconds in which a person's server must begin to answer; what a command does may take longer."""
 IMPORT_TIMEOUT = 60.0
 """The same for a project's own, which has perhaps just been started, and imports what it needs."""
@@ -39,6 +30,15 @@ REFUSALS = (400, 401, 403, 503)
 """The statuses with which the extension says in the body why it refuses a request."""
 MAX_HEAD = 1 << 16
 """Bytes of the head of an answer."""
+
+
+def answer_timeout() -> float:
+    """Return ``NB_ANSWER_TIMEOUT``, else `ANSWER_TIMEOUT`."""
+    try:
+        seconds = float(os.environ.get("NB_ANSWER_TIMEOUT", ""))
+    except ValueError:
+        return ANSWER_TIMEOUT
+    return seconds if seconds > 0 else ANSWER_TIMEOUT
 
 
 class NoAnswer(Exception):
@@ -78,7 +78,7 @@ class ServerEndpoint:
             Refused: the server refuses the request.
         """
         netloc, _, base = self.url.partition("://")[2].partition("/")
-        timeout = ANSWER_TIMEOUT if self.project is None else IMPORT_TIMEOUT
+        timeout = answer_timeout() if self.project is None else IMPORT_TIMEOUT
         try:
             connection = self.connect()
         except TimeoutError:
@@ -129,7 +129,7 @@ class ServerEndpoint:
             host, port = netloc, "443" if scheme == "https" else "80"
         host = host.strip("[]")
         try:
-            connection = socket.create_connection((host, int(port)), ANSWER_TIMEOUT)
+            connection = socket.create_connection((host, int(port)), answer_timeout())
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if scheme == "https":
                 import ssl

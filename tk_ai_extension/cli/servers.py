@@ -14,13 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 
-from tk_ai_extension.cli.connecting import ANSWER_TIMEOUT, running_servers, runtime_folder
+from tk_ai_extension.cli.connecting import answer_timeout, running_servers, runtime_folder
 from tk_ai_extension.model.errors import OpenElsewhere, ToolError
 from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
 
-PATIENCE = ANSWER_TIMEOUT / 2
-"""Seconds in which a server must say whether it has the extension."""
 NOT_ASKED = 30.0
 """Seconds in which a server is not asked again that did not answer, or has no extension."""
 
@@ -111,17 +109,18 @@ class Server:
         from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
         from tornado.simple_httpclient import HTTPTimeoutError
 
+        timeout = answer_timeout() / 2
         request = HTTPRequest(
             self.url + path,
             headers={"Authorization": f"token {self.token}"} if self.token else {},
-            request_timeout=PATIENCE,
-            connect_timeout=PATIENCE,
+            request_timeout=timeout,
+            connect_timeout=timeout,
             follow_redirects=False,
         )
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)
         except HTTPTimeoutError as error:
-            raise ServerSilent(f"{self.url} does not answer within {PATIENCE:.0f} s.") from error
+            raise ServerSilent(f"{self.url} does not answer within {timeout:.0f} s.") from error
         except HTTPClientError as error:
             if error.code == 404:
                 return None
