@@ -97,9 +97,7 @@ def ask_tool(server: ServerProcess, name: str, arguments: dict[str, Any]) -> Any
 @pytest.fixture
 async def stranger(nb: Nb, start_server: StartServer) -> ServerProcess:
     """A server without the extension, which `nb` finds."""
-    server = await start_server(
-        config="c.ServerApp.jpserver_extensions = {'tk_ai_extension': False}"
-    )
+    server = await start_server(config="c.ServerApp.jpserver_extensions['tk_ai_extension'] = False")
     nb.root = server.root
     nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
     return server
