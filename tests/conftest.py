@@ -14,7 +14,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from tests import sandboxes
+from tests import preloaded, sandboxes
 from tests.matrix import write_matrix
 from tests.times import write_times
 
@@ -66,6 +66,20 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preloaded_processes(temporary_folder: None) -> Iterator[None]:
+    """Servers, kernels and `nb` are forked from a process that has imported their modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        preloaded.install(patch)
+        yield
+
+
+@pytest.fixture
+def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test starts is started as a user starts it: memory and imports are its own."""
+    monkeypatch.setattr(preloaded, "FORKED", {})
 
 
 # The conformance suites are part of the package; their asserts explain themselves like any test's.

@@ -68,7 +68,7 @@ async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_l
     await rest(begun)
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
     assert alive == []
-    await talk.say("Go on.", chat=begun.chat)
+    await talk.say("Continue.", chat=begun.chat)
     said: list[str] = []
     async with asyncio.timeout(20):
         while len(said) < 2:

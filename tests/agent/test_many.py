@@ -90,7 +90,7 @@ async def turns(talk: Talk, chat: str, many: int, numbers: count[int]) -> None:
         talk.model.add(Answer.of(ToolUse("read_cell", {"cell": 0}), call), Answer.of("Done."))
         # The script's server remembers what it was asked: that is not the chat's to hold.
         talk.model.requests.clear()
-        events = await talk.say("Go on.", chat=chat, notebook="a.ipynb", mode="auto")
+        events = await talk.say("Continue.", chat=chat, notebook="a.ipynb", mode="auto")
         assert events[-1].data == {"end": "done", "text": "Done."}
 
 

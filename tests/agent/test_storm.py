@@ -70,7 +70,7 @@ class Storm:
     async def send(self) -> None:
         mode = self.random.choice(("plan", "ask", "edit", "auto"))
         fields: dict[str, Any] = {} if len(self.chats) < 3 else {"chat": self.chat}
-        begun = await self.server.send("Go on.", notebook="a.ipynb", mode=mode, **fields)
+        begun = await self.server.send("Continue.", notebook="a.ipynb", mode=mode, **fields)
         if begun.chat not in self.chats:
             self.chats.append(begun.chat)
         seen: list[Event] = []
