@@ -31,11 +31,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spreads the modules with a browser over the whole run.
+    """Spreads the modules with a browser over the whole run, and gives random tests their time.
 
-    They keep the processors busy, where most other tests wait for something: one beside the other they
-    are done sooner.
+    Those with a browser keep the processors busy, where most other tests wait for something: one beside
+    the other they are done sooner.
     """
+    if "hypothesis" in sys.modules:  # some module has such tests
+        from hypothesis import HealthCheck, settings
+
+        # It measures by the clock how long values take to make: on a busy machine that fails.
+        slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.register_profile("tests", slow)
+        settings.load_profile("tests")
     modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     browser = [tests for tests in modules if "browser" in tests[0].path.parts]
     other = [tests for tests in modules if "browser" not in tests[0].path.parts]

@@ -148,12 +148,19 @@ async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, p
         await client.session.send_request(
             types.UnsubscribeRequest(params=params), types.EmptyResult
         )
+        empty = "notebook://empty.ipynb"
+        await _subscribe(client, empty)
+        await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
+        # A change may be notified twice: what was on its way before has arrived by then.
+        while await told.get() != empty:
+            pass
         await client.call_tool(
             "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "y = 1"}
         )
-        await _subscribe(client, "notebook://empty.ipynb")
-        await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
-        assert await told.get() == "notebook://empty.ipynb"
+        # The first may still be of the change before; the second is not.
+        for source in ("z = 2", "z = 3"):
+            await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": source})
+            assert await told.get() == empty
 
 
 @pytest.mark.proves("mcp:subscriptions", "mcp:errors")
@@ -225,8 +232,13 @@ async def test_a_file_that_another_program_changes_is_notified(
             (empty.unlink, {uri}),
             (partial(nbformat.write, changed, empty), {uri}),
         ):
+            # A change may be notified twice, once more after an interval.
+            while not updated.empty():
+                updated.get_nowait()
             change()
-            assert {await updated.get() for _ in expected} == expected
+            missing = set(expected)
+            while missing:
+                missing.discard(await updated.get())
         assert "1" in str(await _read(client, uri))
 
 
