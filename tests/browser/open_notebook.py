@@ -269,7 +269,9 @@ async def types(page: Page, cell: int, text: str) -> None:
 
 async def opened(lab: Lab, path: str, page: Page | None = None) -> Page:
     """A page that shows a notebook, with its kernel, which the server knows of."""
-    page = page or lab.page
+    if page is None:
+        await lab.open(path)
+        return await shown(lab.page, path)
     await page.goto(f"{lab.server.url}lab/tree/{path}?token={lab.server.token}")
     return await shown(page, path)
 
