@@ -37,6 +37,9 @@ OpenLab = Callable[..., Awaitable[Lab]]
 
 PASSED = pytest.StashKey[bool]()
 
+POLLING = 50
+"""Milliseconds between two looks at what a test waits for in a page."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the tests of this folder on one loop."""
@@ -64,7 +67,8 @@ def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def checked(page: Page, expression: str, **options: Any) -> Any:
         assert not expression.lstrip().startswith("async"), "use `evaluate` with `of_file`"
-        return wait(page, expression, **options)
+        # Playwright would ask with each frame, and the browser would make frames for that alone.
+        return wait(page, expression, **{"polling": POLLING, **options})
 
     monkeypatch.setattr(Page, "wait_for_function", checked)
 
@@ -104,18 +108,9 @@ async def worker_browser() -> AsyncIterator[Chromium]:
 
 
 @shared(scope="session")
-async def scripted_model() -> AsyncIterator[ScriptedModel]:
-    """The worker's model: the servers that tests share know its address."""
-    async with ScriptedModel().running() as model:
-        yield model
-
-
-@shared(scope="session")
-async def lab_pool(
-    scripted_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Pool]:
+async def lab_pool(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pool]:
     """The servers that tests share."""
-    async with pool(tmp_path_factory.mktemp("labs"), scripted_model) as labs:
+    async with pool(tmp_path_factory.mktemp("labs")) as labs:
         yield labs
 
 
@@ -130,11 +125,9 @@ async def browser(worker_browser: Chromium, lab_pool: Pool) -> AsyncIterator[Bro
 
 
 @shared
-async def model(scripted_model: ScriptedModel) -> ScriptedModel:
-    """The model, which has nothing to say yet."""
-    scripted_model.clear()
-    scripted_model.requests.clear()
-    return scripted_model
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running() as model:
+        yield model
 
 
 @shared
@@ -151,7 +144,6 @@ async def open_lab(
     start_server: StartServer,
     browser: Browser,
     lab_pool: Pool,
-    model: ScriptedModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[OpenLab]:
@@ -166,7 +158,7 @@ async def open_lab(
     used: list[PooledLab] = []
 
     async def open_(
-        said_model: ScriptedModel | None = None,
+        model: ScriptedModel | None = None,
         *,
         collaboration: bool = False,
         config: str = "",
@@ -177,11 +169,11 @@ async def open_lab(
         if not own:
             pooled = await lab_pool.get(collaboration=collaboration, config=config)
             used.append(pooled)
-            return await pooled.lab(browser, fresh=fresh, **context)
+            return await pooled.lab(browser, model, fresh=fresh, **context)
         said = CONFIG.format(collaboration=collaboration, data=str(tmp_path / "data"))
-        if said_model is not None:
+        if model is not None:
             said += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"
-        environment = dict(said_model.environment) if said_model is not None else {}
+        environment = dict(model.environment) if model is not None else {}
         server = await start_server(config=said + config, **environment)
         configure(server.home, collaboration=collaboration)
         context_of_page = await browser.new_context(**{"viewport": VIEWPORT, **context})

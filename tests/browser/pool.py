@@ -21,7 +21,8 @@ from playwright.async_api import Error as PlaywrightError
 
 from tests.browser.lab import DEADLINE, LAUNCHED, WATCH_DIALOGS, Lab, configure, waits
 from tests.servers import ServerProcess, servers
-from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
+from tk_ai_extension.testing.messages_api import Reply
+from tk_ai_extension.testing.scripted_model import MODEL, MessagesRequest, ScriptedModel
 
 MOST = 3
 """So many servers are kept by a worker; the one that was not used for the longest time ends."""
@@ -93,16 +94,32 @@ SEEN = """
 WIDTH = "() => document.querySelector('#jp-right-stack')?.clientWidth ?? 0"
 
 
+class SharedModel(ScriptedModel):
+    """What a shared server knows as its model: each test's own model answers there.
+
+    Attributes:
+        current: The model of the test that uses the server; without one the script has ended.
+    """
+
+    current: ScriptedModel | None = None
+
+    def reply(self, request: MessagesRequest) -> Reply:
+        """The next turn of the test's script."""
+        return super().reply(request) if self.current is None else self.current.reply(request)
+
+
 @dataclass
 class PooledLab:
     """A server and a page for it.
 
     Attributes:
         server: The server.
+        model: The server's model.
         page: The page; None until a test needs it, and where it cannot serve another test.
     """
 
     server: ServerProcess
+    model: SharedModel
     page: Page | None = None
     _context: BrowserContext | None = None
     _listeners: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
@@ -110,14 +127,18 @@ class PooledLab:
     _width: int = 0
     _count: int = 0
 
-    async def lab(self, browser: Browser, *, fresh: bool, **options: Any) -> Lab:
+    async def lab(
+        self, browser: Browser, model: ScriptedModel | None, *, fresh: bool, **options: Any
+    ) -> Lab:
         """The page as a test gets it.
 
         Args:
             browser: The worker's.
+            model: The test's.
             fresh: Whether the test needs to load the page itself.
             options: Of the page's context, where it is to be another one than most tests have.
         """
+        self.model.current = model
         if options or fresh:
             await self.close_page()
         if self.page is None or self.page.is_closed():
@@ -148,6 +169,7 @@ class PooledLab:
             AssertionError: something is left.
         """
         self._count += 1
+        self.model.current = None
         try:
             is_clean = await self._clear_page()
         except PlaywrightError:
@@ -218,6 +240,8 @@ class PooledLab:
                 moved = {"path": f"{USED}/{self._count} {path.name}"}
                 answer = await http.patch(f"{url}api/contents/{quote(path.name)}", json=moved)
                 assert answer.status_code == 200, answer.text
+        # Collaboration knows files by their inodes: one that was freed could be that of the next file.
+        (root / USED).rename(self.server.home / f"{USED}{self._count}")
         for path in root.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -245,9 +269,8 @@ async def listed(http: httpx2.AsyncClient, url: str, key: str) -> list[dict[str,
 class Pool:
     """The servers of a worker, by what they are configured to be."""
 
-    def __init__(self, folder: Path, model: ScriptedModel) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._model = model
         self._labs: dict[Any, tuple[PooledLab, AsyncExitStack]] = {}
         self._count = 0
 
@@ -284,11 +307,14 @@ class Pool:
         folder = self._folder / str(self._count)
         said = CONFIG.format(collaboration=collaboration, data=str(folder / "data"))
         said += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n{config}"
-        stack = AsyncExitStack()
-        start = await stack.enter_async_context(servers(folder))
-        server = await start(config=said, **self._model.environment)
-        configure(server.home, collaboration=collaboration)
-        return PooledLab(server), stack
+        async with AsyncExitStack() as stack:
+            # One for each server: the CLI of a server that was killed asks nobody else.
+            model = SharedModel()
+            await stack.enter_async_context(model.running())
+            start = await stack.enter_async_context(servers(folder))
+            server = await start(config=said, **model.environment)
+            configure(server.home, collaboration=collaboration)
+            return PooledLab(server, model), stack.pop_all()
 
     async def _end(self, key: Any) -> None:
         lab, stack = self._labs.pop(key)
@@ -298,9 +324,9 @@ class Pool:
 
 
 @asynccontextmanager
-async def pool(folder: Path, model: ScriptedModel) -> AsyncIterator[Pool]:
+async def pool(folder: Path) -> AsyncIterator[Pool]:
     """A pool, closed at the end."""
-    made = Pool(folder, model)
+    made = Pool(folder)
     try:
         yield made
     finally:
