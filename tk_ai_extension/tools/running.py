@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.errors import CellNotFound, ToolError
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
@@ -52,15 +53,19 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
-    begun = start_cells(
-        context,
-        edit.document.path,
-        kernel_id,
-        code_of(applied),
-        tool=tool,
-        timeout=edit.timeout,
-    )
-    return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
+    cells = code_of(applied)
+    try:
+        begun = start_cells(
+            context, edit.document.path, kernel_id, cells, tool=tool, timeout=edit.timeout
+        )
+        return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
+    except CellNotFound:  # Somebody deleted it before its turn came.
+        raise
+    except ToolError as error:
+        # The same call once more would insert it once more.
+        told = f"{error.message} The new cell @{cells[0].key} is in the notebook."
+        details = {**error.details, "cell": cells[0].key}
+        raise type(error)(told, hint=error.hint, **details) from error
 
 
 async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[str, bool]:

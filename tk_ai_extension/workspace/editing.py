@@ -113,6 +113,7 @@ async def apply(
     summary: str = "",
     kind: Literal["change", "undo"] = "change",
     turn: str | None = None,
+    answered: bool = True,
 ) -> Journalled:
     """Applies operations with an intent row before and the outcome after; own writes count as seen.
 
@@ -125,9 +126,10 @@ async def apply(
         summary: What history says of it, where that is not just what the operations did.
         kind: Whether it takes back what was done before.
         turn: The chat's turn, where it belongs to one.
+        answered: Whether the caller is answered with a Conflict, and so shown the sources in it.
 
     Raises:
-        Conflict: with the present source, which counts as seen.
+        Conflict: with the present source, which counts as seen if it is the answer.
         ToolError: whatever the document refuses; nothing was changed.
     """
     check_sources(workspace, operations)
@@ -145,7 +147,7 @@ async def apply(
         raise
     except ToolError as error:
         await workspace.journal.failed(entry, error.message)
-        if isinstance(error, Conflict):
+        if answered and isinstance(error, Conflict):
             mark_shown(workspace, caller, document.path, error)
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import CellContent, Snapshot
-from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.addressing import insertion, position
@@ -57,12 +59,8 @@ class CellsEdited(CellsChanged):
             f"Ran @{run.cell}: {run.status}" + (f"\n{run.output}" if run.output else "")
             for run in self.runs
         ]
-        if self.rolled_back:
-            parts.append("A cell failed: all changes were taken back.")
-        elif self.left:
-            parts.append(
-                f"A cell failed: changes were taken back, but not all. {' '.join(self.left)}"
-            )
+        if self.rolled_back or self.left:
+            parts.append(f"A cell failed. {_taken_back(self.left)}")
         elif self.status in ("queued", "running"):
             parts.append(
                 f'Still {self.status}: wait_execution("{self.execution_id}"); nothing is rolled back later.'
@@ -86,15 +84,22 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     cells = code_of(applied)
     if kernel_id is None or not cells:
         return result
-    begun = start_cells(context, path, kernel_id, cells, tool=tool)
-    execution = await follow(context, begun, edit.wait)
+    try:
+        begun = start_cells(context, path, kernel_id, cells, tool=tool)
+        execution = await follow(context, begun, edit.wait)
+    except ToolError as error:
+        # It was not queued, or could not go on: somebody deleted a cell that waited for its turn.
+        left = await _roll_back(context, path, applied)
+        told = f"{error.message} {_taken_back(left)}"
+        raise type(error)(told, hint=error.hint, **{**error.details, "left": left}) from error
     result.execution_id, result.status = execution.execution_id, execution.status
     result.runs, result.notices = execution.runs, execution.notices
     result.with_images(execution.images)
     if result.is_error:
         result.left = await _roll_back(context, path, applied)
         result.rolled_back = not result.left
-        result.total_cells = len((await (await workspace.store.open(path)).read()).cells)
+        with suppress(ToolError):  # What could not be taken back is said above.
+            result.total_cells = len((await (await workspace.store.open(path)).read()).cells)
     return result
 
 
@@ -122,8 +127,38 @@ async def edit_cells(
     return plan_edit(context, document, snapshot, *planned, run=run)
 
 
+def _taken_back(left: Sequence[str]) -> str:
+    if not left:
+        return "All changes were taken back."
+    return f"Not all changes were taken back. {' '.join(left)}"
+
+
 async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
-    """Takes the changes back; returns what stays, since somebody has worked on it, and why."""
+    """Takes the changes back, whatever others do meanwhile.
+
+    Returns:
+        What stays, and why: somebody has worked on it, or the notebook cannot be changed now.
+    """
+    why = ""
+    # Who edits a cell after it was planned how to take it back makes a change of it stay.
+    for _ in range(len(applied.changes) + 1):
+        try:
+            return await _try_roll_back(context, path, applied)
+        except (Conflict, CellNotFound, InvalidArguments) as error:
+            why = error.message
+        except ToolError as error:
+            return [f"The undo failed: {error.message}"]
+    return [f"The undo failed: {why}"]
+
+
+async def _try_roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
+    """Takes back what nobody has worked on in the notebook as it is now.
+
+    Raises:
+        Conflict, CellNotFound, InvalidArguments: others changed it meanwhile, and nothing was taken
+            back.
+        ToolError: what else the notebook refuses.
+    """
     workspace = context.workspace
     document = await workspace.store.open(path)
     snapshot = await document.read()
@@ -136,6 +171,7 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
         tool="edit_cells",
         summary="rolled back after an error",
         kind="undo",
+        answered=False,
     )
     entries = [] if left else [applied.entry]
     await editing.taken_back(workspace, context.caller, document.path, back, entries)
