@@ -23,13 +23,13 @@ from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.server.wiring import state_of
 from tk_ai_extension.testing.concurrency.agents import RegistrySession
 from tk_ai_extension.testing.concurrency.kernels import SaidFile, SayingKernels
-from tk_ai_extension.testing.concurrency.model import LOST_ANSWER
 from tk_ai_extension.testing.concurrency.people import (
     Person,
     Program,
     RoomTypist,
     TabTypist,
 )
+from tk_ai_extension.testing.concurrency.refusals import LOST_ANSWER
 from tk_ai_extension.testing.concurrency.rounds import ConcurrencyBench, Fault, nothing
 from tk_ai_extension.testing.tab_page import TabPage
 from tk_ai_extension.tools.registry import Registry

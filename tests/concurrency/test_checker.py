@@ -17,6 +17,7 @@ from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.testing.concurrency.people import Program
 from tk_ai_extension.testing.concurrency.rounds import Violation, run_rounds
+from tk_ai_extension.tools.default import batch
 from tk_ai_extension.workspace.paths import notebook_path
 
 STEPS = 6_000
@@ -131,4 +132,20 @@ async def test_a_defect_is_found(defect: type[_Inner], said: str, tmp_path: Path
     )
     async with bench as defective:
         with pytest.raises(Violation, match=said):
+            await run_rounds(defective, 1, STEPS)
+
+
+@pytest.mark.proves("edit:checker-finds")
+async def test_a_batch_that_is_not_taken_back_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def leave(*_: Any) -> list[str]:
+        return []
+
+    monkeypatch.setattr(batch, "_roll_back", leave)
+    root = tmp_path / "root"
+    root.mkdir()
+    store = NotebookRouter(root, lambda path: notebook_path(root, path))
+    async with light_bench("left", root, tmp_path, store, person=Program(root)) as defective:
+        with pytest.raises(Violation, match="and its change stands"):
             await run_rounds(defective, 1, STEPS)

@@ -13,6 +13,7 @@ from tk_ai_extension.model.cells import VERSION_LENGTH, Json, source_hash
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.testing.concurrency.history import Answer, Call
 from tk_ai_extension.testing.concurrency.kernels import line
+from tk_ai_extension.testing.concurrency.refusals import plain, told_left
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
@@ -288,6 +289,10 @@ class Agent:
                 self.view[cell["cell"]] = cell["source"]
         if answer.error == "cell_not_found" and "cell" in call.arguments:
             self._forget(call.arguments["cell"].partition(".")[0])
+        if told_left(answer):
+            # Of what was changed before it failed the answer does not say what it is now.
+            for operation in call.arguments.get("operations", ()):
+                self.view.pop(plain(operation.get("cell")), None)
 
     def _learn_list(self, cells: Any) -> None:
         """A line of the list that has an address shows the whole source."""

@@ -111,9 +111,10 @@ class Call:
             + ", ".join(f"{c.action} {c.cell} at {c.index}" for c in entry.changes)
             for entry in self.entries
         )
+        seen = f"\n      last seen: {self.expected}" if self.expected else ""
         details = f" {answered.details}" if answered is not None and answered.error else ""
         return (
-            f"[{self.began}-{self.ended}] {self.actor}: {self.name}({shown})\n"
+            f"[{self.began}-{self.ended}] {self.actor}: {self.name}({shown}){seen}\n"
             f"      -> {said}{details}" + (f"\n      journal: {rows}" if rows else "")
         )
 

@@ -19,6 +19,8 @@ Step = Callable[[State], "State | str"]
 
 MAX_STATES = 200_000
 """So many states are looked at before a search is given up."""
+MAX_REASONS = 12
+"""So many reasons are reported of why a serial order was not found."""
 
 
 @dataclass(eq=False)
@@ -49,7 +51,8 @@ class Verdict:
     Attributes:
         order: The serial order found; None where there is none.
         longest: Of all orders that were tried, the longest.
-        refused: Why each event that is left could not come next after that one.
+        refused: Why each event that is not in it could not come next, in whatever order was tried;
+            what stopped the longest orders first.
         states: How many states were looked at.
         exhausted: Whether the search was given up.
     """
@@ -81,11 +84,15 @@ class _Search:
         self._needed = sum(bit for event, bit in self._bits.items() if not event.optional)
         self._failed: set[tuple[int, State]] = set()
         self._path: list[Event] = []
+        # Why an event could not come next, each with the length of the longest order it stopped.
+        self._reasons: dict[Event, dict[str, int]] = {}
         self._verdict = Verdict()
 
     def run(self, start: State) -> Verdict:
         if self._from(0, start):
             self._verdict.order = list(self._path)
+        else:
+            self._verdict.refused = self._refused()
         return self._verdict
 
     def _from(self, done: int, state: State) -> bool:
@@ -98,21 +105,32 @@ class _Search:
         if verdict.states > MAX_STATES:
             verdict.exhausted = True
             return False
-        refused: list[str] = []
         for event in self._candidates(done):
             after = event.step(state)
             if isinstance(after, str):
-                refused.append(f"{event.label}: {after}")
+                reasons = self._reasons.setdefault(event, {})
+                reasons[after] = max(reasons.get(after, 0), len(self._path))
                 continue
             self._path.append(event)
             if self._from(done | self._bits[event], after):
                 return True
             self._path.pop()
-        if len(self._path) >= len(verdict.longest) and not (refused == [] and verdict.refused):
+        if len(self._path) >= len(verdict.longest):
             verdict.longest, verdict.state = list(self._path), state
-            verdict.refused = refused or ["the notebook at the end is another one"]
         self._failed.add((done, state))
         return False
+
+    def _refused(self) -> list[str]:
+        """Why the events that are not in the longest order are not there."""
+        found = [
+            (length, f"{event.label}: {reason}")
+            for event, reasons in self._reasons.items()
+            if event not in self._verdict.longest
+            for reason, length in reasons.items()
+        ]
+        found.sort(key=lambda each: -each[0])
+        shown = list(dict.fromkeys(reason for _, reason in found))
+        return shown[:MAX_REASONS] or ["the notebook at the end is another one"]
 
     def _candidates(self, done: int) -> list[Event]:
         """The events that may come next."""

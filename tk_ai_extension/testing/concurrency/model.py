@@ -3,7 +3,8 @@
 A call that wrote is explained by its rows of the journal, applied to the model change by change: each
 must find the cell where and as it says, and do what was asked for. Its answer must tell of the
 notebook just after that. What a call read, ran or was refused must be so in one state while it was
-under way.
+under way. A call that was answered with an error leaves no change standing that the answer does not
+tell of: who reads the error goes on from what they saw before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import VERSION_LENGTH, Json, source_hash
@@ -26,15 +26,19 @@ from tk_ai_extension.testing.concurrency.history import (
 )
 from tk_ai_extension.testing.concurrency.kernels import tokens
 from tk_ai_extension.testing.concurrency.linearizability import Event, Step
+from tk_ai_extension.testing.concurrency.refusals import (
+    LOST_ANSWER,
+    NO_EFFECT,
+    NOT_FAILED,
+    may_stand,
+    not_restored,
+    plain,
+    refused,
+    told_left,
+)
 
 Intent = Callable[[State, Sequence[Change], State], "str | None"]
 """Why changes are not what was asked for, given the states around them; None where they are."""
-
-NO_EFFECT = frozenset(("nothing_to_undo", "kernel_busy", "limit_reached"))
-"""Errors that need no explanation."""
-
-LOST_ANSWER = "outcome_unknown"
-"""The error where a page disconnected during a change; the journal has the outcome once it is back."""
 
 
 def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Event]:
@@ -66,9 +70,13 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
     steps += [partial(_changed, call, entry, told, True) for entry in effects[:1]]
     if answer.error is None:
         steps += _told_steps(call, answer.data, changed=bool(effects))
-        steps += [partial(_changed, call, entry, None, False) for entry in effects[1:]]
-    elif answer.error not in NO_EFFECT | excused:
-        steps.append(partial(_refused, call, answer))
+    if effects[1:]:
+        steps.append(partial(_taken_back, effects[0], effects[1:], whole=not told_left(answer)))
+    elif effects and not may_stand(call, answer):
+        what = "a cell failed" if answer.error is None else f"it was answered with {answer.error}"
+        steps.append(_refuse(f"{what}, and its change stands"))
+    if answer.error is not None and answer.error not in NO_EFFECT | excused:
+        steps.append(partial(refused, call, answer))
     label = f"{call.actor}: {call.name} [{call.began}-{call.ended}]"
     # A page may make a change after its answer was given up.
     ended = math.inf if answer.error == LOST_ANSWER else call.ended
@@ -77,6 +85,10 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
         after = events[-1] if events else None
         events.append(Event(label, call.began, ended, step, after))
     return events
+
+
+def _refuse(why: str) -> Step:
+    return lambda _: why
 
 
 def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
@@ -153,10 +165,18 @@ def _changed(
     return after if wrong is None else wrong
 
 
+def _taken_back(made: Entry, back: Sequence[Entry], state: State, *, whole: bool) -> State | str:
+    """Takes changes back; where the answer says that all were, each cell is what it was before."""
+    after = replay(state, [change for entry in back for change in entry.changes])
+    if isinstance(after, str) or not whole:
+        return after
+    return not_restored(made.changes, after) or after
+
+
 def _told(data: Json, changes: Sequence[Change], after: State) -> str | None:
     """Why an answer does not tell of changes as they were; None where it does."""
     total = data.get("total_cells")
-    taken_back = data.get("status") not in (None, "ok", "queued", "running") and "left" in data
+    taken_back = data.get("status") not in (None, *NOT_FAILED) and "left" in data
     if total not in (None, len(after)) and not taken_back:
         return f"the answer has {total} cells, not {len(after)}"
     if "changes" not in data:
@@ -279,7 +299,7 @@ def _batch(call: Call, state: State, changes: Sequence[Change], _: State) -> str
             wrong = _is_insert(each, state, change)
         elif change.action == "move":
             wrong = None if change.index == each["to"] else "it was to move elsewhere"
-        elif change.cell != _plain(each["cell"]):
+        elif change.cell != plain(each["cell"]):
             wrong = f"{each['cell']} was meant"
         else:
             # What an operation before has made of the cell is known to the caller.
@@ -385,62 +405,6 @@ _READ: dict[str, Callable[[Json, State], State | str]] = {
     "read_notebook": _read_notebook,
     "list_cells": _list_cells,
 }
-
-
-# --- refusals
-
-
-def _refuse(why: str) -> Step:
-    return lambda _: why
-
-
-def _refused(call: Call, answer: Answer, state: State) -> State | str:
-    """An error is right if it says what was so at one moment."""
-    present = {cell.key: cell for cell in state}
-    match answer.error:
-        case "cell_not_found" if call.name not in ("undo", "write_notebook"):
-            named = _named(call) | {
-                change.cell for entry in call.entries for change in entry.changes
-            }
-            gone = named - present.keys()
-            return state if gone else "all the cells that it names are there"
-        case "conflict" if answer.details.get("cells"):
-            for told in answer.details["cells"]:
-                cell = present.get(told["cell"])
-                if (None if cell is None else cell.source) != told["source"]:
-                    return f"the conflict shows {told['source']!r} of {cell}"
-                if cell is not None and call.expected.get(cell.key) == cell.source:
-                    return f"{cell.key} is as it was seen"
-            return state
-        case "conflict" | "cell_not_found" if call.name in ("undo", "write_notebook"):
-            return state
-        case "invalid_arguments":
-            return _out_of_range(call, answer, state)
-        case _:
-            return f"{answer.error}: {answer.message}"
-
-
-def _out_of_range(call: Call, answer: Answer, state: State) -> State | str:
-    places = [call.arguments, *call.arguments.get("operations", ())]
-    out = any(
-        (each.get("index") or 0) > len(state) or (each.get("to") or 0) >= len(state)
-        for each in places
-    )
-    return state if out else f"{answer.message}"
-
-
-def _named(call: Call) -> set[str]:
-    named: set[str] = set()
-    for each in (call.arguments, *call.arguments.get("operations", ())):
-        for argument in ("cell", "after"):
-            if each.get(argument) is not None:
-                named.add(_plain(each[argument]))
-        named |= set((each.get("cells") or "").split(",")) - {""}
-    return named
-
-
-def _plain(address: Any) -> str:
-    return str(address).rpartition(".")[0] or str(address)
 
 
 # --- people
