@@ -53,23 +53,53 @@ def received(server: socket.socket) -> list[dict[str, Any]]:
     return [json.loads(line) for line in server.recv(100_000).splitlines()]
 
 
+ELSEWHERE = {
+    "code": "notebook_open_elsewhere",
+    "details": {"server": URL, "arguments": {"notebook": "/x/a.ipynb"}},
+}
+
+
+def send_on(made: Servers, **more: Any) -> list[dict[str, Any]]:
+    """Makes a call that belongs to the second server; returns all that it gets."""
+    arguments = {"name": "read_cell", "arguments": {"cell": 0}, **more}
+    made.says({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments})
+    assert received(made.first)[-1]["id"] == 1
+    made.answers(0, {"id": 1, "result": {"structuredContent": {"error": ELSEWHERE}}})
+    return received(made.second)
+
+
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     made = Servers(monkeypatch)
-    # A call that belongs to the second one.
-    call = {"method": "tools/call", "params": {"name": "read_cell", "arguments": {"cell": 0}}}
-    made.says({"jsonrpc": "2.0", "id": 1, **call})
-    assert [message["id"] for message in received(made.first)] == [1]
-    error = {
-        "code": "notebook_open_elsewhere",
-        "details": {"server": URL, "arguments": {"notebook": "/x/a.ipynb"}},
-    }
-    made.answers(0, {"id": 1, "result": {"structuredContent": {"error": error}}})
-    (moved,) = received(made.second)
-    assert moved["params"]["arguments"] == {"cell": 0, "notebook": "/x/a.ipynb"}
     yield made
     for end in (*made.here, made.first, made.second):
         end.close()
+
+
+@pytest.fixture
+def servers(two: Servers) -> Servers:
+    (moved,) = send_on(two)
+    assert moved["params"]["arguments"] == {"cell": 0, "notebook": "/x/a.ipynb"}
+    return two
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+def test_another_server_gets_a_handshake_only_before_the_calls_of_a_session(
+    two: Servers, is_modern: bool
+) -> None:
+    """A client that waits too long for an answer to its probe sends a handshake as well.
+
+    The server, when it is up, answers the probe and refuses the handshake. What the client sends from
+    then on carries its version with it, and a connection that began with a handshake refuses that.
+    """
+    envelope = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    two.says({"id": "probe", "method": "server/discover", "params": envelope})
+    two.says({"id": 0, "method": "initialize", "params": {}})
+    two.says({"method": "notifications/initialized"})
+    two.second.sendall(b"{}\n")  # Its answer to a handshake, if it gets one.
+    methods = [each["method"] for each in send_on(two, **(envelope if is_modern else {}))]
+    handshake = ["initialize", "notifications/initialized"]
+    assert methods == [*([] if is_modern else handshake), "tools/call"]
 
 
 def test_an_answer_reaches_the_server_that_asked_and_no_other(servers: Servers) -> None:

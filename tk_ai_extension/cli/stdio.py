@@ -24,6 +24,9 @@ CHUNK = 1 << 16
 
 OPTIONS = ("--toolsets", "--mode", "--caller")
 
+VERSION = "io.modelcontextprotocol/protocolVersion"
+"""What a request without a session says in its ``_meta``."""
+
 ELSEWHERE = "notebook_open_elsewhere"
 """The code of the error with which a server says that another one has the notebook."""
 UNKNOWN = ("execution_not_found", "artifact_not_found")
@@ -200,7 +203,7 @@ class _Relay:
         target = None
         if error.get("code") == ELSEWHERE:
             details = error.get("details", {})
-            target = self._server(details.get("server"))
+            target = self._server(details.get("server"), request)
             request = _with_arguments(request, details.get("arguments", {}))
         elif error.get("code") in UNKNOWN:
             target = next((each for each in self._others.values() if each not in asked), None)
@@ -211,8 +214,13 @@ class _Relay:
         target.sendall(request)
         return True
 
-    def _server(self, url: object) -> socket.socket | None:
-        """A connection to the server that an error names; None where there is none to be had."""
+    def _server(self, url: object, request: bytes) -> socket.socket | None:
+        """A connection to the server that an error names; None where there is none to be had.
+
+        A request of a session needs the handshake before it. One that carries its version with it has
+        no session, and is refused where a handshake came first: a client may have sent one to a
+        server that was slow to start, and that refused it.
+        """
         if not isinstance(url, str):
             return None
         if url not in self._others:
@@ -223,7 +231,8 @@ class _Relay:
                 return None
             if connection is None:
                 return None
-            _introduce(connection, self._opening)
+            if not _carries_version(request):
+                _introduce(connection, self._opening)
             self._others[url] = connection
             self._selector.register(connection, selectors.EVENT_READ)
         return self._others[url]
@@ -236,6 +245,15 @@ def _introduce(connection: socket.socket, opening: list[bytes]) -> None:
     if opening:
         while connection.recv(1) not in (b"\n", b""):
             pass
+
+
+def _carries_version(request: bytes) -> bool:
+    """Whether a request has the envelope of the protocol of 2026-07-28."""
+    match _parsed(request):
+        case {"params": {"_meta": {**meta}}}:
+            return VERSION in meta
+        case _:
+            return False
 
 
 def _with_arguments(request: bytes, arguments: dict[str, Any]) -> bytes:
