@@ -33,6 +33,7 @@ class Callers:
     def __init__(self, marks: Iterator[int]) -> None:
         self._marks = marks
         self.acknowledged: dict[str, set[str]] = {path: set() for path in NOTEBOOKS}
+        self._begun = {path: asyncio.Event() for path in NOTEBOOKS}
 
     async def work(self, server: ServerProcess, path: str) -> None:
         """Inserts and runs cells until the server is gone."""
@@ -50,6 +51,12 @@ class Callers:
                     answer = response.json()
                     assert response.status_code == 200, answer
                     self.acknowledged[path].add(mark)
+                    self._begun[path].set()
+
+    async def begun(self) -> None:
+        """Waits until there is something to lose in each notebook."""
+        for event in self._begun.values():
+            await event.wait()
 
     async def start_long(self, server: ServerProcess, path: str) -> None:
         """Starts a cell that does not end."""
@@ -94,6 +101,11 @@ async def kill_again_and_again(start_server: StartServer, kills: int, seed: int)
                 assert ("run", "interrupted") in states
         await callers.start_long(server, NOTEBOOKS[0])
         working = [asyncio.create_task(callers.work(server, path)) for path in NOTEBOOKS]
+        if is_first:
+            begun = asyncio.create_task(callers.begun())
+            # Callers end before the kill only if something is wrong.
+            await asyncio.wait([begun, *working], return_when=asyncio.FIRST_COMPLETED)
+            begun.cancel()
         # The moment of the kill is what is tried.
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), chance.uniform(0.5, 3))
