@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.kernels.conversation import Ending, SequenceGapDetector
-from tk_ai_extension.kernels.run import Run, Timeouts
+from tk_ai_extension.kernels.base_connection import Ending, SequenceGapDetector
+from tk_ai_extension.kernels.execution_listener import Run, Timeouts
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged
 
 OK = {"status": "ok", "execution_count": 1}

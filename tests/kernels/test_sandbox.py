@@ -21,12 +21,12 @@ import tk_ai_extension
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tk_ai_extension.kernels.environment import AllowedEnvironment
 from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
-from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox, probe, sandboxes
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe, sandboxes
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
+from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.kernels.sharing.kernelspec import install_shared_kernelspec
 from tk_ai_extension.kernels.sharing.share import Share

@@ -12,7 +12,7 @@ from jupyter_client.client import KernelClient
 from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.base import Message
-from tk_ai_extension.kernels.conversation import Channel, Conversation, Observer
+from tk_ai_extension.kernels.base_connection import Channel, Conversation, Observer
 from tk_ai_extension.kernels.sockets import Link, SocketReader
 
 log = logging.getLogger(__name__)

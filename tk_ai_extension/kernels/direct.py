@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation
-from tk_ai_extension.kernels.run import FASTER, Run, Timeouts
+from tk_ai_extension.kernels.execution_listener import FASTER, Run, Timeouts
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest

@@ -17,8 +17,8 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     KernelState,
 )
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
     KernelBusy,

@@ -36,7 +36,7 @@ from tk_ai_extension.kernels.persistent_processes import (
 from tk_ai_extension.kernels.process import AdoptedProcess
 from tk_ai_extension.kernels.sandbox.confinement import Confinement, connection_file_in
 from tk_ai_extension.kernels.socket_folders import remove_folder, remove_stale_folders
-from tk_ai_extension.kernels.starting import KEPT
+from tk_ai_extension.kernels.starter import KEPT
 from tk_ai_extension.model.errors import SandboxUnavailable
 from tk_ai_extension.model.probing import missing_in
 

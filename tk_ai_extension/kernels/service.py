@@ -17,14 +17,14 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     kernelspecs_of,
 )
+from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.kernel import LiveKernel, settled
+from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.lifecycle import KernelService
+from tk_ai_extension.kernels.local_kernel import LiveKernel, settled
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
-from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import (
     GuardedClient,
@@ -32,7 +32,7 @@ from tk_ai_extension.kernels.stack import (
     StackExecutor,
     StackUnavailable,
 )
-from tk_ai_extension.kernels.starting import Confine, KernelStarter
+from tk_ai_extension.kernels.starter import Confine, KernelStarter
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     KernelBusy,

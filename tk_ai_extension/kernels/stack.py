@@ -27,7 +27,7 @@ from tk_ai_extension.kernels.direct import (
     log_end,
     log_start,
 )
-from tk_ai_extension.kernels.run import Run
+from tk_ai_extension.kernels.execution_listener import Run
 from tk_ai_extension.kernels.sockets import MAX_RECEIVED
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest

@@ -21,7 +21,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
 from tk_ai_extension.kernels.base import Message
-from tk_ai_extension.kernels.conversation import (
+from tk_ai_extension.kernels.base_connection import (
     Channel,
     ConnectionClosed,
     Conversation,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tk_ai_extension.kernels.conversation import Conversation, Ending
+from tk_ai_extension.kernels.base_connection import Conversation, Ending
 from tk_ai_extension.kernels.stack import KernelGone
 
 log = logging.getLogger(__name__)

@@ -19,12 +19,13 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     kernelspecs_of,
 )
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
 from tk_ai_extension.kernels.direct import DirectExecutor
+from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL
-from tk_ai_extension.kernels.gateway.kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.pages import PageClient
+from tk_ai_extension.kernels.gateway.remote_kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
     answer_to,
@@ -40,10 +41,9 @@ from tk_ai_extension.kernels.gateway.requests import (
     unavailable,
 )
 from tk_ai_extension.kernels.lifecycle import KernelService
-from tk_ai_extension.kernels.run import Timeouts
 from tk_ai_extension.kernels.service import Backend, JupyterKernels
 from tk_ai_extension.kernels.stack import GuardedStack, StackUnavailable
-from tk_ai_extension.kernels.starting import Confine
+from tk_ai_extension.kernels.starter import Confine
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     GatewayUnavailable,

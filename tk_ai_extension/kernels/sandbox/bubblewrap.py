@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tk_ai_extension.kernels.sandbox.base import Access, Command, View
+from tk_ai_extension.kernels.sandbox.view import Access, Command, View
 
 OPTIONS: dict[Access, str] = {"read": "--ro-bind", "write": "--bind", "empty": "--tmpfs"}
 

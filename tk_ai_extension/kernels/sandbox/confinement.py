@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tk_ai_extension.kernels.sandbox.base import SCRATCH, Command, Sandbox, View
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox, installed, search_path
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox, installed, search_path
 from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, program
+from tk_ai_extension.kernels.sandbox.view import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.socket_folders import (
     is_own,
     make_folder,

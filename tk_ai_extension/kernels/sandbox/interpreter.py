@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tk_ai_extension.kernels.sandbox.base import SYSTEM
+from tk_ai_extension.kernels.sandbox.view import SYSTEM
 
 ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What is in a folder that is a virtual environment: code in a sandbox does not write there."""

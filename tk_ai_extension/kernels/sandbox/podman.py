@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tk_ai_extension.kernels.sandbox.base import Command, View
+from tk_ai_extension.kernels.sandbox.view import Command, View
 
 ITS_OWN = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "DBUS_*", "LC_*", "LANG*"),

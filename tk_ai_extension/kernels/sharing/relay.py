@@ -16,7 +16,7 @@ from typing import Any
 import zmq
 from tornado.ioloop import IOLoop
 
-from tk_ai_extension.kernels.sharing.kernelside import Envelope, Forged, KernelSide
+from tk_ai_extension.kernels.sharing.kernel_connection import Envelope, Forged, KernelSide
 from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection, NoConnection, Share
 from tk_ai_extension.kernels.sockets import SocketReader, client_context
 

@@ -20,7 +20,7 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import KernelEnvironment
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Ending
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Ending
 from tk_ai_extension.model.errors import KernelStartFailed
 
 if TYPE_CHECKING:

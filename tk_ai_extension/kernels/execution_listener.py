@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tk_ai_extension.kernels.base_connection import Ending
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES, OUTPUT_MESSAGES, OutputCollector
-from tk_ai_extension.kernels.conversation import Ending
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.executions import (

@@ -11,8 +11,8 @@ from typing import Any
 import zmq
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.connection import KernelConnection
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
 

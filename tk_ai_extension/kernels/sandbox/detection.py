@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
-from tk_ai_extension.kernels.sandbox.base import Sandbox, View
 from tk_ai_extension.kernels.sandbox.bubblewrap import NO_NAMESPACES, Bubblewrap
 from tk_ai_extension.kernels.sandbox.interpreter import program
 from tk_ai_extension.kernels.sandbox.podman import Podman
+from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.model.errors import SandboxUnavailable
 
 TRIAL = 30

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from jupyter_server.gateway.gateway_client import GatewayClient
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
-from tk_ai_extension.kernels.conversation import ConnectionClosed, Conversation, Ending
+from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation, Ending
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
