@@ -124,12 +124,12 @@ class Observer(Protocol):
         """The kernel says that it stops on request."""
         ...
 
-    def on_link_lost(self, conversation: Conversation) -> None:
+    def on_link_lost(self, conversation: BaseKernelConnection) -> None:
         """The other end has closed its sockets: the process is gone, or the network is."""
         ...
 
 
-class Conversation(ABC):
+class BaseKernelConnection(ABC):
     """What is said to and heard from one incarnation of a kernel: it ends with the kernel's process.
 
     Args:

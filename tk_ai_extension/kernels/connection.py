@@ -12,13 +12,13 @@ from jupyter_client.client import KernelClient
 from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.base import Message
-from tk_ai_extension.kernels.base_connection import Channel, Conversation, Observer
-from tk_ai_extension.kernels.sockets import Link, SocketReader
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Channel, Observer
+from tk_ai_extension.kernels.sockets import DisconnectMonitor, SocketReader
 
 log = logging.getLogger(__name__)
 
 
-class KernelConnection(Conversation):
+class KernelConnection(BaseKernelConnection):
     """A conversation over the sockets of a kernel.
 
     It has a `Session` of its own: a client that shared the manager's would have the same ZeroMQ
@@ -41,7 +41,7 @@ class KernelConnection(Conversation):
         client.load_connection_info(dict(info))
         identity = session.bsession
         iopub = client.connect_iopub()
-        self._link = Link(iopub, self._link_lost)
+        self._link = DisconnectMonitor(iopub, self._link_lost)
         self._iopub = self._reader("iopub", iopub)
         self._readers = {
             "iopub": self._iopub,

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.execution_listener import FASTER, Run, Timeouts
 from tk_ai_extension.model.background import BackgroundTasks
@@ -23,7 +23,7 @@ MAX_SUBMISSIONS = 50
 class KernelAccess(Protocol):
     """What an executor needs of the service that owns the kernels."""
 
-    async def connection(self, kernel_id: str) -> Conversation:
+    async def connection(self, kernel_id: str) -> BaseKernelConnection:
         """An open connection to the kernel.
 
         Raises:
@@ -104,7 +104,7 @@ class DirectExecutor:
                 return
         raise KernelDied(f"The kernel did not take the request {MAX_SUBMISSIONS} times.")
 
-    def _await_in_background(self, connection: Conversation, msg_id: str, run: Run) -> None:
+    def _await_in_background(self, connection: BaseKernelConnection, msg_id: str, run: Run) -> None:
         """Listens on for the end of a run that nobody follows: its timeout holds all the same."""
 
         async def until_end() -> None:
@@ -114,7 +114,7 @@ class DirectExecutor:
         self._unfollowed.spawn(until_end(), "Waiting for an execution that nobody follows")
 
 
-async def _release(connection: Conversation, msg_id: str, run: Run) -> None:
+async def _release(connection: BaseKernelConnection, msg_id: str, run: Run) -> None:
     connection.forget(msg_id)
     await run.close()
 

@@ -17,7 +17,7 @@ from tk_ai_extension.kernels.base import (
     Kernelspec,
     KernelState,
 )
-from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation, Ending
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed, Ending
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import (
@@ -117,7 +117,7 @@ class TrackedKernel(ABC):
         self._connection: Any = None
 
     @abstractmethod
-    async def connect(self, *, first: bool = False) -> Conversation:
+    async def connect(self, *, first: bool = False) -> BaseKernelConnection:
         """Return the open connection; open one, and wait for the kernel's answer, if there is none.
 
         Waits for a kernel that is being restarted, without a timeout of its own.
@@ -133,7 +133,7 @@ class TrackedKernel(ABC):
 
     @property
     @abstractmethod
-    def connection(self) -> Conversation | None:
+    def connection(self) -> BaseKernelConnection | None:
         """The connection, if one is open."""
 
     @property

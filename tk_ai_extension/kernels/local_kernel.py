@@ -11,7 +11,7 @@ from typing import Any
 import zmq
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
-from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation, Ending
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed, Ending
 from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
@@ -31,7 +31,7 @@ RESTART_LIMIT = 3
 """How often in a row a kernel that dies before `STABLE_TIME` is started again."""
 
 
-class LiveKernel(TrackedKernel):
+class LocalKernel(TrackedKernel):
     """Watches one kernel through all its incarnations, until it is shut down or stays dead.
 
     Args:
@@ -240,7 +240,7 @@ class LiveKernel(TrackedKernel):
         """The kernel says that it stops on request."""
         self._stop_asked = restart
 
-    def on_link_lost(self, conversation: Conversation) -> None:  # noqa: ARG002 - the protocol's
+    def on_link_lost(self, conversation: BaseKernelConnection) -> None:  # noqa: ARG002 - the protocol's
         """The other end has closed its sockets."""
         self._link_lost.set()
 

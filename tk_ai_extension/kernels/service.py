@@ -23,7 +23,7 @@ from tk_ai_extension.kernels.direct import DirectExecutor
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.execution_listener import Timeouts
 from tk_ai_extension.kernels.lifecycle import KernelService
-from tk_ai_extension.kernels.local_kernel import LiveKernel, settled
+from tk_ai_extension.kernels.local_kernel import LocalKernel, settled
 from tk_ai_extension.kernels.process import Usage, UsageMeter, is_stopped, local_process
 from tk_ai_extension.kernels.sockets import client_context
 from tk_ai_extension.kernels.stack import (
@@ -52,7 +52,7 @@ READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
 
 
-class JupyterKernels(KernelService[LiveKernel]):
+class JupyterKernels(KernelService[LocalKernel]):
     """Starts, finds, watches and stops the kernels of a multi-kernel manager.
 
     It works with jupyter_server's `AsyncMappingKernelManager` and with jupyter_client's
@@ -174,12 +174,12 @@ class JupyterKernels(KernelService[LiveKernel]):
 
     # -- executing
 
-    def _unresponsive(self, kernel: LiveKernel, late: str) -> ToolError:
+    def _unresponsive(self, kernel: LocalKernel, late: str) -> ToolError:
         if kernel.ending is None:
             return KernelBusy(f"{late}, but it lives: it is busy or stuck.")
         return KernelDied(f"{late}. {kernel.ending.message}")
 
-    def _ended(self, kernel: LiveKernel, ending: Ending) -> ToolError:
+    def _ended(self, kernel: LocalKernel, ending: Ending) -> ToolError:
         if ending.kind == "shutdown":
             return KernelNotFound(f"The kernel {kernel.id} was shut down.")
         return KernelDied(ending.message)
@@ -266,7 +266,7 @@ class JupyterKernels(KernelService[LiveKernel]):
 
     # -- one kernel
 
-    def _kernel(self, kernel_id: str) -> LiveKernel:
+    def _kernel(self, kernel_id: str) -> LocalKernel:
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
                 self._kernels[kernel_id].stir()
@@ -277,7 +277,7 @@ class JupyterKernels(KernelService[LiveKernel]):
             return kernel
         if not hasattr(manager, "provisioner") or hasattr(manager, "kernel_url"):
             raise KernelUnsupported(f"The kernel {kernel_id} is a gateway's, not this server's.")
-        kernel = self._kernels[kernel_id] = LiveKernel(
+        kernel = self._kernels[kernel_id] = LocalKernel(
             kernel_id,
             manager,
             self._context,
@@ -289,13 +289,13 @@ class JupyterKernels(KernelService[LiveKernel]):
         self._watches[kernel_id] = watching
         return kernel
 
-    def _stoppable(self, kernel_id: str) -> LiveKernel:
+    def _stoppable(self, kernel_id: str) -> LocalKernel:
         kernel = self._kernel(kernel_id)
         if not kernel.is_ours:
             raise KernelUnsupported(f"The kernel {kernel_id} is another process's to stop.")
         return kernel
 
-    async def _watch(self, kernel: LiveKernel) -> None:
+    async def _watch(self, kernel: LocalKernel) -> None:
         try:
             ending = await kernel.watch()
             if ending.kind == "died":  # it is not started again

@@ -99,7 +99,7 @@ class SocketReader:
                 self.look()
 
 
-class Link:
+class DisconnectMonitor:
     """Notices when the other end of a socket goes away."""
 
     def __init__(self, socket: zmq.Socket[bytes], on_lost: Callable[[], None]) -> None:

@@ -22,9 +22,9 @@ from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, w
 
 from tk_ai_extension.kernels.base import Message
 from tk_ai_extension.kernels.base_connection import (
+    BaseKernelConnection,
     Channel,
     ConnectionClosed,
-    Conversation,
     Ending,
     Observer,
 )
@@ -117,7 +117,7 @@ MAX_MESSAGE = 512 * 1024 * 1024
 """Bytes that one message of a kernel may have; tornado's own bound is less than a large plot."""
 
 
-class Follower(Observer, Protocol):
+class GatewayObserver(Observer, Protocol):
     """Hears also what a kernel's process would tell if it were seen."""
 
     def on_successor(self) -> None:
@@ -125,7 +125,7 @@ class Follower(Observer, Protocol):
         ...
 
 
-class GatewayConnection(Conversation):
+class GatewayConnection(BaseKernelConnection):
     """A conversation through a WebSocket of the kernel's gateway, which holds while kernels are restarted.
 
     Args:
@@ -134,7 +134,9 @@ class GatewayConnection(Conversation):
         observer: Told of everything that is not for one listener.
     """
 
-    def __init__(self, socket: WebSocketClientConnection, session: Any, observer: Follower) -> None:
+    def __init__(
+        self, socket: WebSocketClientConnection, session: Any, observer: GatewayObserver
+    ) -> None:
         super().__init__(session, observer)
         self._follower = observer
         self._speaks_as_it_answers = False  # on iopub, in the session of its replies
@@ -155,7 +157,7 @@ class GatewayConnection(Conversation):
 
     @classmethod
     async def open(
-        cls, kernel_id: str, observer: Follower, *, ping_interval: float = PING_INTERVAL
+        cls, kernel_id: str, observer: GatewayObserver, *, ping_interval: float = PING_INTERVAL
     ) -> GatewayConnection:
         """Opens one.
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tk_ai_extension.kernels.base_connection import Conversation, Ending
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Ending
 from tk_ai_extension.kernels.stack import KernelGone
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ SECOND_HALF = 5.0
 class Connections(Protocol):
     """What is needed of the service that knows the kernels."""
 
-    async def connection(self, kernel_id: str) -> Conversation:
+    async def connection(self, kernel_id: str) -> BaseKernelConnection:
         """An open connection to the kernel."""
         ...
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from jupyter_server.gateway.gateway_client import GatewayClient
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
-from tk_ai_extension.kernels.base_connection import ConnectionClosed, Conversation, Ending
+from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed, Ending
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
@@ -339,7 +339,7 @@ class RemoteKernel(TrackedKernel):
         """It was restarted without a word of it."""
         self.on_stopping(restart=True)
 
-    def on_link_lost(self, conversation: Conversation) -> None:
+    def on_link_lost(self, conversation: BaseKernelConnection) -> None:
         """The other end has closed the WebSocket, or what is between."""
         connection = self._connection
         if connection is None or connection is not conversation:

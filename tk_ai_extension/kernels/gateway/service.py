@@ -58,7 +58,7 @@ from tk_ai_extension.model.errors import (
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 
 
-class KernelActions:
+class KernelActionListener:
     """Listens to the events that jupyter_server's kernel managers emit.
 
     Args:
@@ -156,7 +156,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         )
         self._closed = False
         self._pages = self._serve_pages(stack)
-        self._actions = KernelActions(self._carried_out)
+        self._actions = KernelActionListener(self._carried_out)
 
     # -- what there is
 

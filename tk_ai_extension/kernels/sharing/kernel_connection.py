@@ -25,7 +25,7 @@ SIGNED = 4
 """Header, parent header, metadata and content are signed; buffers are not."""
 
 
-class Forged(Exception):
+class ForgedMessage(Exception):
     """A message that is not signed with the right key, or that is no message of the protocol."""
 
 
@@ -48,17 +48,17 @@ class Envelope:
         """Checks what came from a socket.
 
         Raises:
-            Forged: nothing of it may be used.
+            ForgedMessage: nothing of it may be used.
         """
         try:
             end = parts.index(DELIM)
         except ValueError:
-            raise Forged("it has no delimiter") from None
+            raise ForgedMessage("it has no delimiter") from None
         signature, body = parts[end + 1 : end + 2], parts[end + 2 :]
         if len(body) < SIGNED:
-            raise Forged("it is not whole")
+            raise ForgedMessage("it is not whole")
         if not hmac.compare_digest(session.sign(body[:SIGNED]), signature[0]):
-            raise Forged("its signature is wrong")
+            raise ForgedMessage("its signature is wrong")
         return cls(parts[:end], body, _mapping(session, body[0]))
 
     @property
@@ -75,7 +75,7 @@ class Envelope:
         """The id of the request that it answers; empty where it answers none.
 
         Raises:
-            Forged: its parent header cannot be read.
+            ForgedMessage: its parent header cannot be read.
         """
         return str(_mapping(session, self.body[1]).get("msg_id", ""))
 
@@ -91,9 +91,9 @@ def _mapping(session: Any, packed: bytes) -> Mapping[str, Any]:
     try:
         unpacked: object = session.unpack(packed)
     except ValueError as problem:
-        raise Forged(f"it cannot be read: {problem}") from None
+        raise ForgedMessage(f"it cannot be read: {problem}") from None
     if not isinstance(unpacked, Mapping):
-        raise Forged("it cannot be read")
+        raise ForgedMessage("it cannot be read")
     return cast(Mapping[str, Any], unpacked)
 
 
@@ -105,7 +105,7 @@ NUDGE_INTERVAL = 0.25
 SOCKETS: dict[Channel, int] = {"shell": zmq.DEALER, "stdin": zmq.DEALER, "control": zmq.DEALER}
 
 
-class KernelSide:
+class SharedKernelConnection:
     """The sockets to one kernel; what comes from there is checked, then passed on.
 
     Args:
@@ -198,7 +198,7 @@ class KernelSide:
             try:
                 envelope = Envelope.open(self.session, parts)
                 own = envelope.answers(self.session) in self._own
-            except Forged as forged:
+            except ForgedMessage as forged:
                 log.warning("A message on %s is not the kernel's: %s", channel, forged)
                 return
             if channel in self._received:

@@ -16,7 +16,11 @@ from typing import Any
 import zmq
 from tornado.ioloop import IOLoop
 
-from tk_ai_extension.kernels.sharing.kernel_connection import Envelope, Forged, KernelSide
+from tk_ai_extension.kernels.sharing.kernel_connection import (
+    Envelope,
+    ForgedMessage,
+    SharedKernelConnection,
+)
 from tk_ai_extension.kernels.sharing.share import CHANNELS, Channel, Connection, NoConnection, Share
 from tk_ai_extension.kernels.sockets import SocketReader, client_context
 
@@ -102,7 +106,7 @@ class Relay:
         self._context.setsockopt(zmq.SNDHWM, QUEUED)
         self._sockets: dict[Channel, zmq.Socket[bytes]] = {}
         self._readers: dict[Channel, SocketReader] = {}
-        self._kernel: KernelSide | None = None
+        self._kernel: SharedKernelConnection | None = None
         self._opened_at = 0.0
         self._is_serving = False
         self._held: list[_Request] = []
@@ -202,7 +206,7 @@ class Relay:
         self._session.send(self._sockets["iopub"], "status", content, ident=b"status")
         self._is_serving = True
 
-    async def _meet(self) -> KernelSide | None:
+    async def _meet(self) -> SharedKernelConnection | None:
         """Connects to the kernel that is shared now; None where none comes within the grace."""
         clock = asyncio.get_running_loop().time
         until = clock() + self._grace
@@ -214,7 +218,7 @@ class Relay:
             if self._kernel is not None and self._kernel.connection != connection:
                 self._disconnect()
             if self._kernel is None and connection is not None:
-                self._kernel = KernelSide(self._context, connection, self._to_client)
+                self._kernel = SharedKernelConnection(self._context, connection, self._to_client)
             # No system tells of a file that is not there yet: it is looked for, while the kernel
             # is gone and for the grace alone.
             met = asyncio.Event() if self._kernel is None else self._kernel.met
@@ -269,7 +273,7 @@ class Relay:
         def read(parts: list[bytes]) -> None:
             try:
                 self._from_client(_Request(channel, Envelope.open(self._session, parts)))
-            except Forged as forged:
+            except ForgedMessage as forged:
                 self._refuse(channel, forged)
 
         return read
@@ -278,7 +282,7 @@ class Relay:
         # It lives as long as the kernel does: there is nothing to ask the kernel itself.
         self._send("hb", parts)
 
-    def _refuse(self, channel: Channel, forged: Forged) -> None:
+    def _refuse(self, channel: Channel, forged: ForgedMessage) -> None:
         self._refused += 1
         # A flood of them does not fill the disk.
         if self._refused.bit_count() == 1:
