@@ -34,7 +34,7 @@ from tk_ai_extension.testing.faults import write_kernelspec
 
 __all__ = ["start_server"]
 
-TIMEOUTS = Timeouts(second_half=5.0, interrupt=1.0, stopping=15.0)
+TIMEOUTS = Timeouts(reply_idle_gap=5.0, interrupt=1.0, stopping=15.0)
 
 
 @dataclass

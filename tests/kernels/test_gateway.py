@@ -22,7 +22,7 @@ from tests.kernels.gateways import Gateway
 from tests.kernels.networks import at, backend, gateway, network, proxy, server, service
 from tk_ai_extension.kernels.environment import InheritedEnvironment
 from tk_ai_extension.kernels.gateway.connection import GatewayConnection, JsonFraming
-from tk_ai_extension.kernels.gateway.requests import GarbledAnswer, reading_answer
+from tk_ai_extension.kernels.gateway.requests import InvalidResponse, parsing_response
 from tk_ai_extension.kernels.gateway.service import GatewayKernels
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelspecNotFound, KernelStartFailed
@@ -192,9 +192,9 @@ async def test_a_defect_of_ours_is_not_taken_for_an_outage_of_the_gateway(
                 with pytest.raises(defect):
                     await run(at(bench, service()), "1")
     # What is not understood in an answer is the gateway's doing, with the reason in the message.
-    with pytest.raises(GarbledAnswer, match="AttributeError"), reading_answer():
+    with pytest.raises(InvalidResponse, match="AttributeError"), parsing_response():
         raise AttributeError
-    with pytest.raises(ssl.SSLCertVerificationError), reading_answer():
+    with pytest.raises(ssl.SSLCertVerificationError), parsing_response():
         raise ssl.SSLCertVerificationError("refused")  # a ValueError too
     assert (await run(bench, "1")).status == "ok"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tk_ai_extension.kernels.base_connection import Ending, SequenceGapDetector
-from tk_ai_extension.kernels.execution_listener import Run, Timeouts
+from tk_ai_extension.kernels.execution_listener import ExecutionListener, Timeouts
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, OutputsChanged
 
 OK = {"status": "ok", "execution_count": 1}
@@ -17,28 +17,28 @@ INTERRUPTED = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "t
 
 
 @pytest.fixture
-async def run() -> Run:
+async def run() -> ExecutionListener:
     return new_run()
 
 
-def new_run(*, stopping: Callable[[], bool] = lambda: False, **request: Any) -> Run:
+def new_run(*, stopping: Callable[[], bool] = lambda: False, **request: Any) -> ExecutionListener:
     async def interrupt() -> None:
         raise RuntimeError("there is no kernel")
 
-    return Run(
+    return ExecutionListener(
         ExecutionRequest("code", **request),
         backend="direct",
         interrupt=interrupt,
         stopping=stopping,
-        timeouts=Timeouts(second_half=0.1, interrupt=0.05, stopping=0.1),
+        timeouts=Timeouts(reply_idle_gap=0.1, interrupt=0.05, stopping=0.1),
     )
 
 
-def hear(run: Run, kind: str, **content: Any) -> None:
+def hear(run: ExecutionListener, kind: str, **content: Any) -> None:
     run.on_iopub(kind, content, None)
 
 
-async def ended(run: Run) -> Execution:
+async def ended(run: ExecutionListener) -> Execution:
     async with asyncio.timeout(5):
         async for event in run.events():
             if isinstance(event, Execution):
@@ -49,7 +49,9 @@ async def ended(run: Run) -> Execution:
 
 @pytest.mark.proves("exec:complete")
 @pytest.mark.parametrize("reply_first", [True, False])
-async def test_it_ends_with_reply_and_idle_in_either_order(run: Run, reply_first: bool) -> None:
+async def test_it_ends_with_reply_and_idle_in_either_order(
+    run: ExecutionListener, reply_first: bool
+) -> None:
     hear(run, "status", execution_state="busy")
     for reply in (reply_first, not reply_first):
         assert not run.done
@@ -62,7 +64,9 @@ async def test_it_ends_with_reply_and_idle_in_either_order(run: Run, reply_first
 
 @pytest.mark.proves("exec:complete")
 @pytest.mark.parametrize("reply", [True, False])
-async def test_the_other_half_is_waited_for_a_bounded_time(run: Run, reply: bool) -> None:
+async def test_the_other_half_is_waited_for_a_bounded_time(
+    run: ExecutionListener, reply: bool
+) -> None:
     hear(run, "execute_input", code="code", execution_count=1)
     if reply:
         run.on_reply(OK)
@@ -73,7 +77,9 @@ async def test_the_other_half_is_waited_for_a_bounded_time(run: Run, reply: bool
 
 
 @pytest.mark.proves("exec:complete", "fault:flood")
-async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end(run: Run) -> None:
+async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end(
+    run: ExecutionListener,
+) -> None:
     run.on_reply(OK)
     loop, left = asyncio.get_running_loop(), 8
 
@@ -92,7 +98,9 @@ async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end(run
 
 @pytest.mark.proves("fault:flood")
 @pytest.mark.parametrize("end_is_heard", [True, False])
-async def test_a_flood_whose_end_is_not_heard_says_so(run: Run, end_is_heard: bool) -> None:
+async def test_a_flood_whose_end_is_not_heard_says_so(
+    run: ExecutionListener, end_is_heard: bool
+) -> None:
     for _ in range(1_000):
         hear(run, "stream", name="stdout", text="more\n")
     run.on_reply(OK)
@@ -104,7 +112,7 @@ async def test_a_flood_whose_end_is_not_heard_says_so(run: Run, end_is_heard: bo
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_an_error_without_a_reply_is_one(run: Run) -> None:
+async def test_an_error_without_a_reply_is_one(run: ExecutionListener) -> None:
     hear(run, "error", ename="E", evalue="v", traceback=[])
     hear(run, "status", execution_state="idle")
     execution = await ended(run)
@@ -125,7 +133,7 @@ async def test_an_error_without_a_reply_is_one(run: Run) -> None:
         ("closed", "connection_lost"),
     ],
 )
-async def test_it_ends_with_the_connection(run: Run, kind: Any, status: str) -> None:
+async def test_it_ends_with_the_connection(run: ExecutionListener, kind: Any, status: str) -> None:
     hear(run, "stream", name="stdout", text="kept")
     run.on_end(Ending(kind, "Why."))
     execution = await ended(run)
@@ -134,7 +142,9 @@ async def test_it_ends_with_the_connection(run: Run, kind: Any, status: str) -> 
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(run: Run) -> None:
+async def test_what_had_its_reply_when_the_kernel_died_has_ended_well(
+    run: ExecutionListener,
+) -> None:
     run.on_reply(OK)
     run.on_end(Ending("died", "Why."))
     assert (await ended(run)).status == "ok"
@@ -170,7 +180,7 @@ async def test_a_timeout_ends_it_even_where_interrupting_fails(
     assert "Interrupting a kernel failed" in caplog.text
 
 
-async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: Run) -> None:
+async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: ExecutionListener) -> None:
     hear(run, "status", execution_state="busy")
     run.on_reply({"status": "aborted"})
     hear(run, "status", execution_state="idle")
@@ -178,7 +188,7 @@ async def test_a_request_that_the_kernel_drops_unrun_is_told_apart(run: Run) -> 
 
 
 @pytest.mark.proves("out:stream")
-async def test_outputs_are_told_at_once_and_then_in_batches(run: Run) -> None:
+async def test_outputs_are_told_at_once_and_then_in_batches(run: ExecutionListener) -> None:
     loop = asyncio.get_running_loop()
 
     def print_on(left: int) -> None:

@@ -124,7 +124,7 @@ class Observer(Protocol):
         """The kernel says that it stops on request."""
         ...
 
-    def on_link_lost(self, conversation: BaseKernelConnection) -> None:
+    def on_disconnect(self, conversation: BaseKernelConnection) -> None:
         """The other end has closed its sockets: the process is gone, or the network is."""
         ...
 
@@ -228,7 +228,7 @@ class BaseKernelConnection(ABC):
             listener.on_interrupt()
 
     @property
-    def is_listened_to(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether somebody waits for something."""
         return bool(self._listeners)
 
@@ -241,7 +241,7 @@ class BaseKernelConnection(ABC):
         listeners, self._listeners = list(self._listeners.values()), {}
         for listener in listeners:
             listener.on_end(ending)
-        self._shut()
+        self._close_transport()
 
     # -- what carries it
 
@@ -250,7 +250,7 @@ class BaseKernelConnection(ABC):
         """Sends a message."""
 
     @abstractmethod
-    def _shut(self) -> None:
+    def _close_transport(self) -> None:
         """Closes what carries it."""
 
     def _receive(self, channel: str, message: Message) -> None:
@@ -271,9 +271,9 @@ class BaseKernelConnection(ABC):
         elif message["msg_type"] == "input_request":
             listener.on_input(message["content"], self._answer_input)
 
-    def _link_lost(self) -> None:
+    def _on_disconnect(self) -> None:
         if self._ending is None:
-            self._observer.on_link_lost(self)
+            self._observer.on_disconnect(self)
 
     # -- sending and hearing
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from tk_ai_extension.kernels.terminal import StreamText
+from tk_ai_extension.kernels.terminal import TerminalText
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.executions import StatusEvent
@@ -54,14 +54,14 @@ class OutputCollector:
     def __init__(self, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
         self._max_bytes = max_bytes
         self._outputs: list[Json] = []
-        self._streams: dict[int, StreamText] = {}
+        self._streams: dict[int, TerminalText] = {}
         self._displays: dict[str, list[int]] = {}
         self._size = 0
         self._clear_next = False
-        self._open_stream: StreamText | None = None
+        self._open_stream: TerminalText | None = None
         # What the reader has not been told yet.
-        self._told = 0
-        self._clear_untold = False
+        self._drained = 0
+        self._clear_pending = False
         self._replaced: set[int] = set()
         self._edited: set[int] = set()
         self._events: list[StatusEvent] = []
@@ -101,21 +101,21 @@ class OutputCollector:
     def drain(self) -> tuple[OutputChange, ...]:
         """The changes since the last call; applied in order they give the present outputs."""
         changes: list[OutputChange] = []
-        if self._clear_untold:
+        if self._clear_pending:
             changes.append(ClearOutputs())
-            self._clear_untold = False
+            self._clear_pending = False
         changes.extend(ReplaceOutput(at, self._outputs[at]) for at in sorted(self._replaced))
         for at in sorted(self._edited):
             edit = self._streams[at].drain()
             if edit is not None:
                 changes.append(StreamEdit(at, *edit))
-        for at in range(self._told, len(self._outputs)):
+        for at in range(self._drained, len(self._outputs)):
             changes.append(Append(self._complete(at)))
             if at in self._streams:
                 self._streams[at].drain()
         self._replaced.clear()
         self._edited.clear()
-        self._told = len(self._outputs)
+        self._drained = len(self._outputs)
         return tuple(changes)
 
     def drain_events(self) -> tuple[StatusEvent, ...]:
@@ -145,8 +145,8 @@ class OutputCollector:
         if wait:
             self._clear_next = True
             return
-        self._clear_untold = self._clear_untold or self._told > 0
-        self._told = self._size = 0
+        self._clear_pending = self._clear_pending or self._drained > 0
+        self._drained = self._size = 0
         self._clear_next = False
         for state in (self._outputs, self._streams, self._displays, self._replaced, self._edited):
             state.clear()
@@ -166,14 +166,14 @@ class OutputCollector:
 
     def _write(self, name: str, text: str) -> None:
         if self._open_stream is None or self._outputs[-1]["name"] != name:
-            self._open_stream = StreamText()
+            self._open_stream = TerminalText()
             self._append({"output_type": "stream", "name": name, "text": ""}, _OVERHEAD)
             self._streams[len(self._outputs) - 1] = self._open_stream
         before = self._open_stream.length
         self._open_stream.write(text)
         self._size += self._open_stream.length - before
         at = len(self._outputs) - 1
-        if at < self._told:
+        if at < self._drained:
             self._edited.add(at)
 
     def _add_error(self, content: Mapping[str, Any]) -> None:
@@ -232,7 +232,7 @@ class OutputCollector:
     def _replace(self, display_id: str, output: Json) -> None:
         for at in self._displays[display_id]:
             self._outputs[at] = output
-            if at < self._told:
+            if at < self._drained:
                 self._replaced.add(at)
 
     def _add_output(self, output: Json, allowance: int = 0) -> bool:

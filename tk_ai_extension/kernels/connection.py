@@ -41,7 +41,7 @@ class KernelConnection(BaseKernelConnection):
         client.load_connection_info(dict(info))
         identity = session.bsession
         iopub = client.connect_iopub()
-        self._link = DisconnectMonitor(iopub, self._link_lost)
+        self._disconnects = DisconnectMonitor(iopub, self._on_disconnect)
         self._iopub = self._reader("iopub", iopub)
         self._readers = {
             "iopub": self._iopub,
@@ -57,10 +57,10 @@ class KernelConnection(BaseKernelConnection):
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._link.lost.wait()
+                await self._disconnects.lost.wait()
         except TimeoutError:
             log.debug("The sockets of an ended kernel stay open")
-        while self._ending is None and self._iopub.read_turn():  # noqa: ASYNC110 - in turns
+        while self._ending is None and self._iopub.read_batch():  # noqa: ASYNC110 - in turns
             await asyncio.sleep(0)
 
     # -- what carries it
@@ -69,10 +69,10 @@ class KernelConnection(BaseKernelConnection):
         reader = self._readers[channel]
         self.session.send(reader.socket, message)
         # Sending may take the mark away that something has arrived meanwhile.
-        reader.look()
+        reader.schedule_read()
 
-    def _shut(self) -> None:
-        self._link.close()
+    def _close_transport(self) -> None:
+        self._disconnects.close()
         for reader in self._readers.values():
             reader.close()
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tk_ai_extension.kernels.base_connection import BaseKernelConnection, ConnectionClosed
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.execution_listener import FASTER, Run, Timeouts
+from tk_ai_extension.kernels.execution_listener import KERNEL_TOO_FAST, ExecutionListener, Timeouts
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
@@ -50,7 +50,7 @@ class DirectExecutor:
     """
 
     name = "direct"
-    too_fast = FASTER
+    loss_reason = KERNEL_TOO_FAST
 
     def __init__(
         self,
@@ -64,16 +64,16 @@ class DirectExecutor:
         self._max_output_bytes = max_output_bytes
         self._unfollowed = BackgroundTasks(log)
 
-    def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> Run:
+    def new_run(self, kernel_id: str, request: ExecutionRequest, backend: str) -> ExecutionListener:
         """A listener for one request to one kernel."""
-        return Run(
+        return ExecutionListener(
             request,
             backend=backend,
             interrupt=lambda: self.kernels.interrupt(kernel_id),
             stopping=lambda: self.kernels.is_stopping(kernel_id),
             timeouts=self._timeouts,
             max_output_bytes=self._max_output_bytes,
-            too_fast=self.too_fast,
+            loss_reason=self.loss_reason,
         )
 
     async def execute(
@@ -104,7 +104,9 @@ class DirectExecutor:
                 return
         raise KernelDied(f"The kernel did not take the request {MAX_SUBMISSIONS} times.")
 
-    def _await_in_background(self, connection: BaseKernelConnection, msg_id: str, run: Run) -> None:
+    def _await_in_background(
+        self, connection: BaseKernelConnection, msg_id: str, run: ExecutionListener
+    ) -> None:
         """Listens on for the end of a run that nobody follows: its timeout holds all the same."""
 
         async def until_end() -> None:
@@ -114,7 +116,7 @@ class DirectExecutor:
         self._unfollowed.spawn(until_end(), "Waiting for an execution that nobody follows")
 
 
-async def _release(connection: BaseKernelConnection, msg_id: str, run: Run) -> None:
+async def _release(connection: BaseKernelConnection, msg_id: str, run: ExecutionListener) -> None:
     connection.forget(msg_id)
     await run.close()
 

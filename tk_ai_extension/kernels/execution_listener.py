@@ -37,7 +37,7 @@ FLOOD = 500
 GATEWAY_HOLDS_BACK = re.compile(r"IOPub (message|data) rate exceeded")
 """What a gateway says, under an id of its own, when it holds messages of a kernel back."""
 
-FASTER = "the kernel made them faster than it could send them"
+KERNEL_TOO_FAST = "the kernel made them faster than it could send them"
 
 MAX_QUESTIONS = 10
 """How often one execution may ask for input before it is interrupted."""
@@ -48,20 +48,20 @@ class Timeouts:
     """How long an execution is waited for when something does not come; seconds.
 
     Attributes:
-        second_half: For idle after the reply, or for the reply after idle, with nothing heard.
+        reply_idle_gap: For idle after the reply, or for the reply after idle, with nothing heard.
         interrupt: For the end after an interrupt, before the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
-        unasked: For the news that a kernel is being stopped, after an interrupt that nobody here has
+        external_interrupt_grace: For the news that a kernel is being stopped, after an interrupt that nobody here has
             asked for: that is how stopping begins. 0 where it is known beforehand.
     """
 
-    second_half: float = 5.0
+    reply_idle_gap: float = 5.0
     interrupt: float = 5.0
     stopping: float = 15.0
-    unasked: float = 0.0
+    external_interrupt_grace: float = 0.0
 
 
-class Run:
+class ExecutionListener:
     """Listens to one request, collects its outputs, and ends as one of `EndStatus`.
 
     It ends with the reply and idle; with one of them and a bounded wait for the other; with the
@@ -75,7 +75,7 @@ class Run:
         interrupt: Interrupts the kernel.
         stopping: Whether the kernel is being stopped or restarted.
         max_output_bytes: The bound of what is kept of the outputs.
-        too_fast: Why messages of a flood were lost, where some were.
+        loss_reason: Why messages of a flood were lost, where some were.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Run:
         stopping: Callable[[], bool],
         timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
-        too_fast: str = FASTER,
+        loss_reason: str = KERNEL_TOO_FAST,
     ) -> None:
         self.started = False
         """Whether the kernel has begun to run the code."""
@@ -100,7 +100,7 @@ class Run:
         self._stopping = stopping
         self._timeouts = timeouts or Timeouts()
         self._collector = OutputCollector(max_output_bytes)
-        self._too_fast = too_fast
+        self._too_fast = loss_reason
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self.ended = asyncio.Event()
@@ -278,25 +278,25 @@ class Run:
     def _settle(self) -> None:
         """Ends it if reply and idle are both there; otherwise waits a bounded time."""
         if self._reply is None or not self._idle:
-            self._after(self._timeouts.second_half, self._stop_waiting)
+            self._after(self._timeouts.reply_idle_gap, self._stop_waiting)
         elif self._stopping() and self._reply.get("status") != "ok":
             # Stopping a kernel interrupts it first: what the code says to that is not its end.
             self._after(self._timeouts.stopping, self._finish)
-        elif self._timeouts.unasked and self._was_interrupted_by_others:
-            self._after(self._timeouts.unasked, self._finish)
+        elif self._timeouts.external_interrupt_grace and self._is_interrupted_by_others:
+            self._after(self._timeouts.external_interrupt_grace, self._finish)
         else:
             self._finish()
 
     @property
-    def _was_interrupted_by_others(self) -> bool:
+    def _is_interrupted_by_others(self) -> bool:
         ours = self._interrupted or self._timed_out
         return not ours and (self._reply or {}).get("ename") == "KeyboardInterrupt"
 
     def _stop_waiting(self) -> None:
         quiet = self._loop.time() - self._received_at
-        if not self.done and quiet < self._timeouts.second_half:
+        if not self.done and quiet < self._timeouts.reply_idle_gap:
             # The reply may be long there while a flood of outputs is still being read.
-            self._after(self._timeouts.second_half - quiet, self._stop_waiting)
+            self._after(self._timeouts.reply_idle_gap - quiet, self._stop_waiting)
         elif not self.done:
             missing = "reply" if self._reply is None else "idle"
             log.warning("An execution ends without the kernel's %s, which did not come", missing)

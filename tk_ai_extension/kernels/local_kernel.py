@@ -61,12 +61,12 @@ class LocalKernel(TrackedKernel):
         self._alive = asyncio.Event()
         self._alive.set()
         self._has_answered = False  # this incarnation
-        self._stirred = asyncio.Event()
-        self._link_lost = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._disconnected = asyncio.Event()
         self._quick_deaths = 0
         self._stop_asked: bool | None = None  # by a message on iopub: whether for a restart
         for event in ("restart", "dead"):
-            manager.add_restart_callback(self.stir, event)
+            manager.add_restart_callback(self.wake, event)
 
     # -- connecting
 
@@ -76,12 +76,12 @@ class LocalKernel(TrackedKernel):
             async with self._connecting:
                 if self._alive.is_set() and self.connection is not None:
                     return self.connection
-                self._stirred.set()
+                self._woken.set()
                 await self._alive.wait()
                 if self.ending is not None:
                     raise ConnectionClosed(self.ending)
                 info = self.manager.get_connection_info(session=False)
-                self._link_lost.clear()
+                self._disconnected.clear()
                 connection = self._connection = KernelConnection(info, self._context, self)
                 try:
                     answer = await connection.handshake(on_shell=first)
@@ -129,7 +129,7 @@ class LocalKernel(TrackedKernel):
             self._reconnecting.cancel()
             await asyncio.wait({self._reconnecting})
         for event in ("restart", "dead"):
-            self.manager.remove_restart_callback(self.stir, event)
+            self.manager.remove_restart_callback(self.wake, event)
         if self._connection is not None:
             self._connection.close(Ending("closed", "The connection to the kernel was closed."))
 
@@ -173,8 +173,8 @@ class LocalKernel(TrackedKernel):
         if self.is_ours:
             return await process_end(self.manager)
         # Somebody else's kernel: all that is seen of its end is that the connection goes.
-        await self._link_lost.wait()
-        self._link_lost.clear()
+        await self._disconnected.wait()
+        self._disconnected.clear()
         return None
 
     async def _why(self, process: Any, code: int | None) -> Ending:
@@ -206,14 +206,14 @@ class LocalKernel(TrackedKernel):
                 return False
             await self._revive()
         while True:
-            self._stirred.clear()
+            self._woken.clear()
             await self.settled()
             process = local_process(self.manager)
             if process is not None and process is not old:
                 return True
             if not self._is_listed():
                 return False
-            await self._stirred.wait()
+            await self._woken.wait()
 
     async def _reconnect(self) -> None:
         """Connects anew at once, so that nothing that people do in the kernel is missed."""
@@ -223,9 +223,9 @@ class LocalKernel(TrackedKernel):
         except (TimeoutError, ConnectionClosed) as error:
             log.info("Kernel %s does not answer after its restart: %s", self.id, error)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Something was done about a dead kernel: has its watch look again."""
-        self._stirred.set()
+        self._woken.set()
 
     # -- what the connection observes
 
@@ -240,9 +240,9 @@ class LocalKernel(TrackedKernel):
         """The kernel says that it stops on request."""
         self._stop_asked = restart
 
-    def on_link_lost(self, conversation: BaseKernelConnection) -> None:  # noqa: ARG002 - the protocol's
+    def on_disconnect(self, conversation: BaseKernelConnection) -> None:  # noqa: ARG002 - the protocol's
         """The other end has closed its sockets."""
-        self._link_lost.set()
+        self._disconnected.set()
 
 
 _EVENTS = {"died": "died", "restarted": "restarted", "shutdown": "shutdown", "lost": "died"}

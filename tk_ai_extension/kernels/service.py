@@ -167,7 +167,7 @@ class JupyterKernels(KernelService[LocalKernel]):
         """Removes what is left of a kernel that did not start."""
         await self._stop(kernel_id, now=True)
         if kernel_id in self._kernels:
-            self._kernels[kernel_id].stir()
+            self._kernels[kernel_id].wake()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
@@ -242,7 +242,7 @@ class JupyterKernels(KernelService[LocalKernel]):
     async def _shutdown(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
         await self._stop(kernel_id)
-        kernel.stir()
+        kernel.wake()
         watch = self._watches.get(kernel_id)
         if watch is not None:
             await asyncio.wait({watch})
@@ -269,7 +269,7 @@ class JupyterKernels(KernelService[LocalKernel]):
     def _kernel(self, kernel_id: str) -> LocalKernel:
         if kernel_id not in self._manager:
             if kernel_id in self._kernels:
-                self._kernels[kernel_id].stir()
+                self._kernels[kernel_id].wake()
             raise KernelNotFound(f"There is no running kernel {kernel_id}.")
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)

@@ -14,7 +14,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 log = logging.getLogger(__name__)
 
-TURN = 0.01
+READ_TIME = 0.01
 """Seconds for which one socket may hold the event loop before others get their turn."""
 
 RECONNECT_INTERVAL = 20
@@ -51,18 +51,18 @@ class SocketReader:
         self._descriptor = socket.fileno()
         self._due = False
         # The descriptor tells of arrivals once: whoever is told reads until nothing is left.
-        self._loop.add_handler(self._descriptor, self._told, IOLoop.READ)
-        self.look()
+        self._loop.add_handler(self._descriptor, self._on_readable, IOLoop.READ)
+        self.schedule_read()
 
-    def look(self) -> None:
+    def schedule_read(self) -> None:
         """Has the socket read in the loop's next turn."""
         if not self._due:
             self._due = True
-            self._loop.add_callback(self._turn)
+            self._loop.add_callback(self._read_batch_later)
 
-    def read_turn(self) -> bool:
-        """Reads for `TURN` seconds at most; returns whether more may be there."""
-        until = time.perf_counter() + TURN
+    def read_batch(self) -> bool:
+        """Reads for `READ_TIME` seconds at most; returns whether more may be there."""
+        until = time.perf_counter() + READ_TIME
         while not self.socket.closed:
             try:
                 parts = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -84,19 +84,19 @@ class SocketReader:
             self._loop.remove_handler(self._descriptor)
             self.socket.close(linger=linger)
 
-    def _told(self, _descriptor: int, _events: int) -> None:
+    def _on_readable(self, _descriptor: int, _events: int) -> None:
         # At once: each turn of the loop that a message waits for is felt in a short cell's time.
         if not self._due:
-            self._turn()
+            self._read_batch_later()
 
-    def _turn(self) -> None:
+    def _read_batch_later(self) -> None:
         self._due = False
         more = True  # also where a listener raises: the rest of the messages is still to be read
         try:
-            more = self.read_turn()
+            more = self.read_batch()
         finally:
             if more and not self.socket.closed:
-                self.look()
+                self.schedule_read()
 
 
 class DisconnectMonitor:

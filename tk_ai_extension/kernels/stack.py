@@ -27,7 +27,7 @@ from tk_ai_extension.kernels.direct import (
     log_end,
     log_start,
 )
-from tk_ai_extension.kernels.execution_listener import Run
+from tk_ai_extension.kernels.execution_listener import ExecutionListener
 from tk_ai_extension.kernels.sockets import MAX_RECEIVED
 from tk_ai_extension.model.errors import KernelDied
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
@@ -47,12 +47,12 @@ class Submission(str):
 
     __slots__ = ("content", "run", "sent")
 
-    run: Run
+    run: ExecutionListener
     content: Mapping[str, Any]
     sent: bool
 
     @classmethod
-    def of(cls, run: Run, content: Mapping[str, Any]) -> Submission:
+    def of(cls, run: ExecutionListener, content: Mapping[str, Any]) -> Submission:
         """Code with what is needed to run it."""
         submission = cls(content["code"])
         submission.run = run
@@ -376,7 +376,7 @@ class StackExecutor:
 class _Attempt:
     """One passage of a request through the stack."""
 
-    def __init__(self, run: Run, submission: Submission) -> None:
+    def __init__(self, run: ExecutionListener, submission: Submission) -> None:
         self.problem = ""
         self._run = run
         self._submission = submission

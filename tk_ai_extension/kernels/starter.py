@@ -38,7 +38,7 @@ RETRY_INTERVAL = 0.1
 
 _PIPE_BUF = 512  # POSIX: so many bytes are written without blocking where a pipe is writable at all
 
-_TAKEN = re.compile(rb"Address already in use(?: \(addr='[^']*?(\d+)'\))?")
+_PORT_TAKEN = re.compile(rb"Address already in use(?: \(addr='[^']*?(\d+)'\))?")
 """What ZeroMQ says where somebody else listens at an address, with the port."""
 
 
@@ -73,15 +73,15 @@ class StderrTail:
         text = self._tail.decode("utf-8", "replace").strip()
         return text if len(self._tail) < KEPT else text.partition("\n")[2]
 
-    def expect(self, ports: Collection[int]) -> None:
+    def watch_ports(self, ports: Collection[int]) -> None:
         """Says at which ports the kernel is to listen: code in it may find others taken."""
         self._ports = frozenset(str(port).encode() for port in ports)
-        self._look_for_taken()
+        self._check_ports()
 
     @property
-    def perhaps_taken(self) -> bool:
+    def may_be_port_taken(self) -> bool:
         """Whether it says that an address was taken which may be one of its own."""
-        return any(port in {b"", *self._ports} for port in _TAKEN.findall(self._tail))
+        return any(port in {b"", *self._ports} for port in _PORT_TAKEN.findall(self._tail))
 
     def hand_over(self) -> None:
         """Closes our own copy of the end that the process writes to: the pipe ends with it."""
@@ -106,13 +106,13 @@ class StderrTail:
                 if not data:
                     self.close()
                 self._tail = (self._tail + data)[-KEPT:]
-                self._look_for_taken()
+                self._check_ports()
                 self._backlog += data
                 del self._backlog[:-BACKLOG]
                 self._write_on()
 
-    def _look_for_taken(self) -> None:
-        if self._ports.intersection(_TAKEN.findall(self._tail)):
+    def _check_ports(self) -> None:
+        if self._ports.intersection(_PORT_TAKEN.findall(self._tail)):
             self.port_taken.set()
 
     def _write_on(self) -> None:
@@ -201,7 +201,7 @@ class KernelStarter:
             tail.close()
 
     async def _start(self, name: str, path: str | None) -> str:
-        tail = StderrTail() if self._capture_stderr and self._is_plain(name) else None
+        tail = StderrTail() if self._capture_stderr and self._is_local(name) else None
         try:
             kernel_id = await self._launch(name, path, tail)
         except BaseException as error:
@@ -214,7 +214,7 @@ class KernelStarter:
         if tail is not None:
             self._tails[kernel_id] = tail
             info: dict[str, Any] = self._manager.get_kernel(kernel_id).get_connection_info()
-            tail.expect([port for name, port in info.items() if name.endswith("_port")])
+            tail.watch_ports([port for name, port in info.items() if name.endswith("_port")])
             self._hand_over(kernel_id, tail)
         try:
             seconds = await self._first_answer(kernel_id, name)
@@ -252,11 +252,11 @@ class KernelStarter:
             if confinement is not None:
                 confinement.remove()
             raise
-        if confinement is None and await self._is_outside(started, path):
+        if confinement is None and await self._has_escaped_sandbox(started, path):
             return await self._launch(name, path, tail)
         return started
 
-    async def _is_outside(self, kernel_id: str, path: str | None) -> bool:
+    async def _has_escaped_sandbox(self, kernel_id: str, path: str | None) -> bool:
         """Whether it was decided, while a kernel started, that it is to have a sandbox: it is gone then.
 
         Raises:
@@ -296,7 +296,7 @@ class KernelStarter:
         else:
             return clock() - began
         said = tail.text if tail is not None else self._logged(kernel_id)
-        is_taken = tail is not None and tail.perhaps_taken
+        is_taken = tail is not None and tail.may_be_port_taken
         failure = _PortTakenError if is_taken else KernelStartFailed
         wrote = f" It wrote:\n{said}" if said else ""
         raise failure(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
@@ -320,7 +320,7 @@ class KernelStarter:
             taken.cancel()
             await asyncio.wait({connected, taken})
 
-    def _is_plain(self, name: str) -> bool:
+    def _is_local(self, name: str) -> bool:
         """Whether a kernelspec's kernels are processes that this one starts."""
         provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
         return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"

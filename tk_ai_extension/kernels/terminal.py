@@ -8,7 +8,7 @@ text that is shown and a cursor in it:
 - a backspace takes away what is before the cursor (and, inside a line, what is under it);
 - anything else is written over what is under the cursor.
 
->>> text = StreamText()
+>>> text = TerminalText()
 >>> text.write("10%\r20%\nspinner |\b/")
 >>> text.value
 '20%\nspinner /'
@@ -22,7 +22,7 @@ _PIECES = re.compile(r"[\n\r\b]|[^\n\r\b]+")
 _MOVES = re.compile(r"[\r\b]")
 
 
-class StreamText:
+class TerminalText:
     """A text that grows at its end and changes in its last line only.
 
     The cursor never leaves the last line (a line feed takes it there, the others stop at one), so
@@ -34,7 +34,7 @@ class StreamText:
         self._drained: list[str] = []
         self._fresh: list[str] = []
         self._start = 0  # from where the text differs from what was drained
-        self._told = 0  # how long it was when it was drained
+        self._drained_length = 0  # how long it was when it was drained
         self._behind = 0  # how far the cursor is from the end
         self.length = 0
         """Characters of the whole text."""
@@ -70,13 +70,13 @@ class StreamText:
 
     def drain(self) -> tuple[int, str] | None:
         """What changed since the last call: the text is now ``text[:start] + new``; None if nothing."""
-        if not self._fresh and self._start == self._told:
+        if not self._fresh and self._start == self._drained_length:
             return None
         start, new = self._start, "".join(self._fresh)
         if new:
             self._drained.append(new)
         self._fresh.clear()
-        self._start = self._told = self.length
+        self._start = self._drained_length = self.length
         return start, new
 
     def _append(self, text: str) -> None:

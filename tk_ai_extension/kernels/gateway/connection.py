@@ -28,7 +28,7 @@ from tk_ai_extension.kernels.base_connection import (
     Ending,
     Observer,
 )
-from tk_ai_extension.kernels.gateway.requests import answer_to
+from tk_ai_extension.kernels.gateway.requests import response_to
 
 _jupyter: Any = base  # its functions have no types
 
@@ -120,7 +120,7 @@ MAX_MESSAGE = 512 * 1024 * 1024
 class GatewayObserver(Observer, Protocol):
     """Hears also what a kernel's process would tell if it were seen."""
 
-    def on_successor(self) -> None:
+    def on_kernel_replaced(self) -> None:
         """Another incarnation of the kernel speaks: somebody has restarted it without a word of it."""
         ...
 
@@ -139,8 +139,8 @@ class GatewayConnection(BaseKernelConnection):
     ) -> None:
         super().__init__(session, observer)
         self._follower = observer
-        self._speaks_as_it_answers = False  # on iopub, in the session of its replies
-        self._asked_who = False  # and not answered yet
+        self._iopub_uses_reply_session = False  # on iopub, in the session of its replies
+        self._is_probing = False  # and not answered yet
         self.lost = False
         """Whether the other end, or what is between, has closed it."""
         self._socket = socket
@@ -174,7 +174,7 @@ class GatewayConnection(BaseKernelConnection):
             **client.load_connection_args(),
         )
         opening = asyncio.ensure_future(
-            answer_to(
+            response_to(
                 websocket_connect(
                     request,
                     subprotocols=[V1],
@@ -191,14 +191,14 @@ class GatewayConnection(BaseKernelConnection):
             raise
         return cls(socket, session, observer)
 
-    def ask_who_speaks(self) -> None:
+    def probe_session(self) -> None:
         """Asks the kernel what it is, where its answer to the same question is not still to come.
 
         What another incarnation says of its beginning comes before the gateway hears it, or not; then
         it says nothing until it is asked.
         """
-        if self._ending is None and not self._asked_who:
-            self._asked_who = True
+        if self._ending is None and not self._is_probing:
+            self._is_probing = True
             with contextlib.suppress(ConnectionClosed):  # which whoever reads it hears
                 self._transmit("control", self.session.msg("kernel_info_request", {}))
 
@@ -215,12 +215,12 @@ class GatewayConnection(BaseKernelConnection):
             ) from None
         asyncio.ensure_future(sent).add_done_callback(_retrieve)
 
-    def _shut(self) -> None:
+    def _close_transport(self) -> None:
         # What is still to come is read and dropped: the gateway's goodbye is behind it.
         self._socket.close()
 
     @property
-    def speaker(self) -> str:
+    def reply_session(self) -> str:
         """The session in which the kernel answered, which tells incarnations apart; empty where none does.
 
         Some kernels know no session of their own, and answer in that of whoever asks.
@@ -228,23 +228,23 @@ class GatewayConnection(BaseKernelConnection):
         return "" if self.kernel_session == self.session.session else self.kernel_session
 
     def _receive(self, channel: str, message: Message) -> None:
-        before = self.speaker
+        before = self.reply_session
         super()._receive(channel, message)
         if message["msg_type"] == "kernel_info_reply":
-            self._asked_who = False
-            now = self.speaker
+            self._is_probing = False
+            now = self.reply_session
             if self._ending is None and before and now and now != before:
-                self._follower.on_successor()
+                self._follower.on_kernel_replaced()
 
     def _receive_iopub(self, message: Message, parent: Mapping[str, Any]) -> None:
-        if self.speaker and message["header"].get("session") == self.speaker:
-            self._speaks_as_it_answers = True
+        if self.reply_session and message["header"].get("session") == self.reply_session:
+            self._iopub_uses_reply_session = True
         elif (
-            self._speaks_as_it_answers
+            self._iopub_uses_reply_session
             and message["msg_type"] == "status"
             and message["content"].get("execution_state") in {"starting", "busy", "idle"}
         ):  # what else is said of its state is the gateway's word
-            self._follower.on_successor()
+            self._follower.on_kernel_replaced()
             return
         super()._receive_iopub(message, parent)
 
@@ -273,7 +273,7 @@ class GatewayConnection(BaseKernelConnection):
             except Exception:
                 log.exception("Internal error at a message of a gateway")
         self.lost = True
-        self._link_lost()
+        self._on_disconnect()
 
 
 def _close_late(opening: asyncio.Future[WebSocketClientConnection]) -> None:

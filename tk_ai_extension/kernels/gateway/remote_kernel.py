@@ -19,8 +19,8 @@ from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Connec
 from tk_ai_extension.kernels.gateway.connection import PING_INTERVAL, GatewayConnection
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
-    answer_to,
     model_of,
+    response_to,
     status_of,
     unavailable,
 )
@@ -42,13 +42,13 @@ LOOK_INTERVAL = 5.0
 LOOK_TIMEOUT = 2.0
 """Seconds in which a gateway has to say whether it has a kernel."""
 
-GOODBYE = 1.0
+WS_CLOSE_TIMEOUT = 1.0
 """Seconds in which a gateway has to close its end of a WebSocket that we close."""
 
-FAREWELL = 10.0
+SHUTDOWN_TIMEOUT = 10.0
 """Seconds in which a kernel that says it stops is gone, or else has been started again."""
 
-UNSURE = (
+STOP_OUTCOME_UNKNOWN = (
     "The gateway failed while it stopped the kernel: whether the code ran to its end is unknown."
 )
 DIED = "The kernel died, possibly out of memory: the gateway does not say of what."
@@ -86,9 +86,9 @@ class RemoteKernel(TrackedKernel):
         self._on_gone = on_gone
         self._ping_interval = ping_interval
         self._connection: GatewayConnection | None = None
-        self._proved = False  # whether the kernel has answered on that connection
+        self._is_verified = False  # whether the kernel has answered on that connection
         self._between: Literal["died", "restarted"] | None = None  # two incarnations
-        self._said_restart = False  # so that the server's word of the same one is no other's
+        self._restart_announced = False  # so that the server's word of the same one is no other's
         self._session = ""  # in which the present incarnation speaks, or the last one spoke
         self._tasks = BackgroundTasks(log)
         self._watch: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class RemoteKernel(TrackedKernel):
         connection = self._connection
         if connection is None or connection.lost or connection.ending is not None:
             return None
-        return connection if self._proved else None
+        return connection if self._is_verified else None
 
     @property
     def stopping(self) -> bool:
@@ -141,7 +141,7 @@ class RemoteKernel(TrackedKernel):
         if self.ending is not None:  # it came while we connected
             connection.close(self.ending)
             return None
-        before, self._connection, self._proved = self._connection, connection, False
+        before, self._connection, self._is_verified = self._connection, connection, False
         if before is not None:
             before.close(Ending("lost", LOST))
         try:
@@ -153,11 +153,11 @@ class RemoteKernel(TrackedKernel):
         except BaseException:
             connection.close(Ending("closed", "The kernel did not answer."))
             raise
-        session = connection.speaker
+        session = connection.reply_session
         if self._between and session and session == self._session:
             connection.close(Ending("closed", "It is still the kernel that stops."))
             return None
-        self._proved = True
+        self._is_verified = True
         self._begin(answer, session, first=first)
         return connection
 
@@ -174,7 +174,7 @@ class RemoteKernel(TrackedKernel):
         if between == "died" or unseen:
             self._notify("restarted")
         if self._watch is None:
-            self._watch = self._spawn(self._look_now_and_then())
+            self._watch = self._spawn(self._poll())
 
     async def close(self) -> None:
         """Closes the connection for good; leaves the kernel as it is."""
@@ -183,7 +183,7 @@ class RemoteKernel(TrackedKernel):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(closed)
-            await asyncio.wait({connection.reading}, timeout=GOODBYE)
+            await asyncio.wait({connection.reading}, timeout=WS_CLOSE_TIMEOUT)
         await self._tasks.close()
 
     # -- how an incarnation ends
@@ -194,7 +194,7 @@ class RemoteKernel(TrackedKernel):
 
     def was_restarted(self) -> None:
         """Somebody on this server has had it restarted: it has said so, or says nothing."""
-        said, self._said_restart = self._said_restart, False
+        said, self._restart_announced = self._restart_announced, False
         if not said and not self.stop_requested and self._between is None:
             self.restarted()
 
@@ -202,13 +202,13 @@ class RemoteKernel(TrackedKernel):
         """The gateway has failed to restart it or to shut it down for us, and perhaps has done it."""
         if self.stop_announced is not None:
             self.on_stopping(self.stop_announced)
-            self._said_restart = False  # the server has no word of it
+            self._restart_announced = False  # the server has no word of it
         elif self._connection is not None:
-            self._spawn(self._lose(self._connection, UNSURE))
+            self._spawn(self._handle_loss(self._connection, STOP_OUTCOME_UNKNOWN))
 
     def shut_down(self) -> None:
         """It was shut down from this server."""
-        self._gone(Ending("shutdown", "The kernel was shut down."))
+        self._mark_gone(Ending("shutdown", "The kernel was shut down."))
 
     async def look(self) -> bool | None:
         """Whether the gateway has it; None where the gateway does not say.
@@ -222,16 +222,16 @@ class RemoteKernel(TrackedKernel):
             log.debug("The gateway does not say how kernel %s is: %s", self.id, error)
             return None
         if model is None:
-            self._gone(Ending("shutdown", GONE))
+            self._mark_gone(Ending("shutdown", GONE))
             return False
         with suppress(*FAILURES):  # there are gateways that leave a kernel's last activity open
-            await answer_to(self.manager.refresh_model(model))
+            await response_to(self.manager.refresh_model(model))
         return True
 
     def _end(self, ending: Ending) -> None:
         """This incarnation has ended; the next one is waited for."""
         connection, self._connection = self._connection, None
-        was_known = self._proved
+        was_known = self._is_verified
         self._between = "died" if ending.kind == "died" else "restarted"
         self.state = "restarting"
         log.info("Kernel %s: %s", self.id, ending.message)
@@ -241,7 +241,7 @@ class RemoteKernel(TrackedKernel):
         if was_known and not self.stop_requested:
             self._spawn(self._reconnect())
 
-    def _gone(self, ending: Ending) -> None:
+    def _mark_gone(self, ending: Ending) -> None:
         """The gateway has it no more."""
         if self.ending is not None:
             return
@@ -256,7 +256,7 @@ class RemoteKernel(TrackedKernel):
         self._notify("shutdown" if ending.kind == "shutdown" else "died")
         self._on_gone()
 
-    async def _lose(self, connection: GatewayConnection, why: str = LOST) -> None:
+    async def _handle_loss(self, connection: GatewayConnection, why: str = LOST) -> None:
         """The connection is no good: the kernel may be gone, or be another, or only out of reach."""
         await self.look()
         connection.close(self.ending or Ending("lost", why))
@@ -267,15 +267,15 @@ class RemoteKernel(TrackedKernel):
                 self._notify("state")
             await self._reconnect()
 
-    async def _part(self) -> None:
+    async def _wait_for_shutdown(self) -> None:
         """It says that it stops for good: it is gone soon, unless the gateway starts it again."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + FAREWELL
+        until = loop.time() + SHUTDOWN_TIMEOUT
         # Nothing says when a gateway has done with a kernel.
         while loop.time() < until and self._is_listed() and await self.look() is not False:  # noqa: ASYNC110
             await asyncio.sleep(RETRY_INTERVAL)
         if not self._is_listed():
-            self._gone(Ending("shutdown", "The kernel was shut down."))
+            self._mark_gone(Ending("shutdown", "The kernel was shut down."))
         elif self.ending is None:
             await self._reconnect()
 
@@ -297,15 +297,15 @@ class RemoteKernel(TrackedKernel):
             wait = settings.gateway_retry_interval * 2**attempt
             await asyncio.sleep(min(wait, settings.gateway_retry_interval_max))
 
-    async def _look_now_and_then(self) -> None:
+    async def _poll(self) -> None:
         """A kernel that goes without a word is missed by those who wait for it."""
         while True:
             await asyncio.sleep(LOOK_INTERVAL)
             if not self._is_listed():
-                self._gone(Ending("shutdown", "The kernel was shut down."))
-            elif (connection := self._connection) is not None and connection.is_listened_to:
+                self._mark_gone(Ending("shutdown", "The kernel was shut down."))
+            elif (connection := self._connection) is not None and connection.has_listeners:
                 await self.look()
-                connection.ask_who_speaks()
+                connection.probe_session()
 
     # -- what the connection observes
 
@@ -314,9 +314,9 @@ class RemoteKernel(TrackedKernel):
         if state == "restarting":  # only a gateway says so: of a kernel that has died
             self._end(Ending("died", DIED))
         elif state == "dead":
-            self._gone(Ending("died", f"{DIED} It could not be started again."))
+            self._mark_gone(Ending("died", f"{DIED} It could not be started again."))
         else:
-            if state == "starting" and self._proved:
+            if state == "starting" and self._is_verified:
                 state = "idle"  # said on another channel than the answer, and heard after it
             self._set_state(state)
 
@@ -326,28 +326,28 @@ class RemoteKernel(TrackedKernel):
             self.stop_announced = restart  # on ours: we hear from the gateway when it is done
             return
         if restart:
-            self._said_restart = True
+            self._restart_announced = True
             self._end(Ending("restarted", "The kernel was restarted."))
             return
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(Ending("shutdown", "The kernel was shut down."))
         self._between = "died"
-        self._spawn(self._part())
+        self._spawn(self._wait_for_shutdown())
 
-    def on_successor(self) -> None:
+    def on_kernel_replaced(self) -> None:
         """It was restarted without a word of it."""
         self.on_stopping(restart=True)
 
-    def on_link_lost(self, conversation: BaseKernelConnection) -> None:
+    def on_disconnect(self, conversation: BaseKernelConnection) -> None:
         """The other end has closed the WebSocket, or what is between."""
         connection = self._connection
         if connection is None or connection is not conversation:
             return
-        if not self._proved:
+        if not self._is_verified:
             connection.close(Ending("lost", LOST))
         else:
-            self._spawn(self._lose(connection))
+            self._spawn(self._handle_loss(connection))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.spawn(work, f"Following kernel {self.id}")

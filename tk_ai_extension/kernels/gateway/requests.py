@@ -20,17 +20,17 @@ from tk_ai_extension.model.errors import GatewayUnavailable, KernelNotFound
 Answer = TypeVar("Answer")
 
 
-class GarbledAnswer(Exception):
+class InvalidResponse(Exception):
     """An answer that is not of the Jupyter API: a proxy's page, for example."""
 
 
-FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, GarbledAnswer)
+FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, InvalidResponse)
 """What a request to a gateway may raise; another exception is a defect of ours."""
 
 
 @contextmanager
-def reading_answer() -> Generator[None]:
-    """Raise `GarbledAnswer` where Jupyter's gateway client, or the body, cannot read an answer.
+def parsing_response() -> Generator[None]:
+    """Raise `InvalidResponse` where Jupyter's gateway client, or the body, cannot read an answer.
 
     Jupyter's client does not check answers: it fails with the error of whichever line reads them. Put
     nothing inside but that client's call or the reading, so that a defect of ours is not an outage.
@@ -40,18 +40,18 @@ def reading_answer() -> Generator[None]:
     except OSError:  # among them a refused certificate, which is a ValueError too
         raise
     except MALFORMED as error:
-        raise GarbledAnswer(
+        raise InvalidResponse(
             f"What it answers is not of the Jupyter API ({type(error).__name__}: {error})"
         ) from error
 
 
-async def answer_to(request: Awaitable[Answer]) -> Answer:
+async def response_to(request: Awaitable[Answer]) -> Answer:
     """Return the answer to a request of Jupyter's gateway client.
 
     Raises:
         FAILURES.
     """
-    with reading_answer():
+    with parsing_response():
         return await request
 
 
@@ -143,7 +143,7 @@ async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
         GatewayUnavailable.
     """
     try:
-        return await answer_to(request)
+        return await response_to(request)
     except FAILURES as error:
         if is_not_found(error):
             raise KernelNotFound(f"The gateway has no kernel {kernel_id}.") from error
@@ -160,12 +160,12 @@ async def model_of(manager: Any) -> dict[str, Any] | None:
         FAILURES: it does not say.
     """
     try:
-        answer = await answer_to(gateway_request(manager.kernel_url, method="GET"))
+        answer = await response_to(gateway_request(manager.kernel_url, method="GET"))
     except FAILURES as error:
         if is_not_found(error):
             return None
         raise
-    with reading_answer():
+    with parsing_response():
         model: Any = json.loads(answer.body)
         if not isinstance(model, dict) or "id" not in model:
             raise ValueError("no kernel's model")
@@ -179,7 +179,7 @@ async def delete(manager: Any) -> None:
         FAILURES: it is not known to have ended.
     """
     try:
-        await answer_to(gateway_request(manager.kernel_url, method="DELETE"))
+        await response_to(gateway_request(manager.kernel_url, method="DELETE"))
     except FAILURES as error:
         if not is_not_found(error):
             raise

@@ -28,7 +28,6 @@ from tk_ai_extension.kernels.gateway.pages import PageClient
 from tk_ai_extension.kernels.gateway.remote_kernel import RemoteKernel
 from tk_ai_extension.kernels.gateway.requests import (
     FAILURES,
-    answer_to,
     ask,
     delete,
     describe_error,
@@ -36,7 +35,8 @@ from tk_ai_extension.kernels.gateway.requests import (
     is_not_found,
     not_applied,
     outcome_unknown,
-    reading_answer,
+    parsing_response,
+    response_to,
     status_of,
     unavailable,
 )
@@ -62,28 +62,28 @@ class KernelActionListener:
     """Listens to the events that jupyter_server's kernel managers emit.
 
     Args:
-        carried_out: Told the kernel's id and what was done: ``restart``, ``shutdown``.
+        on_action: Told the kernel's id and what was done: ``restart``, ``shutdown``.
     """
 
-    def __init__(self, carried_out: Callable[[str, str], None]) -> None:
-        self._carried_out = carried_out
+    def __init__(self, on_action: Callable[[str, str], None]) -> None:
+        self._on_kernel_action = on_action
         self._loggers: list[Any] = []
 
     def follow(self, event_logger: Any) -> None:
         """Listens to this one, too; all kernels of a server have the same."""
         if not any(known is event_logger for known in self._loggers):
             self._loggers.append(event_logger)
-            event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._hear)
+            event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
 
     def close(self) -> None:
         """Listens no more."""
         for event_logger in self._loggers:
-            event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._hear)
+            event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
         self._loggers.clear()
 
-    async def _hear(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
+    async def _on_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
         if data["status"] == "success":
-            self._carried_out(str(data.get("kernel_id", "")), data["action"])
+            self._on_kernel_action(str(data.get("kernel_id", "")), data["action"])
 
 
 class GatewayExecutor(DirectExecutor):
@@ -94,22 +94,22 @@ class GatewayExecutor(DirectExecutor):
     """
 
     name = "gateway"
-    too_fast = "the kernel made them faster than it, or its gateway, passes them on"
+    loss_reason = "the kernel made them faster than it, or its gateway, passes them on"
 
 
 log = logging.getLogger(__name__)
 
-NEWS = 1.0
+INTERRUPT_GRACE = 1.0
 """Seconds after an interrupt by others in which it is known whether it was the begin of a restart."""
 
-PERHAPS_STARTED = (
+MAY_HAVE_STARTED = (
     "It may have started a kernel all the same, which is then left there, used by nobody."
 )
-PERHAPS_STOPPED = (
+MAY_HAVE_STOPPED = (
     "It may have been done all the same: get_kernel_status, or a look at a variable, says so."
 )
 
-CLOSING = 3.0
+CLOSE_TIMEOUT = 3.0
 """Seconds for what is still to be cleared away at the gateway when we close."""
 
 
@@ -151,12 +151,12 @@ class GatewayKernels(KernelService[RemoteKernel]):
         self._tasks = BackgroundTasks(log)
         self._executor = GatewayExecutor(
             self,
-            timeouts=replace(timeouts or Timeouts(), unasked=NEWS),
+            timeouts=replace(timeouts or Timeouts(), external_interrupt_grace=INTERRUPT_GRACE),
             max_output_bytes=max_output_bytes,
         )
         self._closed = False
         self._pages = self._serve_pages(stack)
-        self._actions = KernelActionListener(self._carried_out)
+        self._actions = KernelActionListener(self._on_kernel_action)
 
     # -- what there is
 
@@ -167,9 +167,9 @@ class GatewayKernels(KernelService[RemoteKernel]):
             GatewayUnavailable.
         """
         try:
-            specs = await answer_to(ensure_async(self._specs.get_all_specs()))
+            specs = await response_to(ensure_async(self._specs.get_all_specs()))
             default = self._manager.default_kernel_name  # the gateway's own since it was asked
-            with reading_answer():
+            with parsing_response():
                 return kernelspecs_of(specs, default)
         except FAILURES as error:
             raise unavailable(error) from error
@@ -226,7 +226,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         except FAILURES as error:
             status = status_of(error)
             if status is None:
-                hint = PERHAPS_STARTED if outcome_unknown(error) else None
+                hint = MAY_HAVE_STARTED if outcome_unknown(error) else None
                 raise unavailable(error, hint) from error
             if status < 500:
                 raise _start_failed(name, error) from error
@@ -234,7 +234,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
                 "The gateway failed to start a kernel, once more: %s", describe_error(error)
             )
             if outcome_unknown(error):
-                log.warning(PERHAPS_STARTED)
+                log.warning(MAY_HAVE_STARTED)
         try:
             return await self._ask_for_kernel(name, path)
         except FAILURES as error:
@@ -243,7 +243,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
     async def _ask_for_kernel(self, name: str, path: str | None) -> str:
         withheld = self._withheld(name, path)
         starting: asyncio.Task[str] = asyncio.ensure_future(
-            answer_to(self._manager.start_kernel(kernel_name=name, path=path, env=withheld))
+            response_to(self._manager.start_kernel(kernel_name=name, path=path, env=withheld))
         )
         self._tasks.keep(starting)
         try:
@@ -319,7 +319,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
     async def _restart(self, kernel_id: str) -> None:
         kernel = await self._settled(kernel_id)
-        restarting = answer_to(self._manager.restart_kernel(kernel_id))
+        restarting = response_to(self._manager.restart_kernel(kernel_id))
         await self._stop(kernel, restarting, kernel.restarted)
         await self.wait_ready(kernel_id)
 
@@ -341,7 +341,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
             if not_applied(error) and kernel.stop_announced is None:
                 raise unavailable(error) from error
             kernel.on_stop_failed()
-            raise unavailable(error, PERHAPS_STOPPED) from error
+            raise unavailable(error, MAY_HAVE_STOPPED) from error
         else:
             done()
         finally:
@@ -350,7 +350,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
     async def _delete(self, kernel_id: str) -> None:
         await delete(self._manager.get_kernel(kernel_id))
         if kernel_id in self._manager:
-            await answer_to(self._manager.shutdown_kernel(kernel_id))
+            await response_to(self._manager.shutdown_kernel(kernel_id))
 
     async def _settled(self, kernel_id: str) -> RemoteKernel:
         """The kernel, when it is not just being started again: a gateway cannot stop it meanwhile."""
@@ -371,7 +371,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         for kernel in kernels:
             await kernel.queue.close()
         await asyncio.gather(*(kernel.close() for kernel in kernels))
-        await self._tasks.close(grace=CLOSING)
+        await self._tasks.close(grace=CLOSE_TIMEOUT)
 
     # -- one kernel
 
@@ -396,7 +396,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
             )
         return kernel
 
-    def _carried_out(self, kernel_id: str, action: str) -> None:
+    def _on_kernel_action(self, kernel_id: str, action: str) -> None:
         kernel = self._kernels.get(kernel_id)
         if kernel is not None and action == "restart":
             kernel.was_restarted()
@@ -425,7 +425,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
 def _start_failed(name: str, error: BaseException, how_often: str = "") -> KernelStartFailed:
     often = f" {how_often}" if how_often else ""
-    perhaps = f" {PERHAPS_STARTED}" if outcome_unknown(error) else ""
+    perhaps = f" {MAY_HAVE_STARTED}" if outcome_unknown(error) else ""
     return KernelStartFailed(
         f"The gateway {gateway_address()} failed{often} to start the kernel `{name}`: "
         f"{describe_error(error)}.",

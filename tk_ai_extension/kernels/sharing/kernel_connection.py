@@ -155,14 +155,14 @@ class SharedKernelConnection:
         """Sends a client's message on, signed with the kernel's key."""
         self._readers[channel].socket.send_multipart(envelope.sealed(self.session))
         # What was received while it was sent announces itself to nobody.
-        self._readers[channel].look()
+        self._readers[channel].schedule_read()
 
     def ask(self, kind: str) -> None:
         """Sends a request of the relay's own on the control channel; its answer is nobody's."""
         sent = self.session.send(self._readers["control"].socket, kind, content={})
         assert sent is not None
         self._own.add(sent["header"]["msg_id"])
-        self._readers["control"].look()
+        self._readers["control"].schedule_read()
 
     def close(self) -> None:
         """Closes the sockets; the kernel goes on."""

@@ -246,7 +246,7 @@ class Relay:
         self._sockets[channel].send_multipart(parts)
         if channel in self._readers:
             # Sending may take the mark away that something has arrived meanwhile.
-            self._readers[channel].look()
+            self._readers[channel].schedule_read()
 
     def _prompt(self, envelope: Envelope) -> None:
         """Shows a prompt, once its client is there for prompts, as long as it waits for an answer.
@@ -260,7 +260,7 @@ class Relay:
         except zmq.ZMQError as problem:
             if problem.errno != zmq.EHOSTUNREACH:
                 raise
-            self._readers["stdin"].look()
+            self._readers["stdin"].schedule_read()
             loop: Any = IOLoop.current()
             loop.call_later(PROMPT_INTERVAL, self._prompt, envelope)
 
@@ -346,7 +346,7 @@ class Relay:
         parent = {"header": request.envelope.header}
         socket = self._sockets[request.channel]
         self._session.send(socket, kind, dict(content), parent, ident=request.envelope.identities)
-        self._readers[request.channel].look()
+        self._readers[request.channel].schedule_read()
 
     def _publish(self, request: _Request, kind: str, content: Mapping[str, Any]) -> None:
         parent = {"header": request.envelope.header}
