@@ -24,7 +24,7 @@ from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.kernels.sandbox.bubblewrap import Bubblewrap
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.detection import find_sandbox, probe, sandboxes
-from tk_ai_extension.kernels.sandbox.interpreter import program
+from tk_ai_extension.kernels.sandbox.interpreter import resolve_program
 from tk_ai_extension.kernels.sandbox.provisioner import SandboxedProvisioner
 from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.kernels.service import JupyterKernels
@@ -251,7 +251,7 @@ async def test_it_is_shared_like_any_kernel(
 ) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     share = Share(kernel.project / ".nb")
-    share.point_at(Path(kernel.manager.connection_file))
+    share.publish(Path(kernel.manager.connection_file))
     guest: Any = AsyncKernelManager(
         kernel_name=install_shared_kernelspec(share).name,
         connection_file=str(tmp_path / "guest.json"),
@@ -357,12 +357,12 @@ async def test_a_program_in_the_project_is_not_asked_outside_unless_it_cannot_be
     link.symlink_to(planted)
     for path in (planted, link):
         with pytest.raises(PermissionError, match="code in a sandbox may have written it"):
-            program([str(path)], os.environ, tmp_path)
+            resolve_program([str(path)], os.environ, tmp_path)
     with pytest.raises(PermissionError):
-        program(["python"], {"PATH": str(planted.parent)}, tmp_path)
+        resolve_program(["python"], {"PATH": str(planted.parent)}, tmp_path)
     assert not (tmp_path / "ran").exists()
     (tmp_path / "tools" / "pyvenv.cfg").touch()
-    assert program([str(planted)], os.environ, tmp_path).argv[0] == sys.executable
+    assert resolve_program([str(planted)], os.environ, tmp_path).argv[0] == sys.executable
 
 
 async def test_the_code_of_nb_itself_is_read_only(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from traitlets import List, Unicode
 from tk_ai_extension.model.agent_variables import SECRETS
 
 
-def without(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
     """An environment without the variables whose names match one of the patterns (`fnmatch`)."""
     left_out = tuple(patterns)
     return {
@@ -42,7 +42,7 @@ class InheritedEnvironment:
 
     def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
         """All variables of the new kernel's process."""
-        return without(os.environ, self._left_out)
+        return exclude_variables(os.environ, self._left_out)
 
 
 ALLOWED = (
@@ -92,7 +92,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-class Passes(Protocol):
+class KernelCredentials(Protocol):
     """Gives each kernel what its code may show to its server: good for that kernel, until it ends."""
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
@@ -118,24 +118,26 @@ class FilteringProvisioner(LocalProvisioner):
         Unicode(), help="Names or patterns of environment variables that kernels do not get."
     )
 
-    passes: Any = traitlets.Any(help="The `Passes` of kernels; None where there are none.")
+    credentials: Any = traitlets.Any(
+        help="The `KernelCredentials` of kernels; None where there are none."
+    )
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Called by the kernel manager before each launch of the process."""
-        environment = without(kwargs.pop("env", os.environ), self.left_out)
-        if self.passes is not None:
-            environment.update(await self.passes.issue(self.kernel_id))
+        environment = exclude_variables(kwargs.pop("env", os.environ), self.left_out)
+        if self.credentials is not None:
+            environment.update(await self.credentials.issue(self.kernel_id))
         return await super().pre_launch(env=environment, **kwargs)
 
     async def cleanup(self, restart: bool = False) -> None:
         """Called by the kernel manager when the process has ended."""
-        if self.passes is not None and not restart:
-            self.passes.revoke(self.kernel_id)
+        if self.credentials is not None and not restart:
+            self.credentials.revoke(self.kernel_id)
         await super().cleanup(restart=restart)
 
 
 def keep_secrets_from_kernels(
-    manager: Any, secrets: Iterable[str] = (), passes: Passes | None = None
+    manager: Any, secrets: Iterable[str] = (), credentials: KernelCredentials | None = None
 ) -> None:
     """Have all kernels that a multi-kernel manager starts from now on do without the secrets.
 
@@ -146,14 +148,14 @@ def keep_secrets_from_kernels(
         manager: The multi-kernel manager. Only this one is changed: jupyter_client's factory of
             provisioners is one for all managers of the process.
         secrets: Names or patterns beside `SECRETS`.
-        passes: Gives each kernel a pass; None for none.
+        credentials: Gives each kernel a pass; None for none.
     """
     left_out = [*SECRETS, *secrets]
     prepare = manager.pre_start_kernel
 
     def configure(provisioner: FilteringProvisioner) -> None:
         provisioner.left_out = left_out
-        provisioner.passes = passes
+        provisioner.credentials = credentials
 
     def pre_start_kernel(kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
         kernel, name, kernel_id = prepare(kernel_name, kwargs)

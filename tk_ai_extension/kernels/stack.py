@@ -61,7 +61,7 @@ class Submission(str):
         return submission
 
 
-class Connections(Protocol):
+class LocalConnections(Protocol):
     """What the guard needs of the service that owns the kernels."""
 
     async def connection(self, kernel_id: str) -> KernelConnection:
@@ -84,7 +84,7 @@ class GuardedClient:
     allow_stdin = True
     _created_context = False  # the stack destroys those that a client has made
 
-    def __init__(self, kernel_id: str, kernels: Connections) -> None:
+    def __init__(self, kernel_id: str, kernels: LocalConnections) -> None:
         self._kernel_id = kernel_id
         self._kernels = kernels
         self._usual: AsyncKernelClient | None = None

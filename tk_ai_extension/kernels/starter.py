@@ -59,7 +59,7 @@ class StderrTail:
         self._retry: object | None = None
         self._open = self._is_ours = True
         self._loop: Any = IOLoop.current()
-        self._loop.add_handler(self._read_end, self._pass_on, IOLoop.READ)
+        self._loop.add_handler(self._read_end, self._forward, IOLoop.READ)
 
     @staticmethod
     def is_possible() -> bool:
@@ -69,7 +69,7 @@ class StderrTail:
     @property
     def text(self) -> str:
         """The end of what was written so far, as whole lines."""
-        self._pass_on()
+        self._forward()
         text = self._tail.decode("utf-8", "replace").strip()
         return text if len(self._tail) < KEPT else text.partition("\n")[2]
 
@@ -99,7 +99,7 @@ class StderrTail:
             self._loop.remove_handler(self._read_end)
             os.close(self._read_end)
 
-    def _pass_on(self, *_: object) -> None:
+    def _forward(self, *_: object) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._open:
                 data = os.read(self._read_end, 65536)
@@ -109,14 +109,14 @@ class StderrTail:
                 self._check_ports()
                 self._backlog += data
                 del self._backlog[:-BACKLOG]
-                self._write_on()
+                self._write_backlog()
 
     def _check_ports(self) -> None:
         if self._ports.intersection(_PORT_TAKEN.findall(self._tail)):
             self.port_taken.set()
 
-    def _write_on(self) -> None:
-        """Passes on what our own stderr takes now: whoever reads it must not hold the loop."""
+    def _write_backlog(self) -> None:
+        """KernelCredentials on what our own stderr takes now: whoever reads it must not hold the loop."""
         try:
             while self._backlog and select.select([], [2], [], 0)[1]:
                 del self._backlog[: os.write(2, self._backlog[:_PIPE_BUF])]
@@ -127,7 +127,7 @@ class StderrTail:
 
     def _write_again(self) -> None:
         self._retry = None
-        self._write_on()
+        self._write_backlog()
 
 
 log = logging.getLogger(__name__)

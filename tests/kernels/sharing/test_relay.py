@@ -157,7 +157,7 @@ async def test_a_new_kernel_with_another_connection_file_is_followed(
     await run(person, "X = 42")
     before = owner.manager
     owner.manager = await start_kernel(owner.folder, "two")
-    owner.share.point_at(Path(owner.manager.connection_file))
+    owner.share.publish(Path(owner.manager.connection_file))
     assert await run(person, "print(X)") == "42"  # the kernel that it uses still lives
     await before.shutdown_kernel(now=True)
     # What is sent before the relay has noticed is answered by it.
@@ -265,7 +265,7 @@ def test_a_share_leads_to_no_file_that_is_no_connection_file(tmp_path: Path) -> 
     share.withdraw()
     (tmp_path / "state.json").write_text("{}", encoding="utf-8")
     with pytest.raises(Exception, match="no connection file"):
-        share.point_at(tmp_path / "state.json")
+        share.publish(tmp_path / "state.json")
     assert share.is_withdrawn()
 
 
@@ -285,7 +285,7 @@ async def test_a_relay_that_has_nothing_to_do_does_nothing(owner: Owner, launch:
 async def test_what_waits_for_a_kernel_that_does_not_answer_is_bounded(
     owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.HELD_BYTES", 20_000)
+    monkeypatch.setattr("tk_ai_extension.kernels.sharing.relay.MAX_QUEUED_BYTES", 20_000)
     info = write_connection(tmp_path / "front.json")
     relay = Relay(Connection.read(tmp_path / "front.json"), owner.share)
     os.kill(owner.manager.provisioner.process.pid, signal.SIGSTOP)

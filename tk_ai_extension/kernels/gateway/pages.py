@@ -23,7 +23,7 @@ SECOND_HALF = 5.0
 """Seconds to wait, with nothing heard, for idle after the reply, or for the reply after idle."""
 
 
-class Connections(Protocol):
+class RemoteConnections(Protocol):
     """What is needed of the service that knows the kernels."""
 
     async def connection(self, kernel_id: str) -> BaseKernelConnection:
@@ -40,7 +40,7 @@ class PageClient:
     allow_stdin = True
     _created_context = False  # the stack destroys those that a client has made
 
-    def __init__(self, kernel_id: str, kernels: Connections) -> None:
+    def __init__(self, kernel_id: str, kernels: RemoteConnections) -> None:
         self._kernel_id = kernel_id
         self._kernels = kernels
         self._asks: Callable[[str], None] | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tk_ai_extension.kernels.sandbox.detection import find_sandbox, installed, search_path
-from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, program
+from tk_ai_extension.kernels.sandbox.interpreter import ENVIRONMENT, resolve_program
 from tk_ai_extension.kernels.sandbox.view import SCRATCH, Command, Sandbox, View
 from tk_ai_extension.kernels.socket_folders import (
     is_own,
@@ -20,16 +20,23 @@ from tk_ai_extension.kernels.socket_folders import (
 )
 from tk_ai_extension.model.errors import SandboxUnavailable
 
-OUTSIDE = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+PROGRAM_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+)
 """What the sandbox's own program gets of this process's environment; the kernel gets none of it."""
 
-ELSEWHERE = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
+REPLACED_VARIABLES = {"HOME": SCRATCH, "TMPDIR": SCRATCH}
 """Variables that would name folders that are not there."""
 
 PACKAGES = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
 """Folders that hold what was installed, and nobody's project: many files, which nothing is hidden in."""
 
-OURS = Path(__file__).parents[2]
+OWN_PACKAGE = Path(__file__).parents[2]
 """This package: a project that holds it is that of its developers."""
 
 
@@ -142,14 +149,14 @@ class Confinement:
             folder.mkdir(mode=0o700, exist_ok=True)
         copy.unlink(missing_ok=True)
         shutil.copy(connection_file, copy)  # with its mode, 0600
-        needed = program(argv, environment, self.project)
-        hidden, fixed = self._look_through(needed.readable)
+        needed = resolve_program(argv, environment, self.project)
+        hidden, fixed = self._find_masked(needed.readable)
         names = {str(connection_file), str(connection_file.resolve())}
         here = (cwd or self.project).resolve()
         view = View(
             folder=here if here.is_relative_to(self.project) else self.project,
             root=self._root,
-            environment={**environment, **needed.environment, **ELSEWHERE},
+            environment={**environment, **needed.environment, **REPLACED_VARIABLES},
             writable=(self.project, self._sockets),
             readable=(*needed.readable, *fixed),
             empty=(*self.hidden, *hidden),
@@ -160,7 +167,7 @@ class Confinement:
 
     def outside(self) -> dict[str, str]:
         """The environment of the sandbox's own program."""
-        environment = {name: os.environ[name] for name in OUTSIDE if name in os.environ}
+        environment = {name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ}
         return {**environment, "PATH": search_path(self.project)}
 
     def processes(self, pid: int) -> list[int]:
@@ -175,10 +182,10 @@ class Confinement:
         """Removes its own folder, when the kernel is to run no more."""
         remove_folder(self.folder)
 
-    def _look_through(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    def _find_masked(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:
         """What is hidden in all that it is to see, and what is not to be written in the project, now."""
         hidden: list[Path] = []
-        fixed = [OURS] if OURS.is_relative_to(self.project) else []
+        fixed = [OWN_PACKAGE] if OWN_PACKAGE.is_relative_to(self.project) else []
         for top in (self.project, *readable):
             for folder, below, files in os.walk(top):
                 for name in set(self.names).intersection(below):

@@ -14,15 +14,15 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from tk_ai_extension.kernels.sandbox.bubblewrap import NO_NAMESPACES, Bubblewrap
-from tk_ai_extension.kernels.sandbox.interpreter import program
+from tk_ai_extension.kernels.sandbox.interpreter import resolve_program
 from tk_ai_extension.kernels.sandbox.podman import Podman
 from tk_ai_extension.kernels.sandbox.view import Sandbox, View
 from tk_ai_extension.model.errors import SandboxUnavailable
 
-TRIAL = 30
+TRIAL_TIMEOUT = 30
 """Seconds in which a trial must have ended."""
 
-TRYING = """
+TRIAL_SCRIPT = """
 import os, sys
 project, outside, hidden = sys.argv[1:]
 if os.path.exists(outside):
@@ -46,7 +46,7 @@ RUNTIMES = ("crun", "runc")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What was found out about this machine.
 
     Attributes:
@@ -69,7 +69,7 @@ def find_sandbox(project: Path | None = None) -> Sandbox:
     Raises:
         SandboxUnavailable: neither works; its details say for each why, and its hint what to do.
     """
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for sandbox, finding in sandboxes(project):
         if finding.ok and sandbox is not None:
             return sandbox
@@ -81,7 +81,7 @@ def find_sandbox(project: Path | None = None) -> Sandbox:
     )
 
 
-def probe(project: Path | None = None) -> list[Finding]:
+def probe(project: Path | None = None) -> list[Diagnosis]:
     """What this machine can do, for ``nb doctor``: each way is tried, whether or not another works.
 
     Args:
@@ -92,11 +92,11 @@ def probe(project: Path | None = None) -> list[Finding]:
     return [finding for _, finding in sandboxes(project)]
 
 
-def sandboxes(project: Path | None = None) -> Iterator[tuple[Sandbox | None, Finding]]:
+def sandboxes(project: Path | None = None) -> Iterator[tuple[Sandbox | None, Diagnosis]]:
     """Each way there is, tried in turn: the sandbox, or None, and what was found out. Blocks."""
     for kind in ("bubblewrap", "podman"):
         ways = installed(kind, project)
-        yield _judged(ways) if ways else (None, _missing(kind))
+        yield _first_working(ways) if ways else (None, _missing(kind))
 
 
 def search_path(project: Path | None) -> str:
@@ -120,19 +120,19 @@ def installed(kind: str, project: Path | None = None) -> Sequence[Sandbox]:
     return []
 
 
-def _missing(name: str) -> Finding:
+def _missing(name: str) -> Diagnosis:
     if sys.platform != "linux":
-        return Finding(name, False, "It is not installed (bubblewrap is for Linux alone).")
-    return Finding(name, False, f"It is not installed: `apt install {name}` or the like.")
+        return Diagnosis(name, False, "It is not installed (bubblewrap is for Linux alone).")
+    return Diagnosis(name, False, f"It is not installed: `apt install {name}` or the like.")
 
 
-def _judged(sandboxes: Sequence[Sandbox]) -> tuple[Sandbox | None, Finding]:
+def _first_working(sandboxes: Sequence[Sandbox]) -> tuple[Sandbox | None, Diagnosis]:
     """The first of several ways to use the same program that works."""
     problems: list[str] = []
     for sandbox in sandboxes:
         problem = trial(sandbox)
         if problem is None:
-            return sandbox, Finding(
+            return sandbox, Diagnosis(
                 sandbox.name,
                 True,
                 f"{_version(sandbox.executable)}: a program ran in it without network, and saw "
@@ -141,7 +141,7 @@ def _judged(sandboxes: Sequence[Sandbox]) -> tuple[Sandbox | None, Finding]:
         if problem not in problems:
             problems.append(problem)
     found = sandboxes[0]
-    return None, Finding(
+    return None, Diagnosis(
         found.name, False, f"{found.executable} does not work here: {' / '.join(problems)}"
     )
 
@@ -156,7 +156,9 @@ def trial(sandbox: Sandbox) -> str | None:
         for file in (outside, hidden):
             file.touch()
         arguments = map(str, (project, outside, hidden))
-        python = program([sys.executable, "-I", "-S", "-c", TRYING, *arguments], os.environ)
+        python = resolve_program(
+            [sys.executable, "-I", "-S", "-c", TRIAL_SCRIPT, *arguments], os.environ
+        )
         view = View(
             folder=project,
             root=root,
@@ -174,12 +176,12 @@ def trial(sandbox: Sandbox) -> str | None:
                     pass_fds=command.descriptors,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
-                    timeout=TRIAL,
+                    timeout=TRIAL_TIMEOUT,
                     check=False,
                 )
         except subprocess.TimeoutExpired:
             sandbox.discard(label)
-            return f"a program in it did not end within {TRIAL} s."
+            return f"a program in it did not end within {TRIAL_TIMEOUT} s."
         said = tried.stderr.decode(errors="replace").strip()
         if tried.returncode:
             return f"{said or f'exit status {tried.returncode}'}."
@@ -190,6 +192,6 @@ def trial(sandbox: Sandbox) -> str | None:
 
 def _version(executable: str) -> str:
     asked = subprocess.run(
-        [executable, "--version"], capture_output=True, timeout=TRIAL, check=False
+        [executable, "--version"], capture_output=True, timeout=TRIAL_TIMEOUT, check=False
     )
     return f"{asked.stdout.decode(errors='replace').strip()} ({executable})"

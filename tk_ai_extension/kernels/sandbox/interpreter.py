@@ -14,10 +14,10 @@ from tk_ai_extension.kernels.sandbox.view import SYSTEM
 ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What is in a folder that is a virtual environment: code in a sandbox does not write there."""
 
-ASKING = 30
+LOCATE_TIMEOUT = 30
 """Seconds in which a Python interpreter says where it is."""
 
-QUESTION = """
+LOCATE_SCRIPT = """
 import json, site, sys
 user = site.getuserbase() if site.ENABLE_USER_SITE else None
 seen = [sys.executable, sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
@@ -40,7 +40,7 @@ class Program:
     environment: Mapping[str, str]
 
 
-def program(
+def resolve_program(
     argv: Sequence[str], environment: Mapping[str, str], project: Path | None = None
 ) -> Program:
     """Finds out what a program needs; a Python interpreter is asked, outside of any sandbox.
@@ -59,14 +59,14 @@ def program(
     executable = shutil.which(argv[0], path=environment.get("PATH"))
     if executable is None:
         raise FileNotFoundError(f"There is no program {argv[0]}.")
-    if project is not None and _is_anybodys(Path(executable), project):
+    if project is not None and _is_untrusted(Path(executable), project):
         raise PermissionError(
             f"{executable} is in the project and in no virtual environment there: code in a sandbox "
             "may have written it."
         )
     extra: dict[str, str] = {}
     if Path(executable).name.startswith(("python", "pypy")):
-        executable, seen, user = _ask(executable, environment)
+        executable, seen, user = _locate_python(executable, environment)
         if user is not None:
             extra["PYTHONUSERBASE"] = user
     else:
@@ -76,7 +76,7 @@ def program(
     return Program((executable, *argv[1:]), _outermost(seen), extra)
 
 
-def _is_anybodys(executable: Path, project: Path) -> bool:
+def _is_untrusted(executable: Path, project: Path) -> bool:
     """Whether a program is where code in a sandbox writes."""
     for path in (executable.absolute(), executable.resolve()):
         if path.is_relative_to(project):
@@ -87,14 +87,16 @@ def _is_anybodys(executable: Path, project: Path) -> bool:
     return False
 
 
-def _ask(executable: str, environment: Mapping[str, str]) -> tuple[str, list[str], str | None]:
+def _locate_python(
+    executable: str, environment: Mapping[str, str]
+) -> tuple[str, list[str], str | None]:
     asked = subprocess.run(
-        [executable, "-E", "-c", QUESTION],
+        [executable, "-E", "-c", LOCATE_SCRIPT],
         cwd="/",
         env=dict(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=ASKING,
+        timeout=LOCATE_TIMEOUT,
         check=False,
     )
     if asked.returncode:

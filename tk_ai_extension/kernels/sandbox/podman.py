@@ -10,17 +10,17 @@ from fnmatch import fnmatchcase
 
 from tk_ai_extension.kernels.sandbox.view import Command, View
 
-ITS_OWN = (
+PODMAN_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "DBUS_*", "LC_*", "LANG*"),
     *("LD_*", "GO*", "CONTAINER*", "PODMAN_*", "STORAGE_*", "REGISTRY_*", "BUILDAH_*", "NOTIFY_*"),
     *("_CONTAINERS_*", "CONMON_*", "CRUN_*", "RUNC_*", "LISTEN_*", "*_proxy", "*_PROXY"),
 )
 """Variables (`fnmatch`) that mean something to podman itself, or to what it starts outside."""
 
-ENOUGH = 16_384
+RESOURCE_LIMIT = 16_384
 """Open files, and processes, that a program in a container may have."""
 
-ENDING = 30
+REMOVE_TIMEOUT = 30
 """Seconds in which podman removes a container."""
 
 
@@ -40,7 +40,7 @@ class Podman:
     def command(self, argv: Sequence[str], view: View, label: str) -> Command:
         """``podman run`` with all of the view as options.
 
-        It takes the values of variables from its own environment, except of `ITS_OWN`: those must
+        It takes the values of variables from its own environment, except of `PODMAN_VARIABLES`: those must
         not be changed for podman, and stand in its arguments.
         """
         command = [self.executable, *self.options, "run", "--rm", "--interactive", "--name", label]
@@ -56,7 +56,7 @@ class Podman:
         for name, limit in limits.items():
             # Left to itself podman asks for more than it may have, and fails.
             hard = resource.getrlimit(limit)[1]
-            number = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+            number = RESOURCE_LIMIT if hard == resource.RLIM_INFINITY else min(hard, RESOURCE_LIMIT)
             command.append(f"--ulimit={name}={number}:{number}")
         for path in view.system():
             command.append(f"--volume={os.path.realpath(path)}:{path}:ro")
@@ -67,7 +67,7 @@ class Podman:
                 command.append(f"--volume={path}:{path}:{'ro' if access == 'read' else 'rw'}")
         handed_on: dict[str, str] = {}
         for variable, value in view.environment.items():
-            if any(fnmatchcase(variable, pattern) for pattern in ITS_OWN):
+            if any(fnmatchcase(variable, pattern) for pattern in PODMAN_VARIABLES):
                 command.append(f"--env={variable}={value}")
             else:
                 command.append(f"--env={variable}")
@@ -86,6 +86,6 @@ class Podman:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
-            timeout=ENDING,
+            timeout=REMOVE_TIMEOUT,
             check=False,
         )

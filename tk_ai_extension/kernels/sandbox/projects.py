@@ -14,10 +14,10 @@ def has_sandbox(folder: Path) -> bool:
     Settings that cannot be read count as ones that say so.
     """
     inside = folder.resolve()
-    return any(_says_so(each / SETTINGS) for each in (inside, *inside.parents))
+    return any(_asks_for_sandbox(each / SETTINGS) for each in (inside, *inside.parents))
 
 
-def _says_so(file: Path) -> bool:
+def _asks_for_sandbox(file: Path) -> bool:
     try:
         known = json.loads(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

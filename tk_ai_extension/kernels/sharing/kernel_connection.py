@@ -79,7 +79,7 @@ class Envelope:
         """
         return str(_mapping(session, self.body[1]).get("msg_id", ""))
 
-    def sealed(self, session: Any) -> list[bytes]:
+    def signed(self, session: Any) -> list[bytes]:
         """The same message, signed for where another key holds.
 
         The identities are kept, so that each of several clients gets its own replies.
@@ -122,7 +122,7 @@ class SharedKernelConnection:
     ) -> None:
         self.connection = connection
         self.session: Any = connection.session()
-        self.met = asyncio.Event()
+        self.connected = asyncio.Event()
         """Set when something listens at the kernel's address."""
         self.ready = asyncio.Event()
         """Set when the kernel has answered, and what it says to all on iopub is heard."""
@@ -147,13 +147,13 @@ class SharedKernelConnection:
                 self._monitor = SocketReader(
                     socket.get_monitor_socket(events), self._on_monitor_event
                 )
-            self._readers[channel] = SocketReader(socket, self._reading(channel))
+            self._readers[channel] = SocketReader(socket, self._message_handler(channel))
             socket.connect(connection.address(channel))
         self._nudging: object | None = None
 
     def send(self, channel: Channel, envelope: Envelope) -> None:
         """Sends a client's message on, signed with the kernel's key."""
-        self._readers[channel].socket.send_multipart(envelope.sealed(self.session))
+        self._readers[channel].socket.send_multipart(envelope.signed(self.session))
         # What was received while it was sent announces itself to nobody.
         self._readers[channel].schedule_read()
 
@@ -177,8 +177,8 @@ class SharedKernelConnection:
     def _on_monitor_event(self, parts: list[bytes]) -> None:
         if parse_monitor_message(parts)["event"] == zmq.EVENT_DISCONNECTED:
             self.lost.set()
-        elif not self.met.is_set():
-            self.met.set()
+        elif not self.connected.is_set():
+            self.connected.set()
             self._nudge()
 
     def _nudge(self) -> None:
@@ -193,7 +193,7 @@ class SharedKernelConnection:
         loop: Any = IOLoop.current()
         self._nudging = loop.call_later(NUDGE_INTERVAL, self._nudge)
 
-    def _reading(self, channel: Channel) -> Callable[[list[bytes]], None]:
+    def _message_handler(self, channel: Channel) -> Callable[[list[bytes]], None]:
         def read(parts: list[bytes]) -> None:
             try:
                 envelope = Envelope.open(self.session, parts)

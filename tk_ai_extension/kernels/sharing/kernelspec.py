@@ -158,7 +158,7 @@ def share_kernel(
         OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
     """
     share = Share(folder.absolute())
-    share.point_at(connection_file)
+    share.publish(connection_file)
     return install_shared_kernelspec(share, language=language)
 
 

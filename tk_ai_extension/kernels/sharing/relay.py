@@ -29,16 +29,16 @@ log = logging.getLogger(__name__)
 GRACE = 10.0
 """Seconds in which a kernel that is gone may come back, restarted by its owner."""
 
-LOOK_INTERVAL = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between looks at the connection file of a kernel that is gone."""
 
-SENDING = 500
+LINGER = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
 
 PROMPT_INTERVAL = 0.05
 """Seconds between attempts to show a prompt to a client that has not connected for prompts yet."""
 
-QUEUED = 100_000
+SEND_HIGH_WATER_MARK = 100_000
 """Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
 
 RECONNECT_TIME = 0.25
@@ -54,12 +54,12 @@ jupyter_client interrupts a kernel before it shuts it down, or kills its process
 what somebody else runs.
 """
 
-HELD_BYTES = 32 * 1024 * 1024
+MAX_QUEUED_BYTES = 32 * 1024 * 1024
 """Bytes of clients' messages that are held until the kernel answers; then requests are refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RelayExit:
     """Why a relay has ended.
 
     Attributes:
@@ -103,17 +103,17 @@ class Relay:
         self._share = share
         self._grace = grace
         self._context = client_context()
-        self._context.setsockopt(zmq.SNDHWM, QUEUED)
+        self._context.setsockopt(zmq.SNDHWM, SEND_HIGH_WATER_MARK)
         self._sockets: dict[Channel, zmq.Socket[bytes]] = {}
         self._readers: dict[Channel, SocketReader] = {}
         self._kernel: SharedKernelConnection | None = None
         self._opened_at = 0.0
         self._is_serving = False
-        self._held: list[_Request] = []
-        self._held_bytes = 0
+        self._queued: list[_Request] = []
+        self._queued_bytes = 0
         self._waiting: dict[str, _Request] = {}
         self._refused = 0
-        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[RelayExit] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
         """Listens for clients.
@@ -133,14 +133,14 @@ class Relay:
                     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
                 self._sockets[channel] = socket
                 if channel != "iopub":
-                    self._readers[channel] = SocketReader(socket, self._reading(channel))
+                    self._readers[channel] = SocketReader(socket, self._message_handler(channel))
                 socket.bind(self._front.address(channel))
             self._opened_at = asyncio.get_running_loop().time()
         except zmq.ZMQError as problem:
             self._close()
             raise NoConnection(f"{self._front.ip} cannot be served: {problem.strerror}.") from None
 
-    async def run(self) -> Ended:
+    async def run(self) -> RelayExit:
         """Relays until it is stopped, or the kernel is gone for good."""
         following = asyncio.ensure_future(self._follow())
         try:
@@ -157,23 +157,23 @@ class Relay:
     def stop(self, reason: str) -> None:
         """Ends the relay; the kernel goes on."""
         if not self._ended.done():
-            self._ended.set_result(Ended(reason, 0))
+            self._ended.set_result(RelayExit(reason, 0))
 
     def interrupt(self) -> None:
         """Interrupts the kernel, for a program that can send signals alone."""
-        if self._kernel is not None and self._kernel.met.is_set():
+        if self._kernel is not None and self._kernel.connected.is_set():
             self._kernel.ask("interrupt_request")
 
     # --- the kernel's side
 
-    async def _follow(self) -> Ended:
+    async def _follow(self) -> RelayExit:
         """Keeps a connection to the kernel, and to the one that comes after it."""
         while True:
-            kernel = await self._meet()
+            kernel = await self._find_kernel()
             if kernel is None:
                 if self._share.is_withdrawn():
-                    return Ended("The kernel is not shared any more.", 0)
-                return Ended(f"The kernel is gone: {self._share.path} leads nowhere.", 1)
+                    return RelayExit("The kernel is not shared any more.", 0)
+                return RelayExit(f"The kernel is gone: {self._share.path} leads nowhere.", 1)
             ready = asyncio.ensure_future(kernel.ready.wait())
             lost = asyncio.ensure_future(kernel.lost.wait())
             try:
@@ -181,9 +181,9 @@ class Relay:
                 if not kernel.lost.is_set():
                     await self._begin_serving()
                     log.info("Relays to %s", kernel.connection.address("shell"))
-                    held, self._held, self._held_bytes = self._held, [], 0
+                    held, self._queued, self._queued_bytes = self._queued, [], 0
                     for request in held:
-                        self._pass_on(request)
+                        self._forward(request)
                     await lost
             finally:
                 ready.cancel()
@@ -192,7 +192,7 @@ class Relay:
             self._disconnect()
             waiting, self._waiting = self._waiting, {}
             for request in waiting.values():
-                self._answer_for_the_kernel(request, "The shared kernel was restarted, or died.")
+                self._fail_request(request, "The shared kernel was restarted, or died.")
 
     async def _begin_serving(self) -> None:
         """Wait until clients have subscribed: what a cell prints before is lost to them.
@@ -206,7 +206,7 @@ class Relay:
         self._session.send(self._sockets["iopub"], "status", content, ident=b"status")
         self._is_serving = True
 
-    async def _meet(self) -> SharedKernelConnection | None:
+    async def _find_kernel(self) -> SharedKernelConnection | None:
         """Connects to the kernel that is shared now; None where none comes within the grace."""
         clock = asyncio.get_running_loop().time
         until = clock() + self._grace
@@ -221,9 +221,9 @@ class Relay:
                 self._kernel = SharedKernelConnection(self._context, connection, self._to_client)
             # No system tells of a file that is not there yet: it is looked for, while the kernel
             # is gone and for the grace alone.
-            met = asyncio.Event() if self._kernel is None else self._kernel.met
+            connected = asyncio.Event() if self._kernel is None else self._kernel.connected
             try:
-                await asyncio.wait_for(met.wait(), LOOK_INTERVAL)
+                await asyncio.wait_for(connected.wait(), POLL_INTERVAL)
             except TimeoutError:
                 continue
             return self._kernel
@@ -240,7 +240,7 @@ class Relay:
             return
         if channel in {"shell", "control"} and self._kernel is not None:
             self._waiting.pop(envelope.answers(self._kernel.session), None)
-        self._send(channel, envelope.sealed(self._session))
+        self._send(channel, envelope.signed(self._session))
 
     def _send(self, channel: Channel, parts: list[bytes]) -> None:
         self._sockets[channel].send_multipart(parts)
@@ -256,7 +256,7 @@ class Relay:
         if self._kernel is None or envelope.answers(self._kernel.session) not in self._waiting:
             return
         try:
-            self._send("stdin", envelope.sealed(self._session))
+            self._send("stdin", envelope.signed(self._session))
         except zmq.ZMQError as problem:
             if problem.errno != zmq.EHOSTUNREACH:
                 raise
@@ -266,7 +266,7 @@ class Relay:
 
     # --- the clients' side
 
-    def _reading(self, channel: Channel) -> Any:
+    def _message_handler(self, channel: Channel) -> Any:
         if channel == "hb":
             return self._echo
 
@@ -300,24 +300,24 @@ class Relay:
                 INTERRUPT_DELAY, self._interrupt_for_client, request
             )
         elif self._kernel is None or not self._kernel.ready.is_set() or not self._is_serving:
-            self._hold(request)
+            self._queue_request(request)
         else:
-            self._pass_on(request)
+            self._forward(request)
 
-    def _hold(self, request: _Request) -> None:
+    def _queue_request(self, request: _Request) -> None:
         """Keeps a message until the kernel answers; refuses it where too much is kept."""
         size = sum(map(len, request.envelope.body))
-        if self._held_bytes + size > HELD_BYTES:
-            log.warning("Refused a message: %d MB wait for the kernel", HELD_BYTES >> 20)
+        if self._queued_bytes + size > MAX_QUEUED_BYTES:
+            log.warning("Refused a message: %d MB wait for the kernel", MAX_QUEUED_BYTES >> 20)
             if request.envelope.kind.endswith("_request"):
-                self._answer_for_the_kernel(
+                self._fail_request(
                     request, "The shared kernel does not answer, and too many requests wait for it."
                 )
             return
-        self._held.append(request)
-        self._held_bytes += size
+        self._queued.append(request)
+        self._queued_bytes += size
 
-    def _pass_on(self, request: _Request) -> None:
+    def _forward(self, request: _Request) -> None:
         assert self._kernel is not None
         if request.envelope.kind.endswith("_request"):
             # Its answer takes the header and the route back; what it asked is the kernel's now.
@@ -333,7 +333,7 @@ class Relay:
         self._reply(request, "shutdown_reply", {"status": "ok", "restart": restart})
         self.stop("A client has shut it down; the kernel goes on.")
 
-    def _answer_for_the_kernel(self, request: _Request, reason: str) -> None:
+    def _fail_request(self, request: _Request, reason: str) -> None:
         """Ends a request that the kernel will not answer: nobody waits for what never comes."""
         kind = request.envelope.kind
         error: dict[str, Any] = {"ename": "KernelGone", "evalue": reason, "traceback": []}
@@ -355,7 +355,7 @@ class Relay:
 
     def _close(self) -> None:
         for reader in self._readers.values():
-            reader.close(linger=SENDING)
+            reader.close(linger=LINGER)
         if (socket := self._sockets.get("iopub")) is not None:
-            socket.close(linger=SENDING)
+            socket.close(linger=LINGER)
         self._context.destroy(linger=0)

@@ -123,7 +123,7 @@ class Share:
         """The share whose `path` this is."""
         return cls(path.absolute().parent.parent, path.stem)
 
-    def point_at(self, connection_file: Path) -> None:
+    def publish(self, connection_file: Path) -> None:
         """Shares the kernel of this connection file, instead of the one before if there was one.
 
         Raises:
