@@ -51,8 +51,8 @@ class Timeouts:
         reply_idle_gap: For idle after the reply, or for the reply after idle, with nothing heard.
         interrupt: For the end after an interrupt, before the code counts as ignoring it.
         stopping: For the end of a kernel that is being stopped or restarted.
-        external_interrupt_grace: For the news that a kernel is being stopped, after an interrupt that nobody here has
-            asked for: that is how stopping begins. 0 where it is known beforehand.
+        external_interrupt_grace: For word that the kernel is being stopped, after an interrupt from
+            outside: a stop begins with one. 0 if this server always knows beforehand.
     """
 
     reply_idle_gap: float = 5.0

@@ -119,15 +119,15 @@ class OutputSaver:
         runs: list[RunningOutputs],
         save: Save,
         changed: Callable[[], None],
-        rested: Callable[[], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self.runs = runs
         self._path = path
         self._save = save
         self._changed = changed
-        self._rested = rested
-        self._places = 0
-        self._one = asyncio.Lock()
+        self._on_idle = on_idle
+        self._users = 0
+        self._lock = asyncio.Lock()
         self._schedule = Schedule(
             self._save_in_time, f"save {path}", BackgroundTasks(_log), delay=SAVE_DELAY
         )
@@ -137,14 +137,14 @@ class OutputSaver:
         """See the class."""
         return self._schedule.delay
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         """A cell is about to run, or runs."""
-        self._places += 1
+        self._users += 1
 
     def release(self) -> None:
         """A cell does not run here any more."""
-        self._places -= 1
-        self._rest()
+        self._users -= 1
+        self._check_idle()
 
     def save_soon(self) -> None:
         """Has saved what there is, a second from now or, where saves are slow, later."""
@@ -167,7 +167,7 @@ class OutputSaver:
             self.save_soon()
 
     async def _save_all(self, *, keep: bool) -> None:
-        async with self._one:
+        async with self._lock:
             self._schedule.cancel()
             runs = tuple(self.runs)
             # One that ends while this saves has its last outputs still to be saved.
@@ -183,9 +183,9 @@ class OutputSaver:
             finally:
                 self.runs[:] = [run for run in self.runs if run not in gone]
                 self._changed()
-                self._rest()
+                self._check_idle()
 
-    def _rest(self) -> None:
-        if not self._places and not self.runs:
+    def _check_idle(self) -> None:
+        if not self._users and not self.runs:
             self._schedule.cancel()
-            self._rested()
+            self._on_idle()

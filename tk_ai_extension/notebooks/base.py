@@ -145,10 +145,10 @@ class NotebookDocument(Protocol):
 class NotebookStore(Protocol):
     """Says which document holds a path, and makes new ones."""
 
-    async def open(self, path: str, *, only_look: bool = False) -> NotebookDocument:
+    async def open(self, path: str, *, read_only: bool = False) -> NotebookDocument:
         """The document that holds this path now. Call it anew for each operation.
 
-        With ``only_look`` it is read and nothing else: no room is opened for it, so that listing or
+        With ``read_only`` it is read and nothing else: no room is opened for it, so that listing or
         searching many notebooks does not bring them all to life.
 
         Raises:

@@ -29,18 +29,18 @@ from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.managers import manager_errors
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import KeptDocument, NotebookSession, Pulled
-from tk_ai_extension.notebooks.transactions import Step
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
+from tk_ai_extension.notebooks.session import LoadedNotebook, NotebookSession, StoredDocument
+from tk_ai_extension.notebooks.transactions import EditStep
 
 T = TypeVar("T")
 
-_TRIES = 5
-_RENAMING = 2.0
+_ATTEMPTS = 5
+_RENAME_TIMEOUT = 2.0
 """Seconds between a manager's rename and its telling of it, at most."""
 
 
-class _Kept:
+class _NotebookState:
     """What one server knows of one notebook, and where it is now."""
 
     def __init__(self, path: str) -> None:
@@ -53,7 +53,7 @@ class _Kept:
         self.snapshot: Snapshot | None = None
 
 
-class ContentsDocument(KeptDocument):
+class ContentsDocument(StoredDocument):
     """A notebook behind a contents manager.
 
     Args:
@@ -64,7 +64,7 @@ class ContentsDocument(KeptDocument):
 
     kind = "contents"
 
-    def __init__(self, manager: Any, kept: _Kept, changed: Callable[[str], None]) -> None:
+    def __init__(self, manager: Any, kept: _NotebookState, changed: Callable[[str], None]) -> None:
         super().__init__(kept.session, changed)
         self._manager = manager
         self._kept = kept
@@ -74,17 +74,17 @@ class ContentsDocument(KeptDocument):
         """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
         return self._kept.path
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`."""
         async with self.session.lock:
             return look(await self._pulled())
 
-    async def _pulled(self) -> Pulled:
+    async def _pulled(self) -> LoadedNotebook:
         """What the manager has, which the lock keeps as it is, with the outputs so far."""
         snapshot = await self._load()
         stored, nbformat = self._stored(), snapshot.nbformat
         return self.session.with_runs(
-            Pulled(
+            LoadedNotebook(
                 snapshot,
                 lambda index: cellforms.content_of(stored[index], nbformat),
                 lambda: cellforms.without_transient(
@@ -100,37 +100,37 @@ class ContentsDocument(KeptDocument):
             edit = before.edited(operations)
             cells = list(self._stored())
             for step in edit.steps:
-                _carry_out(cells, step)
+                _apply_step(cells, step)
             if edit.steps and not await self._save(cells):
                 return None
             running = self.session.running_cells(before.snapshot)
             # As it was saved: in what is read later others may have changed it already.
             after = _snapshot(self.path, {**self._kept.notebook, "cells": cells})
-            follow(edit, running, after.cells)
+            relocate_runs(edit, running, after.cells)
             shown = self.session.shown(after)
             if edit.steps:
                 self.changed()
             return Applied(shown, edit.changes())
 
     async def stored(self) -> Snapshot:
-        """See `KeptDocument.stored`."""
+        """See `StoredDocument.stored`."""
         async with self.session.lock:
             return await self._load()
 
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """See `KeptDocument.save_outputs`."""
+        """See `StoredDocument.save_outputs`."""
         self._kept.renamed.clear()
         try:
             await self._save_once(runs)
         except NotebookNotFound:
             # A manager renames first and tells of it afterwards.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._kept.renamed.wait(), _RENAMING)
+                await asyncio.wait_for(self._kept.renamed.wait(), _RENAME_TIMEOUT)
             await self._save_once(runs)
 
     async def _save_once(self, runs: Sequence[RunningOutputs]) -> None:
         async with self.session.lock:
-            for _ in range(_TRIES):
+            for _ in range(_ATTEMPTS):
                 snapshot = await self._load()
                 cells = list(self._stored())
                 found = [(running, running.find(snapshot)) for running in runs]
@@ -203,7 +203,7 @@ class ContentsNotebooks:
     def __init__(self, manager: Any, changed: Callable[[str], None]) -> None:
         self._manager = manager
         self._changed = changed
-        self._kept: WeakValueDictionary[str, _Kept] = WeakValueDictionary()
+        self._kept: WeakValueDictionary[str, _NotebookState] = WeakValueDictionary()
 
     async def open(self, path: str) -> ContentsDocument:
         """The document at a path.
@@ -217,7 +217,7 @@ class ContentsNotebooks:
             raise NotebookNotFound(f"There is no notebook {path}.")
         kept = self._kept.get(path)
         if kept is None:
-            kept = self._kept[path] = _Kept(path)
+            kept = self._kept[path] = _NotebookState(path)
         return ContentsDocument(self._manager, kept, self._changed)
 
     async def exists(self, path: str) -> bool:
@@ -269,7 +269,7 @@ def _snapshot(path: str, notebook: Json) -> Snapshot:
     return replace(snapshot, warnings=(*snapshot.warnings, fault))
 
 
-def _carry_out(cells: list[Json], step: Step) -> None:
+def _apply_step(cells: list[Json], step: EditStep) -> None:
     match step.kind:
         case "delete":
             del cells[step.index]

@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 PUSH_INTERVAL = 0.05
 """Seconds between two pushes of outputs to a place that people look at."""
 
-_MOVES = 3
+_MAX_MOVES = 3
 """So often outputs go on to another place within one push."""
 
 Find = Callable[[Snapshot], Cell | None]
 """Finds the running cell in a notebook; None where it is gone."""
 
 
-class OutputPlace(ABC):
+class OutputSink(ABC):
     """Where the outputs of one running cell are shown and saved now.
 
     Attributes:
@@ -73,7 +73,7 @@ class OutputPlace(ABC):
         """Releases what was held for the outputs; another place has them now, unless they are done."""
 
 
-class KeptPlace(OutputPlace):
+class StoredSink(OutputSink):
     """A running cell of a notebook where it is kept: shown from memory, saved soon and at the end.
 
     Args:
@@ -82,28 +82,28 @@ class KeptPlace(OutputPlace):
 
     def __init__(self, saver: OutputSaver) -> None:
         self._saver = saver
-        saver.hold()
+        saver.acquire()
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         run.write(changes)
         self._saver.save_soon()
         return True
 
     async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         runs = self._saver.runs
         # A cell that runs twice at once: the later run is the one that counts.
         runs[:] = [other for other in runs if other.key != run.key]
         runs.append(run)
 
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputPlace`."""
-        run.take()
+        """See `OutputSink`."""
+        run.commit_pending()
         self._saver.save_soon()
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         if run not in self._saver.runs:
             return
         if save:
@@ -112,14 +112,14 @@ class KeptPlace(OutputPlace):
             self._saver.save_soon()
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:
-        """See `OutputPlace`."""
+        """See `OutputSink`."""
         if not done and run in self._saver.runs:
             self._saver.runs.remove(run)
         self._saver.release()
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class RunningCell:
     """A running cell in the place that its notebook is in.
 
     Attributes:
@@ -130,7 +130,7 @@ class Entered:
 
     cell: Cell | None
     count: int
-    place: OutputPlace
+    sink: OutputSink
 
 
 class CellOutputWriter:
@@ -150,23 +150,23 @@ class CellOutputWriter:
     """
 
     def __init__(
-        self, session: NotebookSession, document: SessionDocument, entered: Entered
+        self, session: NotebookSession, document: SessionDocument, located: RunningCell
     ) -> None:
-        assert entered.cell is not None
+        assert located.cell is not None
         self.finished = False
         self.is_done = False
-        self.cell = entered.cell
-        self.run = RunningOutputs(entered.cell, entered.count)
-        self.place: OutputPlace | None = entered.place
+        self.cell = located.cell
+        self.run = RunningOutputs(located.cell, located.count)
+        self.sink: OutputSink | None = located.sink
         self.document = document
         self._session = session
         self._waiting: list[OutputChange] = []
-        self._one = asyncio.Lock()
-        self._begun = False
-        self._begun_in: OutputPlace | None = None
+        self._lock = asyncio.Lock()
+        self._is_started = False
+        self._started_sink: OutputSink | None = None
         self._count: int | None = None
         self._save = True
-        self._has_left = False
+        self._is_detached = False
         self._reopen = False
         self._schedule = Schedule(self._push, f"outputs of {document.path}", session.tasks)
 
@@ -177,13 +177,13 @@ class CellOutputWriter:
 
     async def start(self) -> None:
         """See `OutputWriter.start`."""
-        self._begun = True
+        self._is_started = True
         await self.deliver()
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
         """See `OutputWriter.write`."""
-        in_order = self._begun_in is not None and not self._waiting and not self._one.locked()
-        if in_order and self.place is not None and self.place.accept(self.run, changes):
+        in_order = self._started_sink is not None and not self._waiting and not self._lock.locked()
+        if in_order and self.sink is not None and self.sink.accept(self.run, changes):
             return
         self._waiting += changes
         self._schedule.request()
@@ -197,15 +197,15 @@ class CellOutputWriter:
         if self.finished:
             return
         self.finished = True
-        if not self._begun:
+        if not self._is_started:
             self.is_done = True
             return
         self._count, self._save = execution_count, save
         await self.deliver(last=True)
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Releases the place; outputs that wait for another one stay."""
-        self._has_left = True
+        self._is_detached = True
         await self._release()
         if self.is_done:
             self._schedule.cancel()
@@ -228,7 +228,7 @@ class CellOutputWriter:
             await self.deliver()
         except ToolError as error:
             self.warn(error)
-        share = self.place.share if self.place is not None else 1.0
+        share = self.sink.share if self.sink is not None else 1.0
         self._schedule.put_off(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
 
     async def deliver(self, *, last: bool = False) -> None:
@@ -237,16 +237,16 @@ class CellOutputWriter:
         Args:
             last: Whether it is an error that it cannot be pushed.
         """
-        if not self._begun or self.is_done:
+        if not self._is_started or self.is_done:
             return
-        async with self._one:
+        async with self._lock:
             self.run.pending += merged(self._waiting)
             self._waiting = []
-            for _ in range(_MOVES):
+            for _ in range(_MAX_MOVES):
                 try:
-                    await self._push_to_place(ends=last or self._has_left)
-                    if self._has_left and self.is_done:
-                        await self.leave()
+                    await self._push_to_sink(ends=last or self._is_detached)
+                    if self._is_detached and self.is_done:
+                        await self.detach()
                     return
                 except TabGone:
                     await self._release()
@@ -264,34 +264,34 @@ class CellOutputWriter:
             if last:
                 raise TabOffline(f"The tab with {self.path} comes and goes.")
 
-    async def _push_to_place(self, *, ends: bool) -> None:
+    async def _push_to_sink(self, *, ends: bool) -> None:
         if self.is_done:
             return
-        place = await self._current_place()
-        if place is None:
+        sink = await self._current_sink()
+        if sink is None:
             self.is_done = True
             return
-        if self._begun_in is not place:
-            await place.begin(self.run)
-            self._begun_in = place
-        await place.push_outputs(self.run)
+        if self._started_sink is not sink:
+            await sink.begin(self.run)
+            self._started_sink = sink
+        await sink.push_outputs(self.run)
         if not ends:
             return
         self.run.end(self._count)
         # Whoever reads it while it is saved sees what is in memory.
-        self.is_done = isinstance(place, KeptPlace)
+        self.is_done = isinstance(sink, StoredSink)
         try:
-            await place.end(self.run, save=self._save)
+            await sink.end(self.run, save=self._save)
         except ToolError:
             self.is_done = True
             raise
         self.is_done = True
 
-    async def _current_place(self) -> OutputPlace | None:
+    async def _current_sink(self) -> OutputSink | None:
         """The place that the notebook is in; None where the cell is gone from it."""
-        if self.place is not None and not self._reopen:
-            if await self.document.is_current(self.place):
-                return self.place
+        if self.sink is not None and not self._reopen:
+            if await self.document.is_current(self.sink):
+                return self.sink
             self._reopen = True
         if self._reopen and self._session.reopen is not None:
             self._reopen = False
@@ -299,22 +299,22 @@ class CellOutputWriter:
                 self.document = await self._session.reopen(self.path)
             except ToolError as error:
                 self.warn(error)
-        if self.place is not None:
-            if await self.document.is_current(self.place):
-                return self.place
+        if self.sink is not None:
+            if await self.document.is_current(self.sink):
+                return self.sink
             await self._release()
         try:
-            entered = await self.document.enter(self.run.find)
+            located = await self.document.locate(self.run.find)
         except CellNotFound:
             return None
-        if entered.cell is not None:
-            self.run.follow(entered.cell, entered.count)
-        self.place = entered.place
-        return self.place
+        if located.cell is not None:
+            self.run.relocate(located.cell, located.count)
+        self.sink = located.sink
+        return self.sink
 
     async def _release(self) -> None:
         """Leaves the place; what was being pushed counts as pushed, and the next place gets all."""
-        self.run.take()
-        place, self.place, self._begun_in = self.place, None, None
-        if place is not None:
-            await place.release(self.run, done=self.is_done)
+        self.run.commit_pending()
+        sink, self.sink, self._started_sink = self.sink, None, None
+        if sink is not None:
+            await sink.release(self.run, done=self.is_done)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import CollaborationUnsupported, InvalidNotebook, OpenElsewhere
-from tk_ai_extension.notebooks.changes import Subscriptions
 from tk_ai_extension.notebooks.files.store import NotebookFiles
 from tk_ai_extension.notebooks.files.watching import FileWatcher
 from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
+from tk_ai_extension.notebooks.subscriptions import ChangeSubscriptions
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
@@ -61,10 +61,14 @@ class NotebookRouter:
         self._active: set[NotebookSession] = set()
         self._rooms: Rooms | None = None
         self._presence: Presence | None = None
-        self._subscriptions = Subscriptions(event_logger, self._on_rename, self._follow_room)
-        self._kept = _kept(root, contents_manager, self._subscriptions.notify, warn or _log.warning)
+        self._subscriptions = ChangeSubscriptions(
+            event_logger, self._on_rename, self._on_room_opened
+        )
+        self._store = _make_store(
+            root, contents_manager, self._subscriptions.notify, warn or _log.warning
+        )
         self._watcher = None
-        if isinstance(self._kept, NotebookFiles):
+        if isinstance(self._store, NotebookFiles):
             self._watcher = FileWatcher(root, self._on_file_changed)
         self._channel = tabs
         self._tabs: TabRegistry | None = None
@@ -78,7 +82,7 @@ class NotebookRouter:
         """What holds notebooks that can be live, or else all: ``room``, ``file``, ``contents``."""
         if self._live_rooms() is not None:
             return "room"
-        return "file" if isinstance(self._kept, NotebookFiles) else "contents"
+        return "file" if isinstance(self._store, NotebookFiles) else "contents"
 
     @property
     def presence(self) -> Presence | None:
@@ -110,13 +114,13 @@ class NotebookRouter:
             return []
         return self._missing_of_collaboration
 
-    async def open(self, path: str, *, only_look: bool = False) -> SessionDocument:
+    async def open(self, path: str, *, read_only: bool = False) -> SessionDocument:
         """See `NotebookStore.open`."""
         path = self._contain(path)
-        document = await self._kept.open(path)
+        document = await self._store.open(path)
         document.session.reopen, document.session.active = self.open, self._active
         if self.missing_parts:
-            document.refuse = partial(
+            document.check_editable = partial(
                 _check_unknown_rooms, path, self._settings, self.missing_parts
             )
             return document
@@ -125,7 +129,7 @@ class NotebookRouter:
             from tk_ai_extension.notebooks.tabs.document import TabDocument
 
             return TabDocument(document, self._tabs)
-        if rooms is None or (only_look and rooms.find(path) is None):
+        if rooms is None or (read_only and rooms.find(path) is None):
             return document
         if not await self._can_be_live(rooms, document):
             return document
@@ -133,7 +137,7 @@ class NotebookRouter:
             try:
                 self._leases.check(path)
             except OpenElsewhere:
-                document.refuse = partial(self._leases.check, path)
+                document.check_editable = partial(self._leases.check, path)
                 return document
         from tk_ai_extension.notebooks.rooms.document import RoomDocument
 
@@ -174,13 +178,13 @@ class NotebookRouter:
                 session.moved()
 
     def _on_rename(self, old: str, new: str) -> None:
-        self._kept.renamed(old, new)
+        self._store.renamed(old, new)
         if self._leases is not None:
             self._leases.renamed(old, new)
         if self._channel is not None:
             self._channel.renamed(old, new)
 
-    def _follow_room(self, path: str) -> None:
+    def _on_room_opened(self, path: str) -> None:
         """Somebody opened the room of a notebook."""
         if (rooms := self._live_rooms()) is None:
             return
@@ -194,12 +198,12 @@ class NotebookRouter:
     async def create(self, path: str, notebook: Json) -> SessionDocument:
         """See `NotebookStore.create`."""
         path = self._contain(path)
-        await self._kept.create(path, notebook)
+        await self._store.create(path, notebook)
         return await self.open(path)
 
     async def exists(self, path: str) -> bool:
         """See `NotebookStore.exists`."""
-        return await self._kept.exists(self._contain(path))
+        return await self._store.exists(self._contain(path))
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
         """See `NotebookStore.subscribe`."""
@@ -231,10 +235,10 @@ class NotebookRouter:
             await self._rooms.close()
         if self._leases is not None:
             self._leases.close()
-        await self._kept.close()
+        await self._store.close()
 
 
-def _kept(
+def _make_store(
     root: Path,
     contents_manager: Any,
     changed: Callable[[str], None],

@@ -63,7 +63,7 @@ class RunningOutputs:
                     self._clears += 1
                     self._hidden = self._hidden_text = 0
 
-    def take(self) -> list[tuple[OutputChange, str]]:
+    def commit_pending(self) -> list[tuple[OutputChange, str]]:
         """Counts what is pending as written.
 
         Returns:
@@ -159,12 +159,12 @@ class RunningOutputs:
                 found = None
         return found if found is not None and found.type == "code" else None
 
-    def follow(self, cell: Cell, count: int) -> None:
+    def relocate(self, cell: Cell, count: int) -> None:
         """Notes the cell's key and source after an edit."""
         self.key, self._hash, self._cells = cell.key, cell.hash, count
 
 
-def follow(
+def relocate_runs(
     edit: EditTransaction, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
 ) -> None:
     """Tells what runs where its cell is after an edit, and that its outputs were cleared.
@@ -184,7 +184,7 @@ def follow(
         if cell.index in cleared:
             outputs.hide()
         if cell.index in edit.order:
-            outputs.follow(after[edit.order.index(cell.index)], len(after))
+            outputs.relocate(after[edit.order.index(cell.index)], len(after))
 
 
 def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:

@@ -2,7 +2,7 @@
 
 A notebook is in one place at a time: a file, a contents manager, a collaboration room or a browser tab.
 The session outlives a change of that place. A running cell's outputs are pushed to a place
-(`OutputPlace`); when a tab opens or closes, or a room appears or goes, the session enters the new place
+(`OutputSink`); when a tab opens or closes, or a room appears or goes, the session enters the new place
 and pushes all outputs there again.
 """
 
@@ -26,10 +26,10 @@ from tk_ai_extension.notebooks.autosave import OutputSaver
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.notebooks.output_writer import (
     CellOutputWriter,
-    Entered,
     Find,
-    KeptPlace,
-    OutputPlace,
+    OutputSink,
+    RunningCell,
+    StoredSink,
 )
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.transactions import EditTransaction
@@ -39,12 +39,12 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def nothing() -> None:
+def allow_edit() -> None:
     """Nothing forbids it, and nobody has to know."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class LoadedNotebook:
     """A notebook at one moment, as the place that it is in has it.
 
     Attributes:
@@ -74,7 +74,7 @@ class SessionDocument(ABC):
     """A `NotebookDocument` of a session: an adapter to the place where the notebook is.
 
     An adapter says what the notebook is now (`pull`), tries an edit (`attempt`) and enters a running
-    cell (`enter`). What is the same in all places is here.
+    cell (`locate`). What is the same in all places is here.
 
     Args:
         session: The notebook's, the same for all documents of it.
@@ -90,7 +90,7 @@ class SessionDocument(ABC):
 
     def __init__(self, session: NotebookSession) -> None:
         self.session = session
-        self.refuse: Callable[[], None] = nothing
+        self.check_editable: Callable[[], None] = allow_edit
 
     @property
     @abstractmethod
@@ -103,7 +103,7 @@ class SessionDocument(ABC):
         return self.kind
 
     @abstractmethod
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """What ``look`` finds in the notebook as it is now, with what running cells have printed.
 
         ``look`` may be called more than once, and in a thread.
@@ -143,7 +143,7 @@ class SessionDocument(ABC):
         raise SaveFailed(f"{self.path} is changed all the time by others.")
 
     @abstractmethod
-    async def enter(self, find: Find) -> Entered:
+    async def locate(self, find: Find) -> RunningCell:
         """The cell that is about to run or that runs, where the notebook is now.
 
         Raises:
@@ -151,7 +151,7 @@ class SessionDocument(ABC):
         """
 
     @abstractmethod
-    async def is_current(self, place: OutputPlace) -> bool:
+    async def is_current(self, sink: OutputSink) -> bool:
         """Whether a place is still the one that the notebook is in.
 
         Raises:
@@ -165,7 +165,7 @@ class SessionDocument(ABC):
             OpenTwice, TabOffline, CollaborationUnsupported, OpenElsewhere: nothing was changed.
             OutcomeUnknown: the tab was lost in the middle.
         """
-        self.refuse()
+        self.check_editable()
         return await run_to_completion(self.commit(operations))
 
     def writing(self, cell: str) -> AbstractAsyncContextManager[OutputWriter]:
@@ -174,7 +174,7 @@ class SessionDocument(ABC):
         Raises:
             As `apply`.
         """
-        self.refuse()
+        self.check_editable()
         return self.session.writing(self, cell)
 
     async def flush(self) -> None:
@@ -183,7 +183,7 @@ class SessionDocument(ABC):
             await self.session.saver.save()
 
 
-class KeptDocument(SessionDocument):
+class StoredDocument(SessionDocument):
     """A notebook where it is kept, as long as nobody has it open: a file, or a contents manager's.
 
     Args:
@@ -207,19 +207,19 @@ class KeptDocument(SessionDocument):
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         """Saves the outputs of cells that run or have just ended; see `OutputSaver`."""
 
-    def rested(self) -> None:
+    def on_idle(self) -> None:
         """Nothing runs any more, and everything is saved."""
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`; a file is not opened where nothing changed."""
         return await prepared(self.session.shown(await self.stored()))
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`."""
         snapshot = await self.stored()
         if (cell := find(snapshot)) is None:
             raise CellNotFound(f"A running cell of {snapshot.path} is gone.")
-        return Entered(cell, len(snapshot.cells), self.session.place(self))
+        return RunningCell(cell, len(snapshot.cells), self.session.stored_sink(self))
 
     def check_writable(self) -> None:
         """Raises what a save would run into, where that can be known before.
@@ -228,9 +228,9 @@ class KeptDocument(SessionDocument):
             ReadOnly.
         """
 
-    async def is_current(self, place: OutputPlace) -> bool:
+    async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(place, KeptPlace)
+        return isinstance(sink, StoredSink)
 
 
 class NotebookSession:
@@ -272,7 +272,7 @@ class NotebookSession:
             cells[cell.index] = run.shown(cell)
         return replace(snapshot, cells=tuple(cells))
 
-    def with_runs(self, kept: Pulled) -> Pulled:
+    def with_runs(self, kept: LoadedNotebook) -> LoadedNotebook:
         """What is kept, with the outputs that running cells have so far."""
         running = {cell.index: run for run, cell in self.running_cells(kept.snapshot)}
         if not running or kept.snapshot.nbformat[0] != 4:
@@ -293,19 +293,19 @@ class NotebookSession:
                 cells[index] = {**cells[index], **more}
             return notebook
 
-        return Pulled(self.shown(kept.snapshot), content, raw)
+        return LoadedNotebook(self.shown(kept.snapshot), content, raw)
 
-    def place(self, document: KeptDocument) -> KeptPlace:
+    def stored_sink(self, document: StoredDocument) -> StoredSink:
         """The place of a cell that runs, where the notebook is kept."""
         if self.saver is None:
 
-            def at_rest() -> None:
+            def on_idle() -> None:
                 self.saver = None
-                document.rested()
+                document.on_idle()
 
             save, changed = document.save_outputs, document.changed
-            self.saver = OutputSaver(document.path, self.runs, save, changed, at_rest)
-        return KeptPlace(self.saver)
+            self.saver = OutputSaver(document.path, self.runs, save, changed, on_idle)
+        return StoredSink(self.saver)
 
     # --- cells that run
 
@@ -314,8 +314,8 @@ class NotebookSession:
         self, document: SessionDocument, cell: str
     ) -> AsyncGenerator[CellOutputWriter]:
         """See `NotebookDocument.writing`."""
-        entered = await document.enter(lambda snapshot: runnable(snapshot, cell))
-        writer = CellOutputWriter(self, document, entered)
+        located = await document.locate(lambda snapshot: runnable(snapshot, cell))
+        writer = CellOutputWriter(self, document, located)
         self.writers.append(writer)
         if self.active is not None:
             self.active.add(self)
@@ -325,7 +325,7 @@ class NotebookSession:
             try:
                 await writer.finish(None)
             finally:
-                await writer.leave()
+                await writer.detach()
 
     @property
     def path(self) -> str | None:

@@ -28,7 +28,7 @@ from tk_ai_extension.notebooks.cellforms import new_cell_id
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EditStep:
     """One thing to do to a list of cells, at an index in the result of the steps before.
 
     Attributes:
@@ -64,13 +64,13 @@ class EditTransaction:
     def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
         self.order = list(range(len(snapshot.cells)))
         self.contents: dict[int, CellContent] = {}
-        self.steps: list[Step] = []
+        self.steps: list[EditStep] = []
         self._snapshot = snapshot
         self._load = load
         self._inserted: dict[str, int] = {}
         self._inserts = 0
         # What each operation did, and the cell that was before the one it deleted or moved.
-        self._done: list[tuple[Action, Step, str | None]] = []
+        self._done: list[tuple[Action, EditStep, str | None]] = []
         self._conflicts: list[Json] = []
 
     def apply(self, operations: Sequence[Operation]) -> None:
@@ -128,7 +128,7 @@ class EditTransaction:
         """The stored id of a cell."""
         return self._snapshot.cells[slot].id if slot >= 0 else self.contents[slot].id
 
-    def _key_before(self, step: Step) -> str:
+    def _key_before(self, step: EditStep) -> str:
         if step.slot >= 0:
             return self._snapshot.cells[step.slot].key
         content = step.before or step.after
@@ -152,7 +152,7 @@ class EditTransaction:
         )
         self._inserted[cell_id or f"\0{slot}"] = slot
         self.order.insert(index, slot)
-        self._record("insert", Step("insert", slot, index, after=content))
+        self._record("insert", EditStep("insert", slot, index, after=content))
 
     def _insert_at(self, operation: Insert) -> int:
         given = [operation.index, operation.after, operation.before]
@@ -189,14 +189,14 @@ class EditTransaction:
         if not operation.keep_outputs:
             after = replace(after, outputs=(), execution_count=None)
         index = self.order.index(slot)
-        self._record("replace", Step("set", slot, index, before=before, after=after))
+        self._record("replace", EditStep("set", slot, index, before=before, after=after))
 
     def _delete(self, operation: Delete) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
         index = self.order.index(slot)
         previous = self._previous(index)
         del self.order[index]
-        self._record("delete", Step("delete", slot, index, before=before), previous)
+        self._record("delete", EditStep("delete", slot, index, before=before), previous)
 
     def _move(self, operation: Move) -> None:
         slot = self._slot(operation.cell)
@@ -211,7 +211,7 @@ class EditTransaction:
         to = operation.to if below is None else self.order.index(below) + 1
         self.order.insert(to, slot)
         content = self._content(slot)
-        step = Step("move", slot, index, to, before=content, after=content)
+        step = EditStep("move", slot, index, to, before=content, after=content)
         self._record("move", step, previous)
 
     def _set_outputs(self, operation: SetOutputs) -> None:
@@ -225,11 +225,11 @@ class EditTransaction:
             before, outputs=operation.outputs, execution_count=operation.execution_count
         )
         index = self.order.index(slot)
-        self._record("outputs", Step("set", slot, index, before=before, after=after))
+        self._record("outputs", EditStep("set", slot, index, before=before, after=after))
 
     # --- cells
 
-    def _record(self, action: Action, step: Step, previous: str | None = None) -> None:
+    def _record(self, action: Action, step: EditStep, previous: str | None = None) -> None:
         if step.after is not None and step.kind != "move":
             self.contents[step.slot] = step.after
         self.steps.append(step)

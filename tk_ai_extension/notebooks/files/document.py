@@ -23,8 +23,8 @@ from tk_ai_extension.notebooks.files.splicing import (
 )
 from tk_ai_extension.notebooks.files.state import NotebookFile
 from tk_ai_extension.notebooks.reading import NotebookIndex
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs, follow
-from tk_ai_extension.notebooks.session import Entered, Find, KeptDocument, Pulled
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs, relocate_runs
+from tk_ai_extension.notebooks.session import Find, LoadedNotebook, RunningCell, StoredDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ MAX_RAW = 64_000_000
 """Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
 
 
-class FileDocument(KeptDocument):
+class FileDocument(StoredDocument):
     """A notebook file.
 
     What was not edited stays byte-identical, unknown fields stay, the format is not upgraded, and
@@ -60,12 +60,12 @@ class FileDocument(KeptDocument):
         return self._file.names[self._path]
 
     def check_writable(self) -> None:
-        """See `KeptDocument.check_writable`."""
+        """See `StoredDocument.check_writable`."""
         check_writable(self._file.file, self.path)
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`; ``look`` is called in a thread."""
-        return await self._file.looked_up(
+        return await self._file.query(
             self.path, lambda index, read: look(self._pulled(index, read))
         )
 
@@ -83,8 +83,8 @@ class FileDocument(KeptDocument):
             )
         return await super().raw()
 
-    def _pulled(self, index: NotebookIndex, read: Read) -> Pulled:
-        kept = Pulled(
+    def _pulled(self, index: NotebookIndex, read: Read) -> LoadedNotebook:
+        kept = LoadedNotebook(
             self._file.stored(index, self.path),
             lambda number: load_cell(index, number, read),
             lambda: load_notebook(index, read),
@@ -105,31 +105,31 @@ class FileDocument(KeptDocument):
             return None if unmoved and not bodies else assemble(index, edit.order, bodies, read)
 
         async with self.session.lock:
-            index = await self._file.rewritten(self.path, make)
+            index = await self._file.rewrite(self.path, make)
             edit, running = made[0]
-            follow(edit, running, index.cells)
+            relocate_runs(edit, running, index.cells)
         snapshot = await prepared(self.session.shown(self._file.stored(index, self.path)))
         if edit.steps:
             self.changed()
         return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
 
     async def stored(self) -> Snapshot:
-        """See `KeptDocument.stored`."""
+        """See `StoredDocument.stored`."""
         indexed = await self._file.index(self.path)
         return await prepared(self._file.stored(indexed.index, self.path))
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`; the file is followed where others move it."""
-        entered = await super().enter(find)
-        self._file.follow()
-        return entered
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`; the file is followed where others move it."""
+        located = await super().locate(find)
+        self._file.track()
+        return located
 
-    def rested(self) -> None:
-        """See `KeptDocument.rested`."""
-        self._file.unfollow()
+    def on_idle(self) -> None:
+        """See `StoredDocument.on_idle`."""
+        self._file.untrack()
 
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """See `KeptDocument.save_outputs`."""
+        """See `StoredDocument.save_outputs`."""
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
             snapshot = index.snapshot(self.path)
@@ -141,7 +141,7 @@ class FileDocument(KeptDocument):
 
         frames = self._file.frames
         async with self.session.lock:
-            index = await self._file.rewritten(self.path, make)
+            index = await self._file.rewrite(self.path, make)
             snapshot = index.snapshot(self.path)
             for running in runs:
                 cell = running.find(snapshot)

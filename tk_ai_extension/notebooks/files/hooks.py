@@ -72,7 +72,7 @@ class SaveHooks:
                 f"A save hook of the server refused {path}: {error.log_message or error.reason}."
             ) from error
         after = cast("Json", model["content"])
-        return await asyncio.to_thread(_rewritten, data, path, before, after, cells)
+        return await asyncio.to_thread(_apply_hook_changes, data, path, before, after, cells)
 
     async def saved(self, path: str, file: Path) -> None:
         """Tells the hooks and listeners that the file was saved."""
@@ -110,7 +110,9 @@ def _model_content(data: bytes) -> Json:
     return {**notebook, "cells": joined}
 
 
-def _rewritten(data: bytes, path: str, before: Json, after: Json, cells: Sequence[Json]) -> bytes:
+def _apply_hook_changes(
+    data: bytes, path: str, before: Json, after: Json, cells: Sequence[Json]
+) -> bytes:
     """The file with what hooks changed; ``cells`` are those that they were given, in order."""
     if after == before:
         return data

@@ -35,7 +35,7 @@ class Indexer:
             InvalidNotebook, OSError, InternalError (the process died).
         """
         async with self._lock:
-            process = await self._started()
+            process = await self._ensure_started()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -64,11 +64,11 @@ class Indexer:
         async with self._lock:
             await self._stop()
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _ensure_started(self) -> asyncio.subprocess.Process:
         loop = asyncio.get_running_loop()
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = loop.call_later(IDLE, self._let_go)
+        self._idle = loop.call_later(IDLE, self._close_idle)
         if self._process is None or self._process.returncode is not None:
             package = Path(__file__).parents[2]
             paths = [str(package), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -85,7 +85,7 @@ class Indexer:
             )
         return self._process
 
-    def _let_go(self) -> None:
+    def _close_idle(self) -> None:
         # The end of its input is the end of the process.
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()

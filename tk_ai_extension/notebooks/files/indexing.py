@@ -76,7 +76,7 @@ def is_racy(version: FileVersion, now_ns: int) -> bool:
     return now_ns - max(version.mtime_ns, version.ctime_ns) < RACY
 
 
-def read_steady(path: Path) -> tuple[FileVersion, bytes]:
+def read_consistent(path: Path) -> tuple[FileVersion, bytes]:
     """A file's version and content, read while nobody wrote it (in a few tries).
 
     Raises:
@@ -102,7 +102,7 @@ def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:
     Raises:
         InvalidNotebook, OSError.
     """
-    version, data = read_steady(path)
+    version, data = read_consistent(path)
     index = read_notebook(data, name)
     return IndexedFile(version, index, crc32(data) if is_racy(version, now_ns) else None)
 

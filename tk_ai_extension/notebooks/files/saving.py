@@ -95,7 +95,7 @@ def replace_file(
         checksum = _write(temporary.fd, pieces, source)
         if source is not None:
             source.close()
-        _like(target, temporary.fd)
+        _copy_attributes(target, temporary.fd)
         os.fsync(temporary.fd)
         with temporary.alone():
             if FileVersion.of(target.stat()) != expected:
@@ -121,7 +121,7 @@ def replacing(target: Path) -> Generator[int]:
         yield temporary.fd
         if is_there:
             with suppress(FileNotFoundError):
-                _like(target, temporary.fd)
+                _copy_attributes(target, temporary.fd)
         os.fsync(temporary.fd)
         with temporary.alone():
             temporary.overwrite(target.name)
@@ -171,7 +171,7 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _like(target: Path, fd: int) -> None:
+def _copy_attributes(target: Path, fd: int) -> None:
     """Gives the new file the old one's mode, owner and extended attributes, as far as we may."""
     if not hasattr(os, "fchown"):  # Windows
         return

@@ -180,7 +180,7 @@ def assemble(
         read: Reads the old file.
     """
     if order == list(range(len(index.cells))):
-        return _rewritten(index, bodies)
+        return _replace_cells(index, bodies)
     assert index.spans is not None
     spans, form = index.spans, index.form
     opening = index.array[0] + 1
@@ -221,7 +221,7 @@ def assemble(
     )
 
 
-def _rewritten(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
+def _replace_cells(index: NotebookIndex, bodies: Mapping[int, Body]) -> Splice:
     """As `assemble`, where the cells stay where they are: what is after one shifts, that is all."""
     assert index.spans is not None
     pieces: list[Piece] = []

@@ -30,7 +30,7 @@ from tk_ai_extension.notebooks.files.indexing import (
     IndexedFile,
     index_file,
     is_racy,
-    read_steady,
+    read_consistent,
 )
 from tk_ai_extension.notebooks.files.recovery import find_copy, recover
 from tk_ai_extension.notebooks.files.saving import read_span, replace_file, typed_errors
@@ -46,7 +46,7 @@ INLINE = 2 << 20
 """Bytes up to which a file is read in a thread: json's C code holds the loop about 10 ms a MB."""
 
 _TRIES = 5
-_WRITTEN_NOW = (0.05, 0.1, 0.2, 0.4)
+_WRITER_DELAYS = (0.05, 0.1, 0.2, 0.4)
 """Seconds to wait, one after the other, for a writer in the middle of a file to come to its end."""
 
 _MAX_PATH = 1024
@@ -113,23 +113,23 @@ class NotebookFile:
         Raises:
             NotebookNotFound, NotANotebook, NotReadable, InvalidNotebook.
         """
-        known = self._fitting(path)
+        known = self._current_index(path)
         if known is not None and (known.checksum is None or not settled):
             return known
         async with self._reading:
-            known = self._fitting(path)
-            if known is None or not await self._is_as_known(path, known):
+            known = self._current_index(path)
+            if known is None or not await self._is_unchanged(path, known):
                 known = await self._read(path)
-                self._know(known)
+                self._remember(known)
             return known
 
-    def _know(self, indexed: IndexedFile) -> None:
+    def _remember(self, indexed: IndexedFile) -> None:
         known, self._known = self._known, indexed
         replaced = known is None or known.version.inode != indexed.version.inode
         if self.session.saver is not None and replaced:
             self._anchor.hold(self.file)
 
-    def _fitting(self, path: str) -> IndexedFile | None:
+    def _current_index(self, path: str) -> IndexedFile | None:
         """What is known, if the file's version is still the same."""
         known, version = self._known, self._version(path)
         return None if known is None or known.version != version else known
@@ -139,17 +139,17 @@ class NotebookFile:
             try:
                 return FileVersion.of(self.file.stat())
             except FileNotFoundError:
-                if not self.followed():
+                if not self.find_moved():
                     raise
                 return FileVersion.of(self.file.stat())
 
-    async def _is_as_known(self, path: str, known: IndexedFile) -> bool:
+    async def _is_unchanged(self, path: str, known: IndexedFile) -> bool:
         """Whether a file that had just been written when it was read has still that content."""
         if known.checksum is None:
             return True
         now = time.time_ns()
         with _read_errors(path):
-            version, data = await asyncio.to_thread(read_steady, self.file)
+            version, data = await asyncio.to_thread(read_consistent, self.file)
         if (version, crc32(data)) != (known.version, known.checksum):
             return False
         if not is_racy(version, now):
@@ -157,7 +157,7 @@ class NotebookFile:
         return True
 
     async def _read(self, path: str) -> IndexedFile:
-        for delay in (*_WRITTEN_NOW, None):
+        for delay in (*_WRITER_DELAYS, None):
             try:
                 return await self._read_once(path)
             except InvalidNotebook as error:
@@ -207,16 +207,16 @@ class NotebookFile:
 
     # --- where it is
 
-    def follow(self) -> None:
+    def track(self) -> None:
         """Cells run: the file is followed where others move it on disk."""
         if self._anchor.is_free:
             self._anchor.hold(self.file)
 
-    def unfollow(self) -> None:
+    def untrack(self) -> None:
         """No cell runs any more, and all is saved."""
         self._anchor.release()
 
-    def followed(self) -> bool:
+    def find_moved(self) -> bool:
         """Whether the file is not where it was, and was found where others moved it."""
         place = self._anchor.place()
         return place is not None and place != self.file and self._moved(self, place)
@@ -231,7 +231,7 @@ class NotebookFile:
             shown = self._shown = (index, index.snapshot(path))
         return shown[1]
 
-    async def looked_up(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
+    async def query(self, path: str, look: Callable[[NotebookIndex, Read], T]) -> T:
         """What ``look`` finds in the file, in a thread.
 
         Raises:
@@ -247,9 +247,9 @@ class NotebookFile:
                 return await asyncio.to_thread(in_thread)
 
         # Settled: else each look at the same file would compare the whole content again.
-        return await self._steady(path, work, settled=True)
+        return await self._retry_if_changed(path, work, settled=True)
 
-    async def _steady(
+    async def _retry_if_changed(
         self, path: str, work: Callable[[IndexedFile], Awaitable[T]], *, settled: bool
     ) -> T:
         """What ``work`` does with a file that nobody else writes or moves meanwhile."""
@@ -260,13 +260,13 @@ class NotebookFile:
             except FileChanged:
                 self._known = None
             except NotebookNotFound:
-                if not self.followed():
+                if not self.find_moved():
                     raise
         raise SaveFailed(f"{path} is written all the time by others.")
 
     # --- writing
 
-    async def rewritten(
+    async def rewrite(
         self, path: str, make: Callable[[NotebookIndex, Read], Splice | None]
     ) -> NotebookIndex:
         """Writes what ``make`` makes of the file; the lock has to be held.
@@ -291,9 +291,9 @@ class NotebookFile:
                     written = await asyncio.to_thread(self._write, indexed, make)
             return written, written is not indexed
 
-        written, is_new = await self._steady(path, work, settled=False)
+        written, is_new = await self._retry_if_changed(path, work, settled=False)
         if is_new:
-            self._know(written)
+            self._remember(written)
             if self._hooks is not None:
                 await self._hooks.saved(path, self.file)
         return written.index

@@ -62,7 +62,7 @@ class NotebookFiles:
         file = (self._root / path).resolve()
         known = self._files.get(file)
         if not file.exists():
-            known = self._moved_while_it_runs(file, path)
+            known = self._find_running(file, path)
             if known is None:
                 raise NotebookNotFound(f"There is no notebook {path}.")
             file = known.file
@@ -75,10 +75,10 @@ class NotebookFiles:
         self._remember(file, known)
         return FileDocument(path, known, self._changed)
 
-    def _moved_while_it_runs(self, file: Path, path: str) -> NotebookFile | None:
+    def _find_running(self, file: Path, path: str) -> NotebookFile | None:
         """The notebook that was at a path where nothing is any more, as long as cells of it run."""
         known = self._files.get(file)
-        if known is not None and known.followed():
+        if known is not None and known.find_moved():
             return known
         return next(
             (k for k in self._files.values() if k.session.saver is not None and path in k.names),

@@ -120,7 +120,7 @@ class _InFolder(NewFile):
         try:
             yield
         finally:
-            self._give_up_name()
+            self._remove_hidden_name()
             if locked:
                 file_locks.unlock(self._folder)
 
@@ -162,10 +162,10 @@ class _InFolder(NewFile):
     def close(self) -> None:
         """See `NewFile.close`."""
         os.close(self.fd)
-        self._give_up_name()
+        self._remove_hidden_name()
         os.close(self._folder)
 
-    def _give_up_name(self) -> None:
+    def _remove_hidden_name(self) -> None:
         """Removes the hidden name, if it has one."""
         if self._name is not None:
             with suppress(FileNotFoundError):

@@ -91,7 +91,7 @@ class Rooms:
         self._live: dict[str, LiveRoom] = {}
         self._leases = leases
         if leases is not None:
-            self._release_with_rooms(leases)
+            self._release_leases_with_rooms(leases)
 
     @property
     def extension(self) -> Any:
@@ -118,7 +118,7 @@ class Rooms:
         ids = (None, live.file_id)
         return self.is_open(live) and self._settings["file_id_manager"].get_id(path) in ids
 
-    def shown_in(self, live: LiveRoom) -> list[Any]:
+    def presence_rooms(self, live: LiveRoom) -> list[Any]:
         """The rooms in which people see who is in a notebook: its own, and that of all who are online."""
         rooms = self.extension.ywebsocket_server.rooms
         online = rooms.get(_ONLINE)
@@ -126,7 +126,7 @@ class Rooms:
         return own if online is None else [*own, online]
 
     @asynccontextmanager
-    async def entered(self, path: str) -> AsyncGenerator[LiveRoom]:
+    async def open_room(self, path: str) -> AsyncGenerator[LiveRoom]:
         """The notebook's room, opened if need be, and kept open inside.
 
         Raises:
@@ -136,7 +136,7 @@ class Rooms:
         if self._leases is not None:
             self._leases.take(path)
         try:
-            document = await self._opened(path)
+            document = await self._open_document(path)
             # Nothing is awaited from here to the pin: a room that is about to be cleaned stays.
             file_id = self._settings["file_id_manager"].index(path)
             room = extension.ywebsocket_server.rooms[_room_id(file_id)]
@@ -145,14 +145,14 @@ class Rooms:
             live.pin()
             try:
                 with readable(path):
-                    await live.settled()
+                    await live.wait_until_loaded()
                 yield live
             finally:
                 live.unpin()
         except HTTPError as error:
             raise manager_error(error, path) from error
 
-    def _release_with_rooms(self, leases: RoomLeases) -> None:
+    def _release_leases_with_rooms(self, leases: RoomLeases) -> None:
         """Has the lease of a notebook released when its room is deleted, by whomever."""
         server = self.extension.ywebsocket_server
         delete = server.delete_room
@@ -166,7 +166,7 @@ class Rooms:
 
         server.delete_room = delete_room
 
-    async def _opened(self, path: str) -> Any:
+    async def _open_document(self, path: str) -> Any:
         extension = self.extension
         try:
             with readable(path):
@@ -194,7 +194,7 @@ class Rooms:
             if live.unsaved:
                 with suppress(ToolError, FileChanged):
                     await live.save()
-            live.leave()
+            live.detach()
         self._live.clear()
 
     def _known(self, room: Any, file_id: str, path: str) -> LiveRoom:
@@ -211,7 +211,7 @@ class Rooms:
         rooms = self.extension.ywebsocket_server.rooms
         for room_id, live in list(self._live.items()):
             if rooms.get(room_id) is not live.room:
-                self._live.pop(room_id).leave()
+                self._live.pop(room_id).detach()
 
 
 class LiveRoom:
@@ -239,7 +239,7 @@ class LiveRoom:
         self._extension = extension
         self.room = room
         self.file_id = file_id
-        self._tell = changed
+        self._notify = changed
         self._closed = closed
         self._cleaning: asyncio.Task[None] | None = None
         self.path = ""
@@ -263,7 +263,7 @@ class LiveRoom:
         room._file.observe(room.room_id, self._on_reload, room._on_filepath_change)
         self._pins = 0
         self._pin = _Pin(_room_id(file_id))
-        self._one_save = asyncio.Lock()
+        self._save_lock = asyncio.Lock()
         self._next_save: asyncio.Task[int] | None = None
         self._is_due = False
         tasks = BackgroundTasks(_log)
@@ -276,7 +276,7 @@ class LiveRoom:
         own = self._is_due or self._next_save is not None
         return own or (pending is not None and not pending.done())
 
-    async def settled(self) -> None:
+    async def wait_until_loaded(self) -> None:
         """Waits until the room is loaded, and until nobody is about to load it anew."""
         room = self.room
         if not room.ready:
@@ -291,7 +291,7 @@ class LiveRoom:
         async with room._update_lock:
             pass
 
-    async def take_in_file(self) -> None:
+    async def reload_if_changed(self) -> None:
         """Takes in what another program wrote to the file, as the room does once a second.
 
         Raises:
@@ -300,7 +300,7 @@ class LiveRoom:
         await self._file.maybe_notify()
         if self._file.is_behind:  # It could not be loaded when the loader saw it first.
             await self._on_reload()
-        await self.settled()
+        await self.wait_until_loaded()
 
     # --- staying open
 
@@ -324,7 +324,7 @@ class LiveRoom:
             # In the room's own place for it: whoever opens the room cancels it there.
             self._cleaning = room.cleaner = asyncio.create_task(self._clean(room, delay))
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Stops following the notebook; the room, if it is still there, goes on without us."""
         self._collect_as_before()
         self.notebook.close()
@@ -413,7 +413,7 @@ class LiveRoom:
 
     async def _save(self) -> int:
         try:
-            async with self._one_save:
+            async with self._save_lock:
                 self._next_save = None
                 if self._is_due:
                     self._is_due = False
@@ -483,7 +483,7 @@ class LiveRoom:
             )
 
     def _on_change(self) -> None:
-        self._tell(self.path)
+        self._notify(self.path)
 
 
 @dataclass(eq=False)

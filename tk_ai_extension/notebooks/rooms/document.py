@@ -27,15 +27,15 @@ from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 from tk_ai_extension.notebooks.rooms.live import whole
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 from tk_ai_extension.notebooks.session import (
-    Entered,
     Find,
-    KeptDocument,
-    OutputPlace,
-    Pulled,
+    LoadedNotebook,
+    OutputSink,
+    RunningCell,
     SessionDocument,
+    StoredDocument,
 )
 from tk_ai_extension.notebooks.textdiff import text_edits
-from tk_ai_extension.notebooks.transactions import EditTransaction, Step
+from tk_ai_extension.notebooks.transactions import EditStep, EditTransaction
 
 ORIGIN = "tk_ai_extension"
 """The origin of our transactions, for whoever observes the document."""
@@ -66,7 +66,7 @@ class RoomDocument(SessionDocument):
 
     kind = "room"
 
-    def __init__(self, kept: KeptDocument, rooms: Rooms) -> None:
+    def __init__(self, kept: StoredDocument, rooms: Rooms) -> None:
         super().__init__(kept.session)
         self._kept = kept  # As long as somebody has it, its session is the notebook's.
         self._rooms = rooms
@@ -76,28 +76,28 @@ class RoomDocument(SessionDocument):
         """See `NotebookDocument.path`; it follows the notebook where a person renames it."""
         return self._kept.path
 
-    async def pull(self, look: Callable[[Pulled], T]) -> T:
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
         """See `SessionDocument.pull`."""
-        async with self._rooms.entered(self.path) as room:
+        async with self._rooms.open_room(self.path) as room:
             await self.session.deliver(self)
             return look(self._pulled(room))
 
-    def _pulled(self, room: LiveRoom) -> Pulled:
+    def _pulled(self, room: LiveRoom) -> LoadedNotebook:
         notebook, path = room.notebook, self.path
-        return Pulled(notebook.snapshot(path), notebook.content, lambda: notebook.raw(path))
+        return LoadedNotebook(notebook.snapshot(path), notebook.content, lambda: notebook.raw(path))
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:  # noqa: ARG002
         """See `SessionDocument.attempt`."""
         self._kept.check_writable()
-        async with self._rooms.entered(self.path) as room:
-            await room.take_in_file()
+        async with self._rooms.open_room(self.path) as room:
+            await room.reload_if_changed()
             await self.session.deliver(self)
             # From here to the end of the transaction nothing is awaited.
             pulled = self._pulled(room)
             edit = pulled.edited(operations)
             if not edit.steps:
                 return Applied(pulled.snapshot, ())
-            undo = self._carry_out(room, edit)
+            undo = self._apply_steps(room, edit)
             # Before anything is awaited: what comes later is others' work.
             snapshot, reloads = room.notebook.snapshot(self.path), room.reloads
             try:
@@ -117,23 +117,23 @@ class RoomDocument(SessionDocument):
 
     # --- for the session
 
-    async def enter(self, find: Find) -> Entered:
-        """See `SessionDocument.enter`."""
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`."""
         async with AsyncExitStack() as pinned:
-            room = await pinned.enter_async_context(self._rooms.entered(self.path))
+            room = await pinned.enter_async_context(self._rooms.open_room(self.path))
             snapshot = room.notebook.snapshot(self.path)
             cell = find(snapshot)
-            place = RoomPlace(room, cell, ORIGIN, pinned.pop_all())
-            return Entered(cell, len(snapshot.cells), place)
+            sink = RoomSink(room, cell, ORIGIN, pinned.pop_all())
+            return RunningCell(cell, len(snapshot.cells), sink)
 
     async def flush(self) -> None:
         """See `NotebookDocument.flush`: a room is saved within a second of each change anyway."""
 
-    async def is_current(self, place: OutputPlace) -> bool:
+    async def is_current(self, sink: OutputSink) -> bool:
         """See `SessionDocument.is_current`."""
-        return isinstance(place, RoomPlace) and self._rooms.is_room_of(place.room, self.path)
+        return isinstance(sink, RoomSink) and self._rooms.is_room_of(sink.room, self.path)
 
-    def _carry_out(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
+    def _apply_steps(self, room: LiveRoom, edit: EditTransaction) -> UndoManager:
         """Does the edit's steps in one transaction; the undo manager takes back just them."""
         document = room.notebook.document
         # An origin of its own: outputs and other edits meanwhile are not taken back with it.
@@ -143,12 +143,12 @@ class RoomDocument(SessionDocument):
         running = set(room.writing)
         with document.ydoc.transaction(origin=origin):
             for step in edit.steps:
-                _carry_out(document, step, running)
+                _apply_step(document, step, running)
         return undo
 
 
-class RoomPlace(OutputPlace):
-    """The outputs of one running cell in its shared document; see `OutputPlace`.
+class RoomSink(OutputSink):
+    """The outputs of one running cell in its shared document; see `OutputSink`.
 
     The cell is told by its id in the document, so that it may be moved, and its outputs by their
     place. Where somebody cleared them meanwhile, what comes later starts anew.
@@ -176,7 +176,7 @@ class RoomPlace(OutputPlace):
             room.writing.append(self._shared_id)
 
     async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.begin`."""
+        """See `OutputSink.begin`."""
         if (cell := self._cell()) is None:
             return
         with self._transaction():
@@ -194,8 +194,8 @@ class RoomPlace(OutputPlace):
         self.room.save_soon()
 
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputPlace.push_outputs`: all in one transaction."""
-        taken = run.take()
+        """See `OutputSink.push_outputs`: all in one transaction."""
+        taken = run.commit_pending()
         if not taken or (cell := self._cell()) is None:
             return
         with self._transaction():
@@ -208,7 +208,7 @@ class RoomPlace(OutputPlace):
         self.room.save_soon()
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputPlace.end`; the save begins within a second and is not waited for."""
+        """See `OutputSink.end`; the save begins within a second and is not waited for."""
         if (cell := self._cell()) is not None:
             with self._transaction():
                 cell["execution_count"] = run.execution_count
@@ -216,7 +216,7 @@ class RoomPlace(OutputPlace):
         self.room.save_soon()
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: ARG002
-        """See `OutputPlace.release`."""
+        """See `OutputSink.release`."""
         if self._shared_id is not None:
             self.room.writing.remove(self._shared_id)
         await self._pinned.aclose()
@@ -291,7 +291,7 @@ def shared_output(output: Json) -> Map[Any]:
     return Map(shared)
 
 
-def _carry_out(document: Any, step: Step, running: Collection[str]) -> None:
+def _apply_step(document: Any, step: EditStep, running: Collection[str]) -> None:
     cells = document.ycells
     match step.kind:
         case "insert":

@@ -179,7 +179,7 @@ class LiveNotebook:
             paths: list[list[Any]] = [event.path for event in events]
             for event, path in zip(events, paths, strict=True):
                 if not path:
-                    _follow(known, event.delta)
+                    _apply_delta(known, event.delta)
             # The paths are those after the transaction.
             for path in paths:
                 if path and path[0] < len(known):
@@ -207,7 +207,7 @@ def whole(value: Any) -> Any:
     return value
 
 
-def _follow(known: list[_Known], delta: Sequence[Json]) -> None:
+def _apply_delta(known: list[_Known], delta: Sequence[Json]) -> None:
     """Does to the list what a transaction did to the shared cells."""
     at = 0
     for part in delta:

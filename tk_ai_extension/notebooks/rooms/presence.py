@@ -25,7 +25,7 @@ from tk_ai_extension.notebooks.rooms.collaboration import LiveRoom, Rooms
 GRACE = 4.0
 """Seconds for which an agent is shown after the last thing that it did."""
 
-RENEWAL = 5.0
+RENEWAL_INTERVAL = 5.0
 """Seconds between two renewals: a page whose line was cut knows nobody when it comes back."""
 
 ANNOUNCE_INTERVAL = 0.5
@@ -44,26 +44,26 @@ class Presence:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._groups: dict[str, _Agents] = {}
+        self._groups: dict[str, _RoomAgents] = {}
 
     def worked(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
         """An agent has changed these cells of a notebook."""
         if (agents := self._agents(path)) is not None:
-            agents.of(caller).is_at(cells)
+            agents.of(caller).work_at(cells)
 
     def began(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
         """An agent begins to run these cells."""
         if (agents := self._agents(path)) is not None:
             agent = agents.of(caller)
             agent.running |= set(cells)
-            agent.is_at(cells)
+            agent.work_at(cells)
 
     def ended(self, path: str, caller: Caller, cells: Sequence[str]) -> None:
         """These cells have run, however they ended."""
         if (agents := self._agents(path)) is not None:
             agent = agents.of(caller)
             agent.running -= set(cells)
-            agent.is_at(cells)
+            agent.work_at(cells)
 
     async def close(self) -> None:
         """No agent is there any more."""
@@ -72,7 +72,7 @@ class Presence:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _agents(self, path: str) -> _Agents | None:
+    def _agents(self, path: str) -> _RoomAgents | None:
         """The agents in the notebook's room; None where there is no room."""
         live = self._rooms.find(path)
         if live is None:
@@ -80,11 +80,11 @@ class Presence:
         key = live.room.room_id
         agents = self._groups.get(key)
         if agents is None or agents.live is not live or agents.shown.done():
-            agents = self._groups[key] = _Agents(self._rooms, live)
+            agents = self._groups[key] = _RoomAgents(self._rooms, live)
             agents.shown.add_done_callback(lambda _: self._gone(key, agents))
         return agents
 
-    def _gone(self, key: str, agents: _Agents) -> None:
+    def _gone(self, key: str, agents: _RoomAgents) -> None:
         if self._groups.get(key) is agents:
             del self._groups[key]
 
@@ -109,18 +109,18 @@ class _Agent:
         self.running: set[str] = set()
         self._until = 0.0
 
-    def is_at(self, cells: Sequence[str]) -> None:
+    def work_at(self, cells: Sequence[str]) -> None:
         """It works, or has just worked, at the last of these cells."""
         self._until = time.monotonic() + GRACE
         if cells:
             self.cell = cells[-1]
 
-    def left(self) -> float:
+    def time_left(self) -> float:
         """Seconds for which it is still there, whatever it does; none if not positive."""
         return math.inf if self.running else self._until - time.monotonic()
 
 
-class _Agents:
+class _RoomAgents:
     """The agents in one room, announced all together.
 
     Attributes:
@@ -149,13 +149,13 @@ class _Agents:
         try:
             while self._rooms.is_open(self.live):
                 self._changed.clear()
-                self._announce([each for each in self._there.values() if each.left() <= 0])
+                self._announce([each for each in self._there.values() if each.time_left() <= 0])
                 if not self._there:
                     break
                 await asyncio.sleep(ANNOUNCE_INTERVAL)
                 with suppress(TimeoutError):
-                    left = min(each.left() for each in self._there.values())
-                    async with asyncio.timeout(min(left, RENEWAL)):
+                    time_left = min(each.time_left() for each in self._there.values())
+                    async with asyncio.timeout(min(time_left, RENEWAL_INTERVAL)):
                         await self._changed.wait()
         finally:
             awareness.unobserve(joined)
@@ -176,13 +176,15 @@ class _Agents:
         # One message for all: a page looks at each of its editors whenever somebody moves.
         update = everybody.encode_awareness_update([each.own.client_id for each in announced])
         loop = asyncio.get_running_loop()
-        for room in self._rooms.shown_in(self.live):
+        for room in self._rooms.presence_rooms(self.live):
             # What is "local" to the room it sends to its clients; one that has stopped has none.
             with suppress(RuntimeError):
                 room.awareness.apply_awareness_update(update, "local")
             for agent in gone:
                 # Its number does not come back. Not at once: that it has gone is sent a moment later.
-                loop.call_later(RENEWAL, room.awareness.meta.pop, agent.own.client_id, None)
+                loop.call_later(
+                    RENEWAL_INTERVAL, room.awareness.meta.pop, agent.own.client_id, None
+                )
 
     def _state_of_each(self, agents: Sequence[_Agent]) -> Mapping[_Agent, Json]:
         if not agents:

@@ -86,7 +86,7 @@ class TabChannel(Protocol):
         """
         ...
 
-    async def returned(self, tab: Tab, seconds: float | None) -> bool:
+    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
         """Waits until a tab can be reached again; False when it is gone for good, or time is up."""
         ...
 

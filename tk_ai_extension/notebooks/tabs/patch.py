@@ -10,11 +10,11 @@ from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id
 from tk_ai_extension.notebooks.textdiff import text_edits
-from tk_ai_extension.notebooks.transactions import EditTransaction, Step
+from tk_ai_extension.notebooks.transactions import EditStep, EditTransaction
 
 
 @dataclass(frozen=True)
-class TabPlan:
+class TabPatch:
     """What an edit does to the cells of a tab.
 
     Attributes:
@@ -28,7 +28,7 @@ class TabPlan:
     before: Snapshot
 
     @classmethod
-    def of(cls, edit: EditTransaction, ids: Sequence[str], before: Snapshot) -> TabPlan:
+    def of(cls, edit: EditTransaction, ids: Sequence[str], before: Snapshot) -> TabPatch:
         """The plan for a tab whose cells have these ids."""
         known = dict(enumerate(ids))
         for step in edit.steps:
@@ -60,7 +60,7 @@ class TabPlan:
         found = dict(zip(ids, after.cells, strict=True))
         return {slot: found[known] for slot, known in self.ids.items() if known in found}
 
-    def was_done(self, now: Snapshot) -> bool | None:
+    def is_applied_in(self, now: Snapshot) -> bool | None:
         """Whether the notebook shows what the edit does; None where that cannot be told."""
         by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
         for step in self.edit.steps:
@@ -87,7 +87,7 @@ def utf16(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _message(steps: Sequence[Step], ids: dict[int, str], *, ordered: bool) -> Json:
+def _message(steps: Sequence[EditStep], ids: dict[int, str], *, ordered: bool) -> Json:
     touched = {ids[step.slot]: None for step in steps if step.kind != "insert"}
     return {
         "needs": {"order": ordered, "cells": list(touched)},
@@ -95,7 +95,7 @@ def _message(steps: Sequence[Step], ids: dict[int, str], *, ordered: bool) -> Js
     }
 
 
-def _step(step: Step, cell_id: str) -> Json:
+def _step(step: EditStep, cell_id: str) -> Json:
     match step.kind:
         case "insert":
             assert step.after is not None
@@ -140,7 +140,7 @@ def _edits(old: str, new: str) -> list[Json]:
     return found
 
 
-def _inverse(step: Step) -> Step:
+def _inverse(step: EditStep) -> EditStep:
     match step.kind:
         case "insert":
             return replace(step, kind="delete", before=step.after, after=None)

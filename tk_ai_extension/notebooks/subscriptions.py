@@ -15,7 +15,7 @@ ROOM_EVENTS = "https://schema.jupyter.org/jupyter_collaboration/session/v1"
 _CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
 
 
-class Subscriptions:
+class ChangeSubscriptions:
     """Listeners by path; told by our documents and by the contents manager's events.
 
     What another program does to a file on disk emits no event: `files.watching` polls for that.
