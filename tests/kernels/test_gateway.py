@@ -213,7 +213,7 @@ async def test_only_a_garbled_message_is_not_understood(
         patch.setattr(line, "_framing", JsonFraming())
         for garbled in ("3", "{", json.dumps({**parts, "parent_header": {}, "content": 3})):
             line._deliver(garbled)
-            assert "not understood" in caplog.text
+            assert "malformed" in caplog.text
             caplog.clear()
     defect = Mock(side_effect=KeyError("a defect of ours"))
     monkeypatch.setattr(GatewayConnection, "_receive", defect)
@@ -222,7 +222,7 @@ async def test_only_a_garbled_message_is_not_understood(
         while "Internal error" not in caplog.text:  # noqa: ASYNC110 - a turn of the loop each
             await asyncio.sleep(0)
     assert "Traceback" in caplog.text
-    assert "not understood" not in caplog.text
+    assert "malformed" not in caplog.text
 
 
 async def test_a_service_that_is_closed_while_it_connects_keeps_no_line(

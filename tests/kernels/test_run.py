@@ -108,7 +108,7 @@ async def test_a_flood_whose_end_is_not_heard_says_so(
         hear(run, "status", execution_state="idle")
     execution = await ended(run)
     said = "".join(each["text"] for each in execution.outputs if each["name"] == "stderr")
-    assert ("the last of the output were lost" in said) is not end_is_heard
+    assert ("The last messages with output were lost" in said) is not end_is_heard
 
 
 @pytest.mark.proves("exec:statuses")

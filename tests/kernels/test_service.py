@@ -434,7 +434,7 @@ async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_told(
     await kernels.interrupt(found)
     assert (await running.outcome()).status == "interrupted"
     for stop in (kernels.restart, kernels.shutdown):
-        with pytest.raises(KernelUnsupported, match="another process"):
+        with pytest.raises(KernelUnsupported, match="Another process"):
             await stop(found)
     running = submit(bench, faults.RUN_FOREVER)
     await running.printed()

@@ -211,7 +211,7 @@ class PersistentProvisioner(FilteringProvisioner):
                 await asyncio.to_thread(remove_folder, self.sockets)
 
     def _is_restart(self) -> bool:
-        """Whether the process before has left a log, with what it says of its end."""
+        """Return whether the process before has left a log, with what it says of its end."""
         return self._managed is not None and self._file(LOG).stat().st_size < MAX_LOG
 
     def _lock(self) -> None:

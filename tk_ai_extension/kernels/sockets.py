@@ -61,7 +61,7 @@ class SocketReader:
             self._loop.add_callback(self._read_batch_later)
 
     def read_batch(self) -> bool:
-        """Reads for `READ_TIME` seconds at most; returns whether more may be there."""
+        """Read for `READ_TIME` seconds at most; return whether more may be there."""
         until = time.perf_counter() + READ_TIME
         while not self.socket.closed:
             try:
@@ -79,7 +79,7 @@ class SocketReader:
         return False
 
     def close(self, linger: int = 0) -> None:
-        """Closes the socket; what is not sent within ``linger`` milliseconds is dropped."""
+        """Close the socket; what is not sent within ``linger`` milliseconds is dropped."""
         if not self.socket.closed:
             self._loop.remove_handler(self._descriptor)
             self.socket.close(linger=linger)
@@ -109,7 +109,7 @@ class DisconnectMonitor:
         self._reader = SocketReader(socket.get_monitor_socket(zmq.EVENT_DISCONNECTED), self._read)
 
     def close(self) -> None:
-        """Stops watching; the socket stays."""
+        """Stop watching; the socket stays."""
         self._socket.disable_monitor()
         self._reader.close()
 

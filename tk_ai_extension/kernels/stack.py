@@ -94,7 +94,7 @@ class GuardedClient:
         """Nothing: each execution finds out by itself, over the connection that is kept."""
 
     async def execute_interactive(self, code: str, **options: Any) -> dict[str, Any]:
-        """Runs code to its end, which always comes.
+        """Run code to its end, which always comes.
 
         Raises:
             KernelGone: somebody else's code, and the kernel ended.
@@ -105,7 +105,7 @@ class GuardedClient:
         return await self._execute_others(connection, code, options)
 
     def stop_channels(self) -> None:
-        """Closes the sockets for what others submit."""
+        """Close the sockets for what others submit."""
         if self._usual is not None:
             self._usual.stop_channels()
             self._usual.context.destroy(linger=0)
@@ -231,7 +231,7 @@ class GuardedStack:
         setattr(stack, _NEW_CLIENT, get_client)
 
     async def prepare(self, kernel_id: str) -> bool:
-        """Makes sure that the stack works for a kernel with our client; False where it cannot.
+        """Make sure that the stack works for a kernel with our client; False where it cannot.
 
         It cannot while it runs something that was asked of it before we were there.
         """
@@ -250,7 +250,7 @@ class GuardedStack:
         return True
 
     def put(self, kernel_id: str, code: Submission, on_end: Callable[[Result], None]) -> None:
-        """Hands in a request; ``on_end`` is called once, with the stack's result."""
+        """Hand in a request; ``on_end`` is called once, with the stack's result."""
         uid = self._stack.put(kernel_id, code)
 
         def on_result(result: Result) -> None:
@@ -263,7 +263,7 @@ class GuardedStack:
         self._watched[uid] = on_result
 
     async def reset_kernel(self, kernel_id: str) -> None:
-        """Drops what the stack keeps of a kernel, so that the next request begins afresh."""
+        """Drop what the stack keeps of a kernel, so that the next request begins afresh."""
         if kernel_id not in self._workers and kernel_id not in self._clients:
             return
         log.info("The execution stack starts afresh for kernel %s", kernel_id)
@@ -274,13 +274,13 @@ class GuardedStack:
             log.warning("The execution stack did not let go of kernel %s: %s", kernel_id, error)
 
     async def forget(self, kernel_id: str) -> None:
-        """Drops everything about a kernel that is gone."""
+        """Drop everything about a kernel that is gone."""
         await self.reset_kernel(kernel_id)
         for kept in (self._results, *self._left_behind):
             kept.pop(kernel_id, None)
 
     async def close(self) -> None:
-        """Ends the stack's work with our clients, and leaves it as it was found."""
+        """End the stack's work with our clients, and leaves it as it was found."""
         for kernel_id in (*self._clients, *self._workers):
             await self.reset_kernel(kernel_id)
         setattr(self._stack, _RESULTS, {key: dict(each) for key, each in self._results.items()})
@@ -342,7 +342,7 @@ class StackExecutor:
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
-        """Runs one request; see `kernels.base.Executor`."""
+        """Run one request; see `kernels.base.Executor`."""
         problem = "it is busy with what was asked of it before this extension was there"
         for _ in range(MAX_SUBMISSIONS):
             await self._direct.kernels.connection(kernel_id)

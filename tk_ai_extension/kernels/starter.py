@@ -63,7 +63,7 @@ class StderrTail:
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether this system can wait for a pipe."""
+        """Return whether this system can wait for a pipe."""
         return os.name == "posix"
 
     @property
@@ -84,13 +84,13 @@ class StderrTail:
         return any(port in {b"", *self._ports} for port in _PORT_TAKEN.findall(self._tail))
 
     def hand_over(self) -> None:
-        """Closes our own copy of the end that the process writes to: the pipe ends with it."""
+        """Close our own copy of the end that the process writes to: the pipe ends with it."""
         if self._is_ours:
             self._is_ours = False
             os.close(self.descriptor)
 
     def close(self) -> None:
-        """Closes both ends. A process that still writes to it gets an error."""
+        """Close both ends. A process that still writes to it gets an error."""
         self.hand_over()
         if self._open:
             self._open = False
@@ -181,7 +181,7 @@ class KernelStarter:
         self._tails: dict[str, StderrTail] = {}
 
     async def start(self, name: str, path: str | None) -> str:
-        """Starts a kernel in the folder of ``path`` and waits until it answers; returns its id.
+        """Start a kernel in the folder of ``path`` and wait until it answers; return its id.
 
         Raises:
             KernelStartFailed: and nothing is left of it.
@@ -257,10 +257,10 @@ class KernelStarter:
         return started
 
     async def _has_escaped_sandbox(self, kernel_id: str, path: str | None) -> bool:
-        """Whether it was decided, while a kernel started, that it is to have a sandbox: it is gone then.
+        """Return whether a sandbox was switched on while a kernel started; it is discarded then.
 
         Raises:
-            SandboxUnavailable: it is to have one, and there is none; it is gone, too.
+            SandboxUnavailable: no sandbox works on this machine; the kernel is discarded.
         """
         if self._confine is None:
             return False
@@ -307,7 +307,7 @@ class KernelStarter:
         return str(log_of(kernel_id)) if callable(log_of) else ""
 
     async def _connect_unless(self, port_taken: asyncio.Event, kernel_id: str) -> None:
-        """Connects to a new kernel; gives up at once where it has found its ports taken."""
+        """Connect to a new kernel; gives up at once where it has found its ports taken."""
         connected = asyncio.ensure_future(self._connect(kernel_id))
         taken = asyncio.ensure_future(port_taken.wait())
         try:
@@ -321,7 +321,7 @@ class KernelStarter:
             await asyncio.wait({connected, taken})
 
     def _is_local(self, name: str) -> bool:
-        """Whether a kernelspec's kernels are processes that this one starts."""
+        """Return whether a kernelspec's kernels are processes that this one starts."""
         provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
         return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
 

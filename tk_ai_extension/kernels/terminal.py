@@ -46,7 +46,7 @@ class TerminalText:
         return self._drained[0] + "".join(self._fresh)
 
     def write(self, text: str) -> None:
-        """Adds what the kernel printed."""
+        """Add what the kernel printed."""
         if self._behind == 0 and not _MOVES.search(text):
             self._append(text)
             return
@@ -85,7 +85,7 @@ class TerminalText:
             self.length += len(text)
 
     def _take_line(self) -> str:
-        """Removes the last line from the parts and returns it."""
+        """Remove the last line from the parts and returns it."""
         taken: list[str] = []
         for parts in (self._fresh, self._drained):
             while parts:

@@ -65,7 +65,7 @@ class Schedule:
         self._again = False
 
     def request(self) -> None:
-        """Calls the action after the delay, or later where it was put off."""
+        """Call the action after the delay, or later where it was put off."""
         if self._is_running:
             self._again = True
         elif self._due is None:
@@ -77,7 +77,7 @@ class Schedule:
         self._earliest = time.monotonic() + seconds
 
     def cancel(self) -> None:
-        """Drops a call that has not begun."""
+        """Drop a call that has not begun."""
         self._again = False
         if self._due is not None:
             self._due.cancel()
@@ -151,7 +151,7 @@ class OutputSaver:
         self._schedule.request()
 
     async def save(self) -> None:
-        """Saves what there is; what has ended is let go of in any case.
+        """Save what there is; what has ended is let go of in any case.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.

@@ -58,11 +58,11 @@ class OutputWriter(Protocol):
         ...
 
     async def start(self) -> None:
-        """Clears the cell's outputs and count and marks it as running where the document can."""
+        """Clear the cell's outputs and count and mark it as running where the document can."""
         ...
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
-        """Takes changes of the cell's outputs; on disk within `SAVE_INTERVAL` seconds.
+        """Take changes of the cell's outputs; on disk within `SAVE_INTERVAL` seconds.
 
         It waits for nothing: the executor's events are read meanwhile. Cost is linear in the
         changes, not in the outputs so far.
@@ -70,7 +70,7 @@ class OutputWriter(Protocol):
         ...
 
     async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
-        """Sets the count, marks the cell as idle and has it saved; also called after an error.
+        """Set the count, mark the cell as idle and has it saved; also called after an error.
 
         A file is saved when this returns, a room within a second. Without ``save`` a file is saved
         as while the cell ran: for one of many cells, after the last of which `flush` is called.
@@ -116,7 +116,7 @@ class NotebookDocument(Protocol):
         ...
 
     async def apply(self, operations: Sequence[Operation]) -> Applied:
-        """Applies operations in order, all or none, saves, and reads back what came of it.
+        """Apply operations in order, all or none, saves, and reads back what came of it.
 
         Raises:
             Conflict: an ``expect`` does not match; nothing was changed.
@@ -134,7 +134,7 @@ class NotebookDocument(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Saves the outputs of cells that ended without a save; a file is saved when this returns.
+        """Save the outputs of cells that ended without a save; a file is saved when this returns.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
@@ -157,7 +157,7 @@ class NotebookStore(Protocol):
         ...
 
     async def create(self, path: str, notebook: Json) -> NotebookDocument:
-        """Writes a new notebook file.
+        """Write a new notebook file.
 
         Raises:
             NotebookExists, PathRefused, NotANotebook, FileMissing (no such folder), ReadOnly, DiskFull.
@@ -165,11 +165,11 @@ class NotebookStore(Protocol):
         ...
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at that path."""
+        """Return whether something is at that path."""
         ...
 
     def subscribe(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``changed`` when the notebook changes by anybody's hand; returns how to stop that."""
+        """Call ``changed`` when the notebook changes by anybody's hand; return how to stop that."""
         ...
 
     async def close(self) -> None:

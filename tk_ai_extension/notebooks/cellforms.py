@@ -18,7 +18,7 @@ _TRANSIENT = "trusted"
 
 
 def has_ids(nbformat: tuple[int, int]) -> bool:
-    """Whether cells have ids in this version of the format."""
+    """Return whether cells have ids in this version of the format."""
     return nbformat >= (4, 5)
 
 

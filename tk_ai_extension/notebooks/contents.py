@@ -174,7 +174,7 @@ class ContentsDocument(StoredDocument):
         return model["last_modified"], model.get("hash")
 
     async def _save(self, cells: list[Json]) -> bool:
-        """Saves the notebook with these cells; False where others saved it meanwhile."""
+        """Save the notebook with these cells; False where others saved it meanwhile."""
         kept = self._kept
         with manager_errors(self.path):
             if await self._modified() != kept.modified:
@@ -221,11 +221,11 @@ class ContentsNotebooks:
         return ContentsDocument(self._manager, kept, self._changed)
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at that path."""
+        """Return whether something is at that path."""
         return bool(await ensure_async(self._manager.exists(path)))
 
     async def create(self, path: str, notebook: Json) -> None:
-        """Saves a new notebook.
+        """Save a new notebook.
 
         Raises:
             NotebookExists, FileMissing, ReadOnly, SaveFailed.

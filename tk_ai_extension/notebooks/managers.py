@@ -23,7 +23,7 @@ from tk_ai_extension.notebooks.base import save_error
 
 
 def is_on_files(contents_manager: Any) -> bool:
-    """Whether a contents manager keeps notebooks as files and saves them as Jupyter's own does.
+    """Return whether a contents manager keeps notebooks as files and saves them as Jupyter's own does.
 
     One that is derived from Jupyter's but saves in its own way (and keeps a script beside each
     notebook, say) is left to do that.
@@ -36,7 +36,7 @@ def is_on_files(contents_manager: Any) -> bool:
 
 
 def tracks_inodes(settings: Mapping[str, Any]) -> bool:
-    """Whether a server's file id manager knows files by their inodes, which a replaced file changes."""
+    """Return whether a server's file id manager tracks inodes; replacing a file changes its inode."""
     kind = cast("type[object]", type(settings.get("file_id_manager")))
     return any(base.__name__ == "LocalFileIdManager" for base in kind.__mro__)
 
@@ -62,7 +62,7 @@ def manager_error(error: HTTPError, path: str) -> ToolError:
 
 @contextmanager
 def manager_errors(path: str) -> Generator[None]:
-    """Turns a manager's errors into those of the tools."""
+    """Turn a manager's errors into those of the tools."""
     try:
         yield
     except HTTPError as error:

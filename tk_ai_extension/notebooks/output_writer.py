@@ -42,12 +42,12 @@ class OutputSink(ABC):
     share: ClassVar[float] = 1.0
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
-        """Takes changes at once where that costs nothing; False where they have to be pushed."""
+        """Take changes at once where that costs nothing; False where they have to be pushed."""
         return False
 
     @abstractmethod
     async def begin(self, run: RunningOutputs) -> None:
-        """Clears the cell's outputs and count, and marks it as running.
+        """Clear the cell's outputs and count, and mark it as running.
 
         Raises:
             TabGone, ToolError.
@@ -55,7 +55,7 @@ class OutputSink(ABC):
 
     @abstractmethod
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """Brings `RunningOutputs.pending`, or all outputs where this place does not have the others.
+        """Bring `RunningOutputs.pending`, or all outputs where this place does not have the others.
 
         Raises:
             TabGone, ToolError.
@@ -63,14 +63,14 @@ class OutputSink(ABC):
 
     @abstractmethod
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """Sets the count, marks the cell as idle and has it saved; a kept notebook when this returns.
+        """Set the count, mark the cell as idle and has it saved; a kept notebook when this returns.
 
         Raises:
             TabGone, ToolError.
         """
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
-        """Releases what was held for the outputs; another place has them now, unless they are done."""
+        """Release what was held for the outputs; another place has them now, unless they are done."""
 
 
 class StoredSink(OutputSink):
@@ -204,7 +204,7 @@ class CellOutputWriter:
         await self.deliver(last=True)
 
     async def detach(self) -> None:
-        """Releases the place; outputs that wait for another one stay."""
+        """Release the place; outputs that wait for another one stay."""
         self._is_detached = True
         await self._release()
         if self.is_done:
@@ -214,7 +214,7 @@ class CellOutputWriter:
             self._schedule.request()
 
     def wake(self) -> None:
-        """Pushes soon, to wherever the notebook is then."""
+        """Push soon, to wherever the notebook is then."""
         self._reopen = True
         self._schedule.request()
 
@@ -232,7 +232,7 @@ class CellOutputWriter:
         self._schedule.put_off(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
 
     async def deliver(self, *, last: bool = False) -> None:
-        """Pushes what is waiting; what cannot be pushed now is kept.
+        """Push what is waiting; what cannot be pushed now is kept.
 
         Args:
             last: Whether it is an error that it cannot be pushed.
@@ -313,7 +313,7 @@ class CellOutputWriter:
         return self.sink
 
     async def _release(self) -> None:
-        """Leaves the place; what was being pushed counts as pushed, and the next place gets all."""
+        """Leave the place; what was being pushed counts as pushed, and the next place gets all."""
         self.run.commit_pending()
         sink, self.sink, self._started_sink = self.sink, None, None
         if sink is not None:

@@ -106,7 +106,7 @@ class _Place:
 
 
 def read_notebook(data: bytes, path: str) -> NotebookIndex:
-    """Reads a notebook file's content.
+    """Read a notebook file's content.
 
     Args:
         data: The file's bytes.
@@ -322,6 +322,6 @@ def _byte_offsets(data: bytes, text: str, places: Sequence[int]) -> Sequence[int
 
 
 def _as_lines(stored: Sequence[Json]) -> bool:
-    """Whether sources are stored as lines, going by most of the cells that show it."""
+    """Return whether sources are stored as lines, going by most of the cells that show it."""
     shown = [isinstance(cell["source"], list) for cell in stored if cell.get("source")]
     return not shown or sum(shown) * 2 >= len(shown)

@@ -154,7 +154,7 @@ class NotebookRouter:
         return self._rooms
 
     async def _can_be_live(self, rooms: Rooms, document: SessionDocument) -> bool:
-        """Whether a room holds this notebook, or may be opened for it.
+        """Return whether a room holds this notebook, or may be opened for it.
 
         A room converts a notebook of an old format, and so would save it: such a one is read from
         its file, and so is one that is no notebook, which then says where it is broken.
@@ -258,7 +258,7 @@ def _make_store(
 
 
 def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
-    """Refuses a notebook that has a room, or of which nobody can say whether it has one.
+    """Refuse a notebook that has a room, or of which nobody can say whether it has one.
 
     A file that is written underneath its room is overwritten by the room.
 

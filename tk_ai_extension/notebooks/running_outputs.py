@@ -54,7 +54,7 @@ class RunningOutputs:
         self._hidden_text = 0
 
     def write(self, changes: Iterable[OutputChange]) -> None:
-        """Carries out changes; the cost does not depend on the outputs so far."""
+        """Carry out changes; the cost does not depend on the outputs so far."""
         with self._lock:
             self._version += 1
             for change in changes:
@@ -64,7 +64,7 @@ class RunningOutputs:
                     self._hidden = self._hidden_text = 0
 
     def commit_pending(self) -> list[tuple[OutputChange, str]]:
-        """Counts what is pending as written.
+        """Count what is pending as written.
 
         Returns:
             Each change, with the text that it cuts off the end of a stream.
@@ -160,14 +160,14 @@ class RunningOutputs:
         return found if found is not None and found.type == "code" else None
 
     def relocate(self, cell: Cell, count: int) -> None:
-        """Notes the cell's key and source after an edit."""
+        """Note the cell's key and source after an edit."""
         self.key, self._hash, self._cells = cell.key, cell.hash, count
 
 
 def relocate_runs(
     edit: EditTransaction, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
 ) -> None:
-    """Tells what runs where its cell is after an edit, and that its outputs were cleared.
+    """Notify what runs where its cell is after an edit, and that its outputs were cleared.
 
     Args:
         edit: The edit, carried out.

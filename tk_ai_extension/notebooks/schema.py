@@ -79,7 +79,7 @@ def notebook_faults(notebook: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_sound(cell: Json, *, ids: bool) -> bool:
-    """Whether a cell is surely as it should be; if not, `cell_faults` looks closer.
+    """Return whether a cell is surely as it should be; if not, `cell_faults` looks closer.
 
     A quick look at a cell whose source is text, for thousands of them.
 

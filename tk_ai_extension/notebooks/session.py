@@ -114,7 +114,7 @@ class SessionDocument(ABC):
 
     @abstractmethod
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
-        """Tries to apply operations; None where others changed the notebook meanwhile.
+        """Try to apply operations; None where others changed the notebook meanwhile.
 
         Args:
             operations: To be worked out on the notebook as it is now.
@@ -136,7 +136,7 @@ class SessionDocument(ABC):
         return await self.pull(lambda pulled: pulled.raw())
 
     async def commit(self, operations: Sequence[Operation]) -> Applied:
-        """Applies operations; see `apply`, whose caller may be cancelled meanwhile."""
+        """Apply operations; see `apply`, whose caller may be cancelled meanwhile."""
         for number in range(self.tries):
             if (applied := await self.attempt(operations, number)) is not None:
                 return applied
@@ -152,7 +152,7 @@ class SessionDocument(ABC):
 
     @abstractmethod
     async def is_current(self, sink: OutputSink) -> bool:
-        """Whether a place is still the one that the notebook is in.
+        """Return whether a place is still the one that the notebook is in.
 
         Raises:
             TabOffline, OpenTwice.
@@ -196,7 +196,7 @@ class StoredDocument(SessionDocument):
         self._notify = changed
 
     def changed(self) -> None:
-        """Notifies that it was changed."""
+        """Notify that it was changed."""
         self._notify(self.path)
 
     @abstractmethod
@@ -205,7 +205,7 @@ class StoredDocument(SessionDocument):
 
     @abstractmethod
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """Saves the outputs of cells that run or have just ended; see `OutputSaver`."""
+        """Save the outputs of cells that run or have just ended; see `OutputSaver`."""
 
     def on_idle(self) -> None:
         """Nothing runs any more, and everything is saved."""
@@ -222,7 +222,7 @@ class StoredDocument(SessionDocument):
         return RunningCell(cell, len(snapshot.cells), self.session.stored_sink(self))
 
     def check_writable(self) -> None:
-        """Raises what a save would run into, where that can be known before.
+        """Raise what a save would run into, where that can be known before.
 
         Raises:
             ReadOnly.
@@ -354,7 +354,7 @@ class NotebookSession:
             writer.wake()
 
     async def close(self) -> None:
-        """Ends what waits for another place."""
+        """End what waits for another place."""
         await self.tasks.close()
 
 

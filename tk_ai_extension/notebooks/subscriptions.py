@@ -41,7 +41,7 @@ class ChangeSubscriptions:
             event_logger.add_listener(schema_id=ROOM_EVENTS, listener=self._on_room_event)
 
     def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``changed`` when the notebook changes; returns how to stop that."""
+        """Call ``changed`` when the notebook changes; return how to stop that."""
         listeners = self._listeners.setdefault(path, [])
         listeners.append(changed)
 
@@ -54,16 +54,16 @@ class ChangeSubscriptions:
         return remove
 
     def has(self, path: str) -> bool:
-        """Whether anybody listens to a path."""
+        """Return whether anybody listens to a path."""
         return path in self._listeners
 
     def notify(self, path: str) -> None:
-        """Tells the listeners of a path."""
+        """Notify the listeners of a path."""
         for changed in tuple(self._listeners.get(path, ())):
             changed()
 
     def close(self) -> None:
-        """Stops listening to the contents manager."""
+        """Stop listening to the contents manager."""
         self._listeners.clear()
         if self._event_logger is not None:
             for schema_id, listener in (

@@ -20,7 +20,7 @@ class TextEdit:
 
 
 def text_edits(old: str, new: str) -> list[TextEdit]:
-    """Edits in the order of the text, none overlapping, with places in ``old``."""
+    """Edit in the order of the text, none overlapping, with places in ``old``."""
     head = common_prefix(old, new)
     rest = min(len(old), len(new)) - head
     tail = min(common_prefix(old[::-1], new[::-1]), rest)
@@ -47,7 +47,7 @@ def common_prefix(a: str, b: str) -> int:
 
 
 def _edits(old: Sequence[str], new: Sequence[str], at: int) -> list[TextEdit]:
-    """Edits between two sequences of characters or lines that start at ``at``."""
+    """Edit between two sequences of characters or lines that start at ``at``."""
     places = [at]
     for part in old:
         places.append(places[-1] + len(part))

@@ -74,7 +74,7 @@ class EditTransaction:
         self._conflicts: list[Json] = []
 
     def apply(self, operations: Sequence[Operation]) -> None:
-        """Works the operations out.
+        """Work the operations out.
 
         Raises:
             Conflict, CellNotFound, InvalidArguments, UnsupportedFormat.

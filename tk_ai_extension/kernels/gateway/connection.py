@@ -159,7 +159,7 @@ class GatewayConnection(BaseKernelConnection):
     async def open(
         cls, kernel_id: str, observer: GatewayObserver, *, ping_interval: float = PING_INTERVAL
     ) -> GatewayConnection:
-        """Opens one.
+        """Open one.
 
         Raises:
             requests.FAILURES: the gateway does not answer, or not with a WebSocket.
@@ -192,7 +192,7 @@ class GatewayConnection(BaseKernelConnection):
         return cls(socket, session, observer)
 
     def probe_session(self) -> None:
-        """Asks the kernel what it is, where its answer to the same question is not still to come.
+        """Ask the kernel what it is, where its answer to the same question is not still to come.
 
         What another incarnation says of its beginning comes before the gateway hears it, or not; then
         it says nothing until it is asked.
@@ -277,7 +277,7 @@ class GatewayConnection(BaseKernelConnection):
 
 
 def _close_late(opening: asyncio.Future[WebSocketClientConnection]) -> None:
-    """Closes a WebSocket that came up when nobody waited for it any more."""
+    """Close a WebSocket that came up when nobody waited for it any more."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 

@@ -53,7 +53,7 @@ class PageClient:
         """Nothing: the connection is not this client's."""
 
     def msg_ready(self) -> bool:
-        """Whether something came that makes an answer needless: nobody asks any more."""
+        """Return whether something came that makes an answer needless: nobody asks any more."""
         return self._asks is None
 
     def input(self, value: str) -> None:
@@ -65,7 +65,7 @@ class PageClient:
     async def execute_interactive(
         self, code: str, *, output_hook: Hook, stdin_hook: Hook | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Runs code to its end; the reply.
+        """Run code to its end; the reply.
 
         Raises:
             KernelGone: the kernel, or the connection to it, ended.

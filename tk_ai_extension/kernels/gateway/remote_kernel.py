@@ -177,7 +177,7 @@ class RemoteKernel(TrackedKernel):
             self._watch = self._spawn(self._poll())
 
     async def close(self) -> None:
-        """Closes the connection for good; leaves the kernel as it is."""
+        """Close the connection for good; leaves the kernel as it is."""
         closed = Ending("closed", "The connection to the kernel was closed.")
         self.ending = self.ending or closed
         connection, self._connection = self._connection, None
@@ -211,7 +211,7 @@ class RemoteKernel(TrackedKernel):
         self._mark_gone(Ending("shutdown", "The kernel was shut down."))
 
     async def look(self) -> bool | None:
-        """Whether the gateway has it; None where the gateway does not say.
+        """Return whether the gateway has it; None where the gateway does not say.
 
         Where it has it no more, all that waits for the kernel ends.
         """
@@ -280,7 +280,7 @@ class RemoteKernel(TrackedKernel):
             await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Connects anew, so that nothing that people do in the kernel is missed.
+        """Connect anew, so that nothing that people do in the kernel is missed.
 
         As often, and at such intervals, as the server's own connections to the gateway do.
         """

@@ -89,7 +89,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_not_found(error: BaseException) -> bool:
-    """Whether the gateway itself says that it has no such kernel.
+    """Return whether the gateway itself says that it has no such kernel.
 
     A proxy that does not find the gateway says 404, too. The Jupyter API says it in JSON.
     """
@@ -106,7 +106,7 @@ def is_not_found(error: BaseException) -> bool:
 
 
 def not_applied(error: BaseException) -> bool:
-    """Whether what was asked for was certainly not done: it was refused, or did not get there."""
+    """Return whether what was asked for was certainly not done: it was refused, or did not get there."""
     status = status_of(error)
     if status is not None:
         return status < 500
@@ -114,7 +114,7 @@ def not_applied(error: BaseException) -> bool:
 
 
 def outcome_unknown(error: BaseException) -> bool:
-    """Whether the gateway may have done what it was asked, and its answer did not come.
+    """Return whether the gateway may have done what it was asked, and its answer did not come.
 
     502 and 504 are what a proxy says in its stead.
     """
@@ -136,7 +136,7 @@ def unavailable(error: BaseException, hint: str | None = None) -> GatewayUnavail
 
 
 async def ask(kernel_id: str, request: Awaitable[Answer]) -> Answer:
-    """Asks a gateway something about a kernel.
+    """Ask a gateway something about a kernel.
 
     Raises:
         KernelNotFound: it knows no such kernel.

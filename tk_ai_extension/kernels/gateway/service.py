@@ -70,13 +70,13 @@ class KernelActionListener:
         self._loggers: list[Any] = []
 
     def follow(self, event_logger: Any) -> None:
-        """Listens to this one, too; all kernels of a server have the same."""
+        """Listen to this one, too; all kernels of a server have the same."""
         if not any(known is event_logger for known in self._loggers):
             self._loggers.append(event_logger)
             event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
 
     def close(self) -> None:
-        """Listens no more."""
+        """Listen no more."""
         for event_logger in self._loggers:
             event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
         self._loggers.clear()
@@ -282,7 +282,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         )
 
     async def _discard(self, kernel_id: str) -> None:
-        """Removes what is left of a kernel that did not start."""
+        """Remove what is left of a kernel that did not start."""
         if kernel_id in self._manager:
             try:
                 await self._delete(kernel_id)
@@ -307,7 +307,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
     # -- interrupting and ending
 
     async def interrupt(self, kernel_id: str) -> None:
-        """Interrupts what the kernel runs. Raises KernelNotFound, GatewayUnavailable."""
+        """Interrupt what the kernel runs. Raises KernelNotFound, GatewayUnavailable."""
         kernel = self._kernel(kernel_id)
         if await kernel.queue.drain() or not kernel.is_settled:
             # What it ran has ended with it; what comes after is not what was meant.
@@ -360,7 +360,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
         return self._kernel(kernel_id)
 
     async def close(self) -> None:
-        """Closes connections; leaves kernels as they are."""
+        """Close connections; leaves kernels as they are."""
         self._closed = True
         self._actions.close()
         pages, self._pages = self._pages, None

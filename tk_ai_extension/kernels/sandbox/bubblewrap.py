@@ -75,7 +75,7 @@ class Bubblewrap:
         return [process.pid for process in inner[1:]]
 
     def discard(self, label: str) -> None:
-        """Ends what is left of ``bwrap``: code in it can stop the inner one by tracing it."""
+        """End what is left of ``bwrap``: code in it can stop the inner one by tracing it."""
         for process in psutil.process_iter(["cmdline"]):
             # None or empty: of another user, or ended meanwhile.
             words: list[str] = process.info["cmdline"] or []

@@ -175,11 +175,11 @@ class Confinement:
         return self.sandbox.processes(pid)
 
     def discard(self) -> None:
-        """Ends what is left of a kernel whose process has ended. Blocks."""
+        """End what is left of a kernel whose process has ended. Blocks."""
         self.sandbox.discard(self._label)
 
     def remove(self) -> None:
-        """Removes its own folder, when the kernel is to run no more."""
+        """Remove its own folder, when the kernel is to run no more."""
         remove_folder(self.folder)
 
     def _find_masked(self, readable: Iterable[Path]) -> tuple[list[Path], list[Path]]:

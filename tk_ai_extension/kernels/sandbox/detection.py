@@ -147,7 +147,7 @@ def _first_working(sandboxes: Sequence[Sandbox]) -> tuple[Sandbox | None, Diagno
 
 
 def trial(sandbox: Sandbox) -> str | None:
-    """Runs this interpreter in a sandbox; returns why that does not do, None where it does."""
+    """Run this interpreter in a sandbox; return why that does not do, None where it does."""
     with TemporaryDirectory(prefix="nb-") as folder:
         project, outside, root = (Path(folder, name) for name in ("project", "outside", "root"))
         hidden = project / ".nb" / "connection.json"

@@ -43,7 +43,7 @@ class Program:
 def resolve_program(
     argv: Sequence[str], environment: Mapping[str, str], project: Path | None = None
 ) -> Program:
-    """Finds out what a program needs; a Python interpreter is asked, outside of any sandbox.
+    """Find out what a program needs; a Python interpreter is asked, outside of any sandbox.
 
     Neither the home folder nor one above it is among it, whatever the interpreter says. Blocks.
 
@@ -77,7 +77,7 @@ def resolve_program(
 
 
 def _is_untrusted(executable: Path, project: Path) -> bool:
-    """Whether a program is where code in a sandbox writes."""
+    """Return whether a program is where code in a sandbox writes."""
     for path in (executable.absolute(), executable.resolve()):
         if path.is_relative_to(project):
             above = path.relative_to(project).parents

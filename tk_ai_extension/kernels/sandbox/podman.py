@@ -80,7 +80,7 @@ class Podman:
         return [pid]
 
     def discard(self, label: str) -> None:
-        """Removes the container: it outlives podman's process."""
+        """Remove the container: it outlives podman's process."""
         subprocess.run(
             [self.executable, *self.options, "rm", "--force", "--ignore", "--time=0", label],
             stdout=subprocess.DEVNULL,

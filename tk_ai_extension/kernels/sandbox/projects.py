@@ -9,7 +9,7 @@ SETTINGS = Path(".nb", "project.json")
 
 
 def has_sandbox(folder: Path) -> bool:
-    """Whether code in a sandbox writes in a folder: its project, or one above, has a sandbox.
+    """Return whether code in a sandbox writes in a folder: its project, or one above, has a sandbox.
 
     Settings that cannot be read count as ones that say so.
     """

@@ -57,7 +57,7 @@ class SandboxedProvisioner(LocalProvisioner):
             return await super().launch_kernel(command.argv, **kwargs | started)
 
     async def send_signal(self, signum: int) -> None:
-        """Interrupts the kernel, not the program of the sandbox: it would end of that."""
+        """Interrupt the kernel, not the program of the sandbox: it would end of that."""
         if signum != signal.SIGINT or self.pid is None:
             await super().send_signal(signum)
             return

@@ -127,5 +127,5 @@ class Sandbox(Protocol):
         ...
 
     def discard(self, label: str) -> None:
-        """Ends what is left of the program where the process of `command` was killed. Blocks."""
+        """End what is left of the program where the process of `command` was killed. Blocks."""
         ...

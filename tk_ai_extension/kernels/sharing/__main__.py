@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Relays until it is told to end, or the kernel is gone; the exit status."""
+    """Relay until it is told to end, or the kernel is gone; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tk_ai_extension.kernels.sharing")
     parser.add_argument("--share", type=Path, required=True, help="the share, in .nb/shared")
     parser.add_argument("-f", type=Path, required=True, help="the connection file to serve")
@@ -70,7 +70,7 @@ async def _relay(front: Connection, share: Share, grace: float) -> int:
 
 
 async def _launcher_ends() -> None:
-    """Waits until the program is gone that says it is the parent, as jupyter_client does."""
+    """Wait until the program is gone that says it is the parent, as jupyter_client does."""
     parent = int(os.environ.get("JPY_PARENT_PID", "0"))
     if parent <= 1 or parent != os.getppid():
         await asyncio.get_running_loop().create_future()

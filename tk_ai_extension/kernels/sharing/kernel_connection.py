@@ -45,7 +45,7 @@ class Envelope:
 
     @classmethod
     def open(cls, session: Any, parts: list[bytes]) -> Envelope:
-        """Checks what came from a socket.
+        """Check what came from a socket.
 
         Raises:
             ForgedMessage: nothing of it may be used.
@@ -152,20 +152,20 @@ class SharedKernelConnection:
         self._nudging: object | None = None
 
     def send(self, channel: Channel, envelope: Envelope) -> None:
-        """Sends a client's message on, signed with the kernel's key."""
+        """Send a client's message on, signed with the kernel's key."""
         self._readers[channel].socket.send_multipart(envelope.signed(self.session))
         # What was received while it was sent announces itself to nobody.
         self._readers[channel].schedule_read()
 
     def ask(self, kind: str) -> None:
-        """Sends a request of the relay's own on the control channel; its answer is nobody's."""
+        """Send a request of the relay's own on the control channel; its answer is nobody's."""
         sent = self.session.send(self._readers["control"].socket, kind, content={})
         assert sent is not None
         self._own.add(sent["header"]["msg_id"])
         self._readers["control"].schedule_read()
 
     def close(self) -> None:
-        """Closes the sockets; the kernel goes on."""
+        """Close the sockets; the kernel goes on."""
         if self._nudging is not None:
             IOLoop.current().remove_timeout(self._nudging)
             self._nudging = None
@@ -182,7 +182,7 @@ class SharedKernelConnection:
             self._nudge()
 
     def _nudge(self) -> None:
-        """Asks until the answer is heard on iopub too.
+        """Ask until the answer is heard on iopub too.
 
         A subscription takes effect at some time that nobody tells; what was said before is lost.
         """

@@ -47,7 +47,7 @@ class InstalledShare:
 def install_shared_kernelspec(
     share: Share, *, language: str = "python", prefix: str | None = None
 ) -> InstalledShare:
-    """Installs the kernelspec through which people's programs use a shared kernel.
+    """Install the kernelspec through which people's programs use a shared kernel.
 
     It is one per share: doing it again changes nothing but what this version writes. It is called
     `DISPLAY_NAME`; where another project's is called so already, with the folder's name behind.
@@ -92,7 +92,7 @@ def install_shared_kernelspec(
 
 
 def remove_shared_kernelspec(share: Share, *, prefix: str | None = None) -> bool:
-    """Removes the kernelspec of a share, no other; returns whether there was one."""
+    """Remove the kernelspec of a share, no other; return whether there was one."""
     try:
         _specs(prefix).remove_kernel_spec(_name(share))
     except KeyError:
@@ -140,7 +140,7 @@ LOG = "relay.log"
 def share_kernel(
     folder: Path, connection_file: Path, *, language: str = "python"
 ) -> InstalledShare:
-    """Shares a kernel of a project, instead of the one before if there was one.
+    """Share a kernel of a project, instead of the one before if there was one.
 
     To be called again where another kernel takes its place (not for a restart, which keeps the
     connection file): guests go over to it when the one before ends.
@@ -163,7 +163,7 @@ def share_kernel(
 
 
 def unshare_kernel(folder: Path) -> bool:
-    """Shares a project's kernel no more, and removes all that sharing it has made, no other's.
+    """Share a project's kernel no more, and remove all that sharing it has made, no other's.
 
     To be called before the kernel is shut down: relays then end at once, with status 0.
 

@@ -116,7 +116,7 @@ class Relay:
         self._ended: asyncio.Future[RelayExit] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
-        """Listens for clients.
+        """Listen for clients.
 
         Raises:
             NoConnection: an address is taken, or is none.
@@ -141,7 +141,7 @@ class Relay:
             raise NoConnection(f"{self._front.ip} cannot be served: {problem.strerror}.") from None
 
     async def run(self) -> RelayExit:
-        """Relays until it is stopped, or the kernel is gone for good."""
+        """Relay until it is stopped, or the kernel is gone for good."""
         following = asyncio.ensure_future(self._follow())
         try:
             await asyncio.wait({following, self._ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -155,19 +155,19 @@ class Relay:
         return ended
 
     def stop(self, reason: str) -> None:
-        """Ends the relay; the kernel goes on."""
+        """End the relay; the kernel goes on."""
         if not self._ended.done():
             self._ended.set_result(RelayExit(reason, 0))
 
     def interrupt(self) -> None:
-        """Interrupts the kernel, for a program that can send signals alone."""
+        """Interrupt the kernel, for a program that can send signals alone."""
         if self._kernel is not None and self._kernel.connected.is_set():
             self._kernel.ask("interrupt_request")
 
     # --- the kernel's side
 
     async def _follow(self) -> RelayExit:
-        """Keeps a connection to the kernel, and to the one that comes after it."""
+        """Keep a connection to the kernel, and to the one that comes after it."""
         while True:
             kernel = await self._find_kernel()
             if kernel is None:
@@ -207,7 +207,7 @@ class Relay:
         self._is_serving = True
 
     async def _find_kernel(self) -> SharedKernelConnection | None:
-        """Connects to the kernel that is shared now; None where none comes within the grace."""
+        """Connect to the kernel that is shared now; None where none comes within the grace."""
         clock = asyncio.get_running_loop().time
         until = clock() + self._grace
         while clock() < until and not self._share.is_withdrawn():
@@ -249,7 +249,7 @@ class Relay:
             self._readers[channel].schedule_read()
 
     def _prompt(self, envelope: Envelope) -> None:
-        """Shows a prompt, once its client is there for prompts, as long as it waits for an answer.
+        """Show a prompt, once its client is there for prompts, as long as it waits for an answer.
 
         A client's sockets connect one after another, and nobody tells when.
         """
@@ -305,7 +305,7 @@ class Relay:
             self._forward(request)
 
     def _queue_request(self, request: _Request) -> None:
-        """Keeps a message until the kernel answers; refuses it where too much is kept."""
+        """Keep a message until the kernel answers; refuses it where too much is kept."""
         size = sum(map(len, request.envelope.body))
         if self._queued_bytes + size > MAX_QUEUED_BYTES:
             log.warning("Refused a message: %d MB wait for the kernel", MAX_QUEUED_BYTES >> 20)
@@ -334,7 +334,7 @@ class Relay:
         self.stop("A client has shut it down; the kernel goes on.")
 
     def _fail_request(self, request: _Request, reason: str) -> None:
-        """Ends a request that the kernel will not answer: nobody waits for what never comes."""
+        """End a request that the kernel will not answer: nobody waits for what never comes."""
         kind = request.envelope.kind
         error: dict[str, Any] = {"ename": "KernelGone", "evalue": reason, "traceback": []}
         if kind == "execute_request":

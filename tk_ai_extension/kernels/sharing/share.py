@@ -124,7 +124,7 @@ class Share:
         return cls(path.absolute().parent.parent, path.stem)
 
     def publish(self, connection_file: Path) -> None:
-        """Shares the kernel of this connection file, instead of the one before if there was one.
+        """Share the kernel of this connection file, instead of the one before if there was one.
 
         Raises:
             NoConnection: the file is not one of a kernel that can be shared.
@@ -144,12 +144,12 @@ class Share:
             aside.replace(link)
 
     def withdraw(self) -> None:
-        """Shares it no more: nobody comes anew. Who uses it already stays until the kernel ends."""
+        """Share it no more: nobody comes anew. Who uses it already stays until the kernel ends."""
         self._take_from_list()
         self.path.unlink(missing_ok=True)
 
     def is_withdrawn(self) -> bool:
-        """Whether nothing is shared here any more."""
+        """Return whether nothing is shared here any more."""
         return not os.path.lexists(self.path)
 
     def read(self) -> Connection:

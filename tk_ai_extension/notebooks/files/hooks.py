@@ -75,7 +75,7 @@ class SaveHooks:
         return await asyncio.to_thread(_apply_hook_changes, data, path, before, after, cells)
 
     async def saved(self, path: str, file: Path) -> None:
-        """Tells the hooks and listeners that the file was saved."""
+        """Notify the hooks and listeners that the file was saved."""
         manager = self._manager
         if self._has("post"):
             model = await ensure_async(manager.get(path, content=False))
@@ -91,7 +91,7 @@ class SaveHooks:
         return getattr(self._manager, f"{when}_save_hook") is not None or bool(registered)
 
     def moved(self, old: str, new: str) -> None:
-        """Tells the listeners of a move that the manager did not make: all that goes by paths follows."""
+        """Notify the listeners of a move that the manager did not make: all that goes by paths follows."""
         self._manager.emit(data={"action": "rename", "path": new, "source_path": old})
 
 

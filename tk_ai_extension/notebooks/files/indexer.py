@@ -60,7 +60,7 @@ class Indexer:
         raise InvalidNotebook(message, **details)
 
     async def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         async with self._lock:
             await self._stop()
 

@@ -51,7 +51,7 @@ class FileVersion:
         )
 
     def is_same_content(self, other: FileVersion) -> bool:
-        """Whether only the file's name, mode or owner changed in between."""
+        """Return whether only the file's name, mode or owner changed in between."""
         return replace(self, ctime_ns=other.ctime_ns) == other
 
 
@@ -72,7 +72,7 @@ class IndexedFile:
 
 
 def is_racy(version: FileVersion, now_ns: int) -> bool:
-    """Whether another write at ``now_ns`` could leave this same version behind."""
+    """Return whether another write at ``now_ns`` could leave this same version behind."""
     return now_ns - max(version.mtime_ns, version.ctime_ns) < RACY
 
 
@@ -92,7 +92,7 @@ def read_consistent(path: Path) -> tuple[FileVersion, bytes]:
 
 
 def index_file(path: Path, name: str, now_ns: int) -> IndexedFile:
-    """Reads a notebook file.
+    """Read a notebook file.
 
     Args:
         path: The file.
@@ -161,7 +161,7 @@ def decode(data: bytes) -> Answer:
 
 
 def main() -> None:
-    """Answers requests until the input ends."""
+    """Answer requests until the input ends."""
     gc.disable()  # Reading makes no cycles, and looking for them takes a third of the time.
     for line in sys.stdin.buffer:
         answer = encode(_answer(json.loads(line)))

@@ -39,7 +39,7 @@ def find_copy(file: Path) -> Path | None:
 
 
 def recover(file: Path) -> Path | None:
-    """Replaces an empty notebook by the copy beside it, where that is surely what was in it.
+    """Replace an empty notebook by the copy beside it, where that is surely what was in it.
 
     It is where the file is empty, nobody has it open for writing, and the copy is a whole notebook
     that was made for that save. A file with anything in it is never touched.
@@ -77,7 +77,7 @@ def _notebook_in(file: Path) -> bytes | None:
 
 
 def _is_open_for_writing(file: Path) -> bool:
-    """Whether a process is about to write the file: a read lease is not granted then."""
+    """Return whether a process is about to write the file: a read lease is not granted then."""
     if sys.platform == "linux":
         import fcntl
 

@@ -45,7 +45,7 @@ def read_span(file: FileIO, span: Span) -> bytes:
 
 @contextmanager
 def typed_errors(path: str) -> Generator[None]:
-    """Turns the system's errors into those of the tools."""
+    """Turn the system's errors into those of the tools."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def typed_errors(path: str) -> Generator[None]:
 
 
 def check_writable(file: Path, path: str) -> None:
-    """Raises what a save of the file would run into, as far as that can be known before.
+    """Raise what a save of the file would run into, as far as that can be known before.
 
     Raises:
         ReadOnly, DiskFull.
@@ -66,7 +66,7 @@ def check_writable(file: Path, path: str) -> None:
 
 
 def _check_access(file: Path) -> None:
-    """Raises PermissionError for a file that may not be written, though it could be replaced."""
+    """Raise PermissionError for a file that may not be written, though it could be replaced."""
     effective = os.access in os.supports_effective_ids
     if not os.access(file, os.W_OK, effective_ids=effective):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
@@ -75,7 +75,7 @@ def _check_access(file: Path) -> None:
 def replace_file(
     target: Path, pieces: Sequence[Piece], source: FileIO | None, expected: FileVersion
 ) -> tuple[FileVersion, int]:
-    """Replaces a file; mode, owner and extended attributes stay as they were.
+    """Replace a file; mode, owner and extended attributes stay as they were.
 
     Args:
         target: The file, no link.
@@ -106,7 +106,7 @@ def replace_file(
 
 @contextmanager
 def replacing(target: Path) -> Generator[int]:
-    """Gives a descriptor to write a file's new content to; what is there is replaced at the end.
+    """Give a descriptor to write a file's new content to; what is there is replaced at the end.
 
     Where the body fails, or the process dies, the file stays as it was. Mode, owner and extended
     attributes of a file that is there stay; a new one gets the mode that the umask leaves.
@@ -129,7 +129,7 @@ def replacing(target: Path) -> Generator[int]:
 
 
 def create_file(target: Path, data: bytes, path: str) -> None:
-    """Writes a file that must not be there yet.
+    """Write a file that must not be there yet.
 
     Raises:
         NotebookExists, FileMissing, and the errors of `save_error`.
@@ -172,7 +172,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _copy_attributes(target: Path, fd: int) -> None:
-    """Gives the new file the old one's mode, owner and extended attributes, as far as we may."""
+    """Give the new file the old one's mode, owner and extended attributes, as far as we may."""
     if not hasattr(os, "fchown"):  # Windows
         return
     old = target.stat()

@@ -144,7 +144,7 @@ class NotebookFile:
                 return FileVersion.of(self.file.stat())
 
     async def _is_unchanged(self, path: str, known: IndexedFile) -> bool:
-        """Whether a file that had just been written when it was read has still that content."""
+        """Return whether a file that had just been written when it was read has still that content."""
         if known.checksum is None:
             return True
         now = time.time_ns()
@@ -198,7 +198,7 @@ class NotebookFile:
             return await asyncio.to_thread(index_file, self.file, path, now)
 
     def _is_being_written(self) -> bool:
-        """Whether a writer that is not atomic, such as Jupyter's own, may be in the middle of it."""
+        """Return whether a writer that is not atomic, such as Jupyter's own, may be in the middle of it."""
         copy = self.file.with_name(f".~{self.file.name}")
         try:
             return copy.exists() or time.time() - self.file.stat().st_mtime < 1.0
@@ -217,7 +217,7 @@ class NotebookFile:
         self._anchor.release()
 
     def find_moved(self) -> bool:
-        """Whether the file is not where it was, and was found where others moved it."""
+        """Return whether the file is not where it was, and was found where others moved it."""
         place = self._anchor.place()
         return place is not None and place != self.file and self._moved(self, place)
 
@@ -269,7 +269,7 @@ class NotebookFile:
     async def rewrite(
         self, path: str, make: Callable[[NotebookIndex, Read], Splice | None]
     ) -> NotebookIndex:
-        """Writes what ``make`` makes of the file; the lock has to be held.
+        """Write what ``make`` makes of the file; the lock has to be held.
 
         Args:
             path: The notebook's path.
@@ -358,7 +358,7 @@ def _indexed(version: FileVersion, index: NotebookIndex, checksum: int) -> Index
 
 @contextmanager
 def _read_errors(path: str) -> Generator[None]:
-    """Turns the system's errors in reading into those of the tools."""
+    """Turn the system's errors in reading into those of the tools."""
     try:
         yield
     except FileNotFoundError as error:
@@ -384,7 +384,7 @@ class _Anchor:
         return self._fd is None
 
     def hold(self, file: Path) -> None:
-        """Holds this file from now on, in place of another one; of one that is gone, none."""
+        """Hold this file from now on, in place of another one; of one that is gone, none."""
         self.release()
         try:
             self._fd = os.open(file, os.O_RDONLY)

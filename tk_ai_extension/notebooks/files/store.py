@@ -86,11 +86,11 @@ class NotebookFiles:
         )
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at that path."""
+        """Return whether something is at that path."""
         return (self._root / path).exists()
 
     async def create(self, path: str, notebook: Json) -> None:
-        """Writes a new notebook as nbformat writes it: indent 1, keys sorted, a newline at the end.
+        """Write a new notebook as nbformat writes it: indent 1, keys sorted, a newline at the end.
 
         Raises:
             NotebookExists, FileMissing, ReadOnly, DiskFull, SaveFailed.
@@ -120,7 +120,7 @@ class NotebookFiles:
                 self._place(known, (self._root / next(iter(names.values()))).resolve())
 
     def _moved_on_disk(self, known: NotebookFile, place: Path) -> bool:
-        """Whether a notebook that somebody moved on disk is still one of these; it is followed."""
+        """Return whether a notebook that somebody moved on disk is still one of these; it is followed."""
         root = self._root.resolve()
         if place.suffix != ".ipynb" or not place.is_relative_to(root):
             return False
@@ -136,7 +136,7 @@ class NotebookFiles:
         return True
 
     def _place(self, known: NotebookFile, file: Path) -> None:
-        """Keeps the state of a file under the place where it is now."""
+        """Keep the state of a file under the place where it is now."""
         if self._files.get(known.file) is known:
             del self._files[known.file]
         self._recent.pop(known.file, None)
@@ -144,7 +144,7 @@ class NotebookFiles:
         self._files[file] = known
 
     async def close(self) -> None:
-        """Ends the process that reads large files."""
+        """End the process that reads large files."""
         await self._indexer.close()
 
     def _remember(self, file: Path, known: NotebookFile) -> None:

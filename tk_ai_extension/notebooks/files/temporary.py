@@ -166,7 +166,7 @@ class _InFolder(NewFile):
         os.close(self._folder)
 
     def _remove_hidden_name(self) -> None:
-        """Removes the hidden name, if it has one."""
+        """Remove the hidden name, if it has one."""
         if self._name is not None:
             with suppress(FileNotFoundError):
                 os.unlink(self._name, dir_fd=self._folder)

@@ -105,13 +105,13 @@ class Rooms:
         return None if room is None else self._known(room, file_id, path)
 
     def is_open(self, live: LiveRoom) -> bool:
-        """Whether this is still the notebook's room."""
+        """Return whether this is still the notebook's room."""
         if (extension := self.extension) is None:
             return False
         return extension.ywebsocket_server.rooms.get(live.room.room_id) is live.room
 
     def is_room_of(self, live: LiveRoom, path: str) -> bool:
-        """Whether this is still a room, and that of the notebook at a path.
+        """Return whether this is still a room, and that of the notebook at a path.
 
         A renamed notebook keeps its room, unless the new path had a file id already.
         """
@@ -189,7 +189,7 @@ class Rooms:
             raise
 
     async def close(self) -> None:
-        """Saves what is unsaved, and leaves the rooms to jupyter-collaboration."""
+        """Save what is unsaved, and leaves the rooms to jupyter-collaboration."""
         for live in list(self._live.values()):
             if live.unsaved:
                 with suppress(ToolError, FileChanged):
@@ -277,7 +277,7 @@ class LiveRoom:
         return own or (pending is not None and not pending.done())
 
     async def wait_until_loaded(self) -> None:
-        """Waits until the room is loaded, and until nobody is about to load it anew."""
+        """Wait until the room is loaded, and until nobody is about to load it anew."""
         room = self.room
         if not room.ready:
             async with self._extension._room_locks[room.room_id]:
@@ -292,7 +292,7 @@ class LiveRoom:
             pass
 
     async def reload_if_changed(self) -> None:
-        """Takes in what another program wrote to the file, as the room does once a second.
+        """Take in what another program wrote to the file, as the room does once a second.
 
         Raises:
             InvalidNotebook: Jupyter cannot read it; the room stays as it is, and is not saved.
@@ -305,7 +305,7 @@ class LiveRoom:
     # --- staying open
 
     def pin(self) -> None:
-        """Keeps the room from being cleaned: to its own bookkeeping we are one more client."""
+        """Keep the room from being cleaned: to its own bookkeeping we are one more client."""
         self._pins += 1
         room = self.room
         room.clients.add(self._pin)
@@ -325,7 +325,7 @@ class LiveRoom:
             self._cleaning = room.cleaner = asyncio.create_task(self._clean(room, delay))
 
     def detach(self) -> None:
-        """Stops following the notebook; the room, if it is still there, goes on without us."""
+        """Stop following the notebook; the room, if it is still there, goes on without us."""
         self._collect_as_before()
         self.notebook.close()
         if self._cleaning is not None and self._cleaning is not asyncio.current_task():
@@ -352,7 +352,7 @@ class LiveRoom:
     # --- saving
 
     def save_soon(self) -> None:
-        """Saves within a second, whatever else changes until then; the room stays meanwhile."""
+        """Save within a second, whatever else changes until then; the room stays meanwhile."""
         if not self._is_due and self._next_save is None:
             self._is_due = True
             self.pin()

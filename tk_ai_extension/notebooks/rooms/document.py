@@ -342,7 +342,7 @@ def _set(
 
 
 def replace_text(shared: Any, old: str, new: str) -> None:
-    """Makes a shared text that reads ``old`` read ``new``, by the smallest edits."""
+    """Make a shared text that reads ``old`` read ``new``, by the smallest edits."""
     # A shared text counts bytes. From the end, so that places before an edit stay as they were.
     for edit in reversed(text_edits(old, new)):
         start = len(old[: edit.start].encode("utf-8"))

@@ -37,14 +37,14 @@ class RoomLeases:
         self._held: dict[Path, int] = {}
 
     def take_or_warn(self, path: str) -> None:
-        """Takes the lease of a notebook that is open already, which cannot be refused any more."""
+        """Take the lease of a notebook that is open already, which cannot be refused any more."""
         try:
             self.take(path)
         except OpenElsewhere as error:
             _log.warning("%s Both save the file: work may be lost.", error.message)
 
     def take(self, path: str) -> None:
-        """Takes the lease of a notebook; a second time changes nothing.
+        """Take the lease of a notebook; a second time changes nothing.
 
         Raises:
             OpenElsewhere: another server has it.
@@ -68,7 +68,7 @@ class RoomLeases:
         self._locks[path], self._held[lock] = lock, fd
 
     def check(self, path: str) -> None:
-        """Raises where another server has the lease.
+        """Raise where another server has the lease.
 
         Raises:
             OpenElsewhere.
@@ -92,7 +92,7 @@ class RoomLeases:
             os.close(fd)
 
     def release(self, path: str) -> None:
-        """Releases the lease of a notebook, if it is held."""
+        """Release the lease of a notebook, if it is held."""
         lock = self._locks.pop(path, None)
         if lock is not None and lock not in self._locks.values():
             with suppress(OSError):
@@ -108,7 +108,7 @@ class RoomLeases:
                 self.release(path)
 
     def close(self) -> None:
-        """Releases all."""
+        """Release all."""
         for path in list(self._locks):
             self.release(path)
 

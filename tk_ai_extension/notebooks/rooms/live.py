@@ -69,7 +69,7 @@ class LiveNotebook:
         ]
 
     def close(self) -> None:
-        """Stops following."""
+        """Stop following."""
         for shared, subscription in self._subscriptions:
             shared.unobserve(subscription)
         self._subscriptions.clear()
@@ -269,7 +269,7 @@ def _has_duplicates(cells: Sequence[Json]) -> bool:
 
 @contextmanager
 def readable(path: str) -> Generator[None]:
-    """Makes what Jupyter cannot read of a notebook an error with a type.
+    """Make what Jupyter cannot read of a notebook an error with a type.
 
     Raises:
         InvalidNotebook.

@@ -162,7 +162,7 @@ class _RoomAgents:
             self._announce(list(self._there.values()))
 
     def _announce(self, gone: Sequence[_Agent]) -> None:
-        """Announces who is there, in the room and in the list of who is online."""
+        """Announce who is there, in the room and in the list of who is online."""
         announced = list(self._there.values())
         if not announced:
             return

@@ -168,7 +168,7 @@ class TabDocument(SessionDocument):
     async def _apply_in(
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
     ) -> Applied | None:
-        """Changes the notebook in its tab; None where it has to be worked out anew."""
+        """Change the notebook in its tab; None where it has to be worked out anew."""
         op = ""
         try:
             async with self._tabs.locked(tab) as replica:
@@ -202,7 +202,7 @@ class TabDocument(SessionDocument):
         return Applied(after, edit.changes())
 
     def _relocate_runs(self, plan: TabPatch, placed: Mapping[int, Cell], count: int) -> None:
-        """Notes for what runs where its cell is now."""
+        """Note for what runs where its cell is now."""
         outputs_set = {
             step.slot
             for step in plan.edit.steps
@@ -255,7 +255,7 @@ class TabDocument(SessionDocument):
         return await self._check_file(tab, plan, op)
 
     async def _revert(self, tab: Tab, plan: TabPatch, done_at: int) -> None:
-        """Undoes what could not be saved, unless somebody has worked on it since."""
+        """Undo what could not be saved, unless somebody has worked on it since."""
         try:
             async with self._tabs.locked(tab):
                 message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
@@ -269,7 +269,7 @@ class TabDocument(SessionDocument):
     # --- when the tab is lost
 
     async def _check_file(self, tab: Tab, plan: TabPatch, op: str) -> bool:
-        """Whether a change is in the file, of a tab that is gone for good: unsaved work went with it.
+        """Return whether a change is in the file, of a tab that is gone for good: unsaved work went with it.
 
         Raises:
             OutcomeUnknown: the tab may come back with the change, or it cannot be told.
@@ -293,7 +293,7 @@ class TabDocument(SessionDocument):
     async def _resolve_outcome(
         self, tab: Tab, plan: TabPatch, op: str, error: OutcomeUnknown
     ) -> None:
-        """Waits for the tab, asks it what it did, and tells whoever wants to know."""
+        """Wait for the tab, asks it what it did, and tells whoever wants to know."""
         done: bool | None = None
         while done is None and await self._tabs.channel.wait_for_return(tab, None):
             try:
@@ -395,12 +395,12 @@ class TabSink(OutputSink):
         self._expected = _FOREIGN_OUTPUTS
 
     async def _send_all(self, run: RunningOutputs, **more: bool) -> None:
-        """Sets all outputs that are to be seen."""
+        """Set all outputs that are to be seen."""
         if await self._send({"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden
 
     async def _send(self, what: Json) -> bool:
-        """Sends a message about the cell; whether its outputs were as expected, and it was done.
+        """Send a message about the cell; whether its outputs were as expected, and it was done.
 
         Raises:
             TabGone, ToolError.
@@ -422,7 +422,7 @@ class TabSink(OutputSink):
 
 
 def _output_messages(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
-    """Changes as a tab is told them; what of a stream goes is counted as JavaScript counts."""
+    """Change as a tab is told them; what of a stream goes is counted as JavaScript counts."""
     messages: list[Json] = []
     for change, gone in taken:
         match change:

@@ -61,7 +61,7 @@ class TabPatch:
         return {slot: found[known] for slot, known in self.ids.items() if known in found}
 
     def is_applied_in(self, now: Snapshot) -> bool | None:
-        """Whether the notebook shows what the edit does; None where that cannot be told."""
+        """Return whether the notebook shows what the edit does; None where that cannot be told."""
         by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
         for step in self.edit.steps:
             cell_id = (step.after or step.before or _NOTHING).id

@@ -87,11 +87,11 @@ class TabChannel(Protocol):
         ...
 
     async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
-        """Waits until a tab can be reached again; False when it is gone for good, or time is up."""
+        """Wait until a tab can be reached again; False when it is gone for good, or time is up."""
         ...
 
     def is_known(self, tab_id: str) -> bool:
-        """Whether the tab is there, or may come back with what it holds."""
+        """Return whether the tab is there, or may come back with what it holds."""
         ...
 
     def renamed(self, old: str, new: str) -> None:
@@ -99,5 +99,5 @@ class TabChannel(Protocol):
         ...
 
     def subscribe(self, opened: Callable[[str], None], changed: Callable[[str], None]) -> None:
-        """Calls with a path: ``opened`` when who holds it may have changed, ``changed`` after edits."""
+        """Call with a path: ``opened`` when who holds it may have changed, ``changed`` after edits."""
         ...

@@ -131,7 +131,7 @@ class TabRegistry:
         return self._tasks.spawn(work, name)
 
     async def close(self) -> None:
-        """Ends what waits for tabs."""
+        """End what waits for tabs."""
         for due in self._due.values():
             due.cancel()
         await self._tasks.close()

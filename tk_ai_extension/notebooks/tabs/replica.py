@@ -41,7 +41,7 @@ class TabReplica:
     _snapshot: Snapshot | None = None
 
     async def update(self, tab: Tab) -> None:
-        """Asks for what is new.
+        """Ask for what is new.
 
         Raises:
             TabGone, TabRefused.
@@ -51,13 +51,13 @@ class TabReplica:
             self.merge(await tab.ask("read", since=self.version))
 
     async def take(self, answer: Json, tab: Tab) -> None:
-        """Takes in what an answer tells of the notebook, and asks for the rest of it."""
+        """Take in what an answer tells of the notebook, and asks for the rest of it."""
         self.merge(answer)
         if self._incomplete:
             await self.update(tab)
 
     def merge(self, delta: Json) -> None:
-        """Takes in what changed.
+        """Take in what changed.
 
         Args:
             delta: ``version``, ``changed`` (cells by id), and where they changed ``order`` (ids),
