@@ -1,4 +1,4 @@
-"""Which folders ``nb`` runs kernels of in a sandbox, for those who take something from such a folder."""
+"""Tells whether ``nb`` sandboxes a folder's kernels, for code that would trust the folder's content."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ SETTINGS = Path(".nb", "project.json")
 
 
 def has_sandbox(folder: Path) -> bool:
-    """Return whether code in a sandbox writes in a folder: its project, or one above, has a sandbox.
+    """Return whether sandboxed code can write a folder: its project, or one above, has a sandbox.
 
-    Settings that cannot be read count as ones that say so.
+    Settings that cannot be read count as asking for a sandbox.
     """
     inside = folder.resolve()
     return any(_asks_for_sandbox(each / SETTINGS) for each in (inside, *inside.parents))

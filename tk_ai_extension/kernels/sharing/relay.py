@@ -1,8 +1,8 @@
-"""The relay: a kernel to its clients, and a client of the kernel that is shared.
+"""The relay: acts as a kernel for its clients, and as a client of the shared kernel.
 
-A program that launches a kernelspec's argv gets a process that looks like a kernel: with the connection
-file and the key that the program has chosen, and ending when it is told to. Messages go on to the
-shared kernel, and its messages come back.
+A program that launches a kernelspec's argv gets a process that behaves like a kernel: it uses the
+program's connection file and key, and ends on request. The relay forwards messages to the shared
+kernel and the kernel's messages back.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from tk_ai_extension.kernels.sockets import SocketReader, client_context
 log = logging.getLogger(__name__)
 
 GRACE = 10.0
-"""Seconds in which a kernel that is gone may come back, restarted by its owner."""
+"""Grace period in seconds in which the owner may restart a kernel that is gone."""
 
 POLL_INTERVAL = 0.1
-"""Seconds between looks at the connection file of a kernel that is gone."""
+"""Seconds between checks of the connection file of a kernel that is gone."""
 
 LINGER = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
 
 PROMPT_INTERVAL = 0.05
-"""Seconds between attempts to show a prompt to a client that has not connected for prompts yet."""
+"""Seconds between attempts to send input_request to a client whose stdin is not connected yet."""
 
 SEND_HIGH_WATER_MARK = 100_000
-"""Messages that are kept for a client that is slower than the kernel; then the oldest stay."""
+"""SNDHWM: messages that are queued for a slow client; further ones are dropped."""
 
 RECONNECT_TIME = 0.25
-"""Seconds in which clients that were connected before a restart connect to all channels again.
+"""Seconds in which clients from before a restart reconnect all their channels.
 
-ZMQ_RECONNECT_IVL is 100 ms, and a random time of up to as much is added.
+ZMQ_RECONNECT_IVL is 100 ms, plus a random time of up to as much.
 """
 
 INTERRUPT_DELAY = 0.1
-"""Seconds in which an interrupt may turn out to be the beginning of a shutdown.
+"""Seconds in which an interrupt may prove to be the start of a shutdown.
 
-jupyter_client interrupts a kernel before it shuts it down, or kills its process. Sent on, that would stop
-what somebody else runs.
+jupyter_client interrupts a kernel before it shuts it down or kills its process. Forwarded, that interrupt
+would stop another client's code.
 """
 
 MAX_QUEUED_BYTES = 32 * 1024 * 1024
-"""Bytes of clients' messages that are held until the kernel answers; then requests are refused."""
+"""Bytes of clients' messages that are queued until the kernel answers; beyond it requests are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RelayExit:
 
     Attributes:
         reason: A sentence for people.
-        code: The exit status of its process: 0 where it was told to end.
+        code: The exit status of its process: 0 if it was stopped on request.
     """
 
     reason: str
@@ -73,7 +73,7 @@ class RelayExit:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a client waits for."""
+    """A client's request that awaits its reply."""
 
     channel: Channel
     envelope: Envelope
@@ -82,13 +82,13 @@ class _Request:
 class Relay:
     """Relays between clients and a shared kernel, through restarts of the kernel.
 
-    Clients can do with the kernel what its owner's clients can, except ending it:
+    Clients can do everything with the kernel that its owner's clients can, except shut it down:
     ``shutdown_request`` is answered here.
 
     Args:
-        front: Where clients are to find it, and the key that they sign with.
-        share: Where the kernel is.
-        grace: Seconds in which a kernel that is gone may come back.
+        front: The addresses to listen on, and the clients' key.
+        share: The shared kernel.
+        grace: Grace period in seconds in which a kernel that is gone may be restarted.
     """
 
     def __init__(
@@ -119,17 +119,17 @@ class Relay:
         """Listen for clients.
 
         Raises:
-            NoConnection: an address is taken, or is none.
+            NoConnection: an address is in use or invalid.
         """
         try:
             for channel in CHANNELS:
                 kind = zmq.PUB if channel == "iopub" else zmq.ROUTER
                 socket: zmq.Socket[bytes] = self._context.socket(kind)
                 if kind == zmq.ROUTER:
-                    # A client that comes back under its name takes its place.
+                    # A client that reconnects with its identity replaces its old connection.
                     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
                 if channel == "stdin":
-                    # It says so where a client is not there, instead of dropping the prompt.
+                    # Raise EHOSTUNREACH for a client that is not connected instead of dropping.
                     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
                 self._sockets[channel] = socket
                 if channel != "iopub":
@@ -138,10 +138,10 @@ class Relay:
             self._opened_at = asyncio.get_running_loop().time()
         except zmq.ZMQError as problem:
             self._close()
-            raise NoConnection(f"{self._front.ip} cannot be served: {problem.strerror}.") from None
+            raise NoConnection(f"Cannot listen at {self._front.ip}: {problem.strerror}.") from None
 
     async def run(self) -> RelayExit:
-        """Relay until it is stopped, or the kernel is gone for good."""
+        """Relay until `stop` is called or the kernel is gone for good; return why it ended."""
         following = asyncio.ensure_future(self._follow())
         try:
             await asyncio.wait({following, self._ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -155,32 +155,32 @@ class Relay:
         return ended
 
     def stop(self, reason: str) -> None:
-        """End the relay; the kernel goes on."""
+        """End the relay; the kernel keeps running."""
         if not self._ended.done():
             self._ended.set_result(RelayExit(reason, 0))
 
     def interrupt(self) -> None:
-        """Interrupt the kernel, for a program that can send signals alone."""
+        """Interrupt the kernel, for a program that can only send signals."""
         if self._kernel is not None and self._kernel.connected.is_set():
             self._kernel.ask("interrupt_request")
 
     # --- the kernel's side
 
     async def _follow(self) -> RelayExit:
-        """Keep a connection to the kernel, and to the one that comes after it."""
+        """Stay connected to the kernel, and reconnect to the one that replaces it."""
         while True:
             kernel = await self._find_kernel()
             if kernel is None:
                 if self._share.is_withdrawn():
-                    return RelayExit("The kernel is not shared any more.", 0)
-                return RelayExit(f"The kernel is gone: {self._share.path} leads nowhere.", 1)
+                    return RelayExit("The kernel is no longer shared.", 0)
+                return RelayExit(f"The kernel is gone: {self._share.path} is a dead link.", 1)
             ready = asyncio.ensure_future(kernel.ready.wait())
             lost = asyncio.ensure_future(kernel.lost.wait())
             try:
                 await asyncio.wait({ready, lost}, return_when=asyncio.FIRST_COMPLETED)
                 if not kernel.lost.is_set():
                     await self._begin_serving()
-                    log.info("Relays to %s", kernel.connection.address("shell"))
+                    log.info("Relaying to %s", kernel.connection.address("shell"))
                     held, self._queued, self._queued_bytes = self._queued, [], 0
                     for request in held:
                         self._forward(request)
@@ -188,16 +188,16 @@ class Relay:
             finally:
                 ready.cancel()
                 lost.cancel()
-            log.info("The kernel is gone; it has %g s to come back", self._grace)
+            log.info("The kernel is gone; waiting %g s for a restart", self._grace)
             self._disconnect()
             waiting, self._waiting = self._waiting, {}
             for request in waiting.values():
                 self._fail_request(request, "The shared kernel was restarted, or died.")
 
     async def _begin_serving(self) -> None:
-        """Wait until clients have subscribed: what a cell prints before is lost to them.
+        """Wait until clients have subscribed to iopub, so that they miss no output.
 
-        As a kernel does, say that it starts: a program may have missed the end of the last cell.
+        Publish "starting", as a kernel does: a program may have missed the end of its last cell.
         """
         if self._is_serving:
             return
@@ -207,7 +207,7 @@ class Relay:
         self._is_serving = True
 
     async def _find_kernel(self) -> SharedKernelConnection | None:
-        """Connect to the kernel that is shared now; None where none comes within the grace."""
+        """Connect to the shared kernel; return None if there is none within the grace period."""
         clock = asyncio.get_running_loop().time
         until = clock() + self._grace
         while clock() < until and not self._share.is_withdrawn():
@@ -219,8 +219,7 @@ class Relay:
                 self._disconnect()
             if self._kernel is None and connection is not None:
                 self._kernel = SharedKernelConnection(self._context, connection, self._to_client)
-            # No system tells of a file that is not there yet: it is looked for, while the kernel
-            # is gone and for the grace alone.
+            # Poll: a file that does not exist yet cannot be watched. Bounded by the grace period.
             connected = asyncio.Event() if self._kernel is None else self._kernel.connected
             try:
                 await asyncio.wait_for(connected.wait(), POLL_INTERVAL)
@@ -245,13 +244,13 @@ class Relay:
     def _send(self, channel: Channel, parts: list[bytes]) -> None:
         self._sockets[channel].send_multipart(parts)
         if channel in self._readers:
-            # Sending may take the mark away that something has arrived meanwhile.
+            # ZMQ_FD is edge-triggered, and sending can consume the edge of a message that arrived.
             self._readers[channel].schedule_read()
 
     def _prompt(self, envelope: Envelope) -> None:
-        """Show a prompt, once its client is there for prompts, as long as it waits for an answer.
+        """Send an input_request once its client's stdin is connected, while the request is pending.
 
-        A client's sockets connect one after another, and nobody tells when.
+        A client's sockets connect one after another, and no event reports when.
         """
         if self._kernel is None or envelope.answers(self._kernel.session) not in self._waiting:
             return
@@ -279,14 +278,14 @@ class Relay:
         return read
 
     def _echo(self, parts: list[bytes]) -> None:
-        # It lives as long as the kernel does: there is nothing to ask the kernel itself.
+        # The relay answers heartbeats itself: it ends when the kernel does.
         self._send("hb", parts)
 
     def _refuse(self, channel: Channel, forged: ForgedMessage) -> None:
         self._refused += 1
-        # A flood of them does not fill the disk.
+        # Log only at powers of two: a flood must not fill the disk.
         if self._refused.bit_count() == 1:
-            log.warning("Refused message %d, on %s: %s", self._refused, channel, forged)
+            log.warning("Refused message %d on %s: %s", self._refused, channel, forged)
 
     def _interrupt_for_client(self, request: _Request) -> None:
         if not self._ended.done():
@@ -305,13 +304,13 @@ class Relay:
             self._forward(request)
 
     def _queue_request(self, request: _Request) -> None:
-        """Keep a message until the kernel answers; refuses it where too much is kept."""
+        """Queue a message until the kernel answers; refuse it if the queue is full."""
         size = sum(map(len, request.envelope.body))
         if self._queued_bytes + size > MAX_QUEUED_BYTES:
-            log.warning("Refused a message: %d MB wait for the kernel", MAX_QUEUED_BYTES >> 20)
+            log.warning("Refused a message: %d MB are queued", MAX_QUEUED_BYTES >> 20)
             if request.envelope.kind.endswith("_request"):
                 self._fail_request(
-                    request, "The shared kernel does not answer, and too many requests wait for it."
+                    request, "The shared kernel does not answer, and too many requests are queued."
                 )
             return
         self._queued.append(request)
@@ -320,21 +319,21 @@ class Relay:
     def _forward(self, request: _Request) -> None:
         assert self._kernel is not None
         if request.envelope.kind.endswith("_request"):
-            # Its answer takes the header and the route back; what it asked is the kernel's now.
+            # A reply needs only the header and the identities, so drop the body.
             envelope = replace(request.envelope, body=[])
             self._waiting[envelope.id] = _Request(request.channel, envelope)
         self._kernel.send(request.channel, request.envelope)
 
     def _shut_down(self, request: _Request) -> None:
-        """Says that it is done: the guest's kernel has ended, and the shared one knows nothing of it."""
-        log.info("A client asked for a shutdown: the kernel goes on")
+        """Answer a client's shutdown_request: only its relay ends, not the shared kernel."""
+        log.info("A client requested a shutdown; the kernel keeps running")
         content: Any = self._session.unpack(request.envelope.body[3])
         restart = isinstance(content, dict) and content.get("restart") is True  # pyright: ignore[reportUnknownMemberType]
         self._reply(request, "shutdown_reply", {"status": "ok", "restart": restart})
-        self.stop("A client has shut it down; the kernel goes on.")
+        self.stop("A client shut the relay down; the kernel keeps running.")
 
     def _fail_request(self, request: _Request, reason: str) -> None:
-        """End a request that the kernel will not answer: nobody waits for what never comes."""
+        """Answer a request with an error, because the kernel will not answer it."""
         kind = request.envelope.kind
         error: dict[str, Any] = {"ename": "KernelGone", "evalue": reason, "traceback": []}
         if kind == "execute_request":
