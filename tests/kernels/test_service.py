@@ -195,8 +195,8 @@ async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("sleeps", faults.SLEEPS, "did not answer within 2 s. It wrote:\nI sleep"),
-        ("exits", faults.EXITS, "exited with code 7. It wrote:\nno such module: spam"),
+        ("sleeps", faults.SLEEPS, "did not answer within 2 s. Its last output:\nI sleep"),
+        ("exits", faults.EXITS, "exited with code 7. Its last output:\nno such module: spam"),
         ("garbage", faults.GARBAGE, "and then it hangs"),
     ],
     ids=["sleeps", "exits", "garbage"],

@@ -1,4 +1,4 @@
-"""The outputs of a running cell on their way to the place that its notebook is in."""
+"""Writes the outputs of a running cell to the sink where its notebook is."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PUSH_INTERVAL = 0.05
-"""Seconds between two pushes of outputs to a place that people look at."""
+"""Minimum seconds between two pushes of outputs to a sink."""
 
 _MAX_MOVES = 3
-"""So often outputs go on to another place within one push."""
+"""How often one push may switch to another sink."""
 
 Find = Callable[[Snapshot], Cell | None]
-"""Finds the running cell in a notebook; None where it is gone."""
+"""Finds the running cell in a notebook; returns None if it is gone."""
 
 
 class OutputSink(ABC):
-    """Where the outputs of one running cell are shown and saved now.
+    """Receives the outputs of one running cell, where its notebook is now.
 
     Attributes:
-        share: A push that takes long puts the next one off by so many times its duration.
+        share: A slow push delays the next one by this multiple of its duration.
     """
 
     share: ClassVar[float] = 1.0
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
-        """Take changes at once where that costs nothing; False where they have to be pushed."""
+        """Take changes at once if that is cheap; return False if they must be pushed."""
         return False
 
     @abstractmethod
@@ -55,7 +55,7 @@ class OutputSink(ABC):
 
     @abstractmethod
     async def push_outputs(self, run: RunningOutputs) -> None:
-        """Bring `RunningOutputs.pending`, or all outputs where this place does not have the others.
+        """Push `RunningOutputs.pending`, or all outputs if this sink lacks the earlier ones.
 
         Raises:
             TabGone, ToolError.
@@ -63,18 +63,18 @@ class OutputSink(ABC):
 
     @abstractmethod
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """Set the count, mark the cell as idle and has it saved; a kept notebook when this returns.
+        """Set the count, mark the cell as idle, and save; a stored notebook is saved on return.
 
         Raises:
             TabGone, ToolError.
         """
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
-        """Release what was held for the outputs; another place has them now, unless they are done."""
+        """Release resources; unless ``done``, another sink takes the outputs over."""
 
 
 class StoredSink(OutputSink):
-    """A running cell of a notebook where it is kept: shown from memory, saved soon and at the end.
+    """The sink of a stored notebook: outputs are read from memory, autosaved, and saved at the end.
 
     Args:
         saver: The notebook's.
@@ -93,7 +93,7 @@ class StoredSink(OutputSink):
     async def begin(self, run: RunningOutputs) -> None:
         """See `OutputSink`."""
         runs = self._saver.runs
-        # A cell that runs twice at once: the later run is the one that counts.
+        # If a cell runs twice at once, the later run wins.
         runs[:] = [other for other in runs if other.key != run.key]
         runs.append(run)
 
@@ -120,12 +120,12 @@ class StoredSink(OutputSink):
 
 @dataclass(frozen=True, slots=True)
 class RunningCell:
-    """A running cell in the place that its notebook is in.
+    """A running cell, located where its notebook is.
 
     Attributes:
-        cell: The cell, as it was found there; None where it is gone.
-        count: How many cells the notebook has.
-        place: Where its outputs go.
+        cell: The cell; None if it is gone.
+        count: The number of the notebook's cells.
+        sink: Receives its outputs.
     """
 
     cell: Cell | None
@@ -134,19 +134,19 @@ class RunningCell:
 
 
 class CellOutputWriter:
-    """Writes the outputs of one running cell to the place that its notebook is in; see `OutputWriter`.
+    """Writes the outputs of one running cell to its notebook's current sink; see `OutputWriter`.
 
-    All of them are in memory until the cell has ended and they have arrived. A place that went away and
-    comes back, and a new one, gets them as a whole. Where others changed the outputs meanwhile, it gets
-    what came since and nothing else.
+    All outputs stay in memory until the cell has ended and they are delivered. A new sink, or one that
+    was lost and returns, gets all of them; if others changed the outputs meanwhile, it gets only later
+    ones.
 
     Args:
-        session: The notebook's.
-        document: The document that was opened for it.
-        entered: The cell, found in its place.
+        session: The notebook's session.
+        document: The document that was opened for the cell.
+        located: The cell and its sink.
 
     Attributes:
-        document: The document that says where the notebook is.
+        document: The document that locates the cell.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class CellOutputWriter:
         """See `OutputWriter.finish`; a room and a tab are saved within a second, not waited for.
 
         Raises:
-            TabOffline, OpenTwice: the outputs are not in the notebook; they will be when its tab is back.
+            TabOffline, OpenTwice: the outputs are not in the notebook until its tab is back.
         """
         if self.finished:
             return
@@ -204,7 +204,7 @@ class CellOutputWriter:
         await self.deliver(last=True)
 
     async def detach(self) -> None:
-        """Release the place; outputs that wait for another one stay."""
+        """Detach from the sink; undelivered outputs stay in memory."""
         self._is_detached = True
         await self._release()
         if self.is_done:
@@ -214,12 +214,12 @@ class CellOutputWriter:
             self._schedule.request()
 
     def wake(self) -> None:
-        """Push soon, to wherever the notebook is then."""
+        """Push soon, after locating the cell again."""
         self._reopen = True
         self._schedule.request()
 
     def warn(self, error: ToolError) -> None:
-        """Outputs could not be pushed; they are kept."""
+        """Log that outputs could not be pushed; they stay in memory."""
         _log.warning("Outputs of a running cell of %s: %s", self.path, error.message)
 
     async def _push(self) -> None:
@@ -229,13 +229,13 @@ class CellOutputWriter:
         except ToolError as error:
             self.warn(error)
         share = self.sink.share if self.sink is not None else 1.0
-        self._schedule.put_off(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
+        self._schedule.postpone(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
 
     async def deliver(self, *, last: bool = False) -> None:
-        """Push what is waiting; what cannot be pushed now is kept.
+        """Push the pending outputs; keep them if that fails.
 
         Args:
-            last: Whether it is an error that it cannot be pushed.
+            last: Whether to raise an error if they cannot be pushed.
         """
         if not self._is_started or self.is_done:
             return
@@ -256,13 +256,13 @@ class CellOutputWriter:
                         raise
                     return
                 except (ToolError, asyncio.CancelledError) as error:
-                    # Whether the place took it is not known: it, or another one, gets all again.
+                    # The outcome is unknown: push all outputs again, to this sink or another one.
                     if not self.is_done:
                         await self._release()
                         self.is_done = last and isinstance(error, ToolError)
                     raise
             if last:
-                raise TabOffline(f"The tab with {self.path} comes and goes.")
+                raise TabOffline(f"The tab with {self.path} keeps disconnecting.")
 
     async def _push_to_sink(self, *, ends: bool) -> None:
         if self.is_done:
@@ -278,7 +278,7 @@ class CellOutputWriter:
         if not ends:
             return
         self.run.end(self._count)
-        # Whoever reads it while it is saved sees what is in memory.
+        # Reads during the save return the outputs in memory.
         self.is_done = isinstance(sink, StoredSink)
         try:
             await sink.end(self.run, save=self._save)
@@ -288,7 +288,7 @@ class CellOutputWriter:
         self.is_done = True
 
     async def _current_sink(self) -> OutputSink | None:
-        """The place that the notebook is in; None where the cell is gone from it."""
+        """Return the sink where the notebook is now; None if the cell is gone."""
         if self.sink is not None and not self._reopen:
             if await self.document.is_current(self.sink):
                 return self.sink
@@ -313,7 +313,7 @@ class CellOutputWriter:
         return self.sink
 
     async def _release(self) -> None:
-        """Leave the place; what was being pushed counts as pushed, and the next place gets all."""
+        """Release the sink; pending outputs count as pushed, and the next sink gets all."""
         self.run.commit_pending()
         sink, self.sink, self._started_sink = self.sink, None, None
         if sink is not None:

@@ -1,4 +1,4 @@
-"""Which document holds a notebook now: its room, an open tab, its file, or a contents manager."""
+"""Routes a path to the document that holds the notebook: a room, a tab, a file or a contents manager."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ class NotebookRouter:
 
     Args:
         root: The folder that paths are relative to.
-        contain: The path below the root, with forward slashes, of what a caller named; raises
+        contain: Converts a caller's path to a path below the root with forward slashes; raises
             PathRefused and NotANotebook.
         contents_manager: Jupyter's contents manager; None without a server.
-        settings: The web application's settings, among which jupyter-collaboration puts itself.
+        settings: The web application's settings, in which jupyter-collaboration registers itself.
         event_logger: Jupyter's event logger.
-        tabs: The way to the tabs in which people have notebooks open; they count where there are no
-            rooms.
-        warn: Called with what callers should know of a notebook: that its file was recovered, say.
-        leases: Says which of several servers has a notebook's room.
+        tabs: The channel to open tabs; it is used only without collaboration rooms.
+        warn: Called with warnings for callers, such as that a file was recovered.
+        leases: Decides which of several servers has a notebook's room.
     """
 
     def __init__(
@@ -79,14 +78,14 @@ class NotebookRouter:
 
     @property
     def backend(self) -> str:
-        """What holds notebooks that can be live, or else all: ``room``, ``file``, ``contents``."""
+        """The kind of documents that this server opens: ``room``, ``file`` or ``contents``."""
         if self._live_rooms() is not None:
             return "room"
         return "file" if isinstance(self._store, NotebookFiles) else "contents"
 
     @property
     def presence(self) -> Presence | None:
-        """Where agents at work are shown to people; None without jupyter-collaboration."""
+        """Shows active agents to people in rooms; None without jupyter-collaboration."""
         rooms = self._live_rooms()
         if rooms is not None and self._presence is None:
             from tk_ai_extension.notebooks.rooms.presence import Presence
@@ -101,14 +100,14 @@ class NotebookRouter:
         missing = missing_parts()
         if missing:
             _log.warning(
-                "This jupyter-collaboration lacks %s: notebooks in rooms are read, not changed",
+                "This jupyter-collaboration lacks %s: notebooks in rooms can be read, not changed",
                 ", ".join(missing),
             )
         return missing
 
     @property
     def missing_parts(self) -> list[str]:
-        """What of an enabled jupyter-collaboration is not as expected; looked up once."""
+        """The private attributes that an enabled jupyter-collaboration lacks; determined once."""
         extension = self._settings.get("jupyter_server_ydoc")
         if extension is None or getattr(extension, "disable_rtc", False):
             return []
@@ -144,7 +143,7 @@ class NotebookRouter:
         return RoomDocument(document, rooms)
 
     def _live_rooms(self) -> Rooms | None:
-        """jupyter-collaboration's rooms, where it is enabled (it may load after us)."""
+        """Return jupyter-collaboration's rooms if it is enabled (it may load after this extension)."""
         if self._settings.get("jupyter_server_ydoc") is None or self.missing_parts:
             return None
         from tk_ai_extension.notebooks.rooms.collaboration import Rooms, find_collaboration
@@ -154,10 +153,10 @@ class NotebookRouter:
         return self._rooms
 
     async def _can_be_live(self, rooms: Rooms, document: SessionDocument) -> bool:
-        """Return whether a room holds this notebook, or may be opened for it.
+        """Return whether a room holds this notebook or may be opened for it.
 
-        A room converts a notebook of an old format, and so would save it: such a one is read from
-        its file, and so is one that is no notebook, which then says where it is broken.
+        A room would convert and save a notebook of an old format, so that one is read from its file. So
+        is an invalid notebook, for an error that names the position.
         """
         room = rooms.find(document.path)
         if room is not None and room.old_format is False:
@@ -172,7 +171,7 @@ class NotebookRouter:
         return not old
 
     def _on_moved(self, path: str) -> None:
-        """Another tab or a room may hold a notebook now."""
+        """Have a notebook's running cells located again: a tab or a room may hold it now."""
         for session in tuple(self._active):
             if session.path == path:
                 session.moved()
@@ -185,11 +184,11 @@ class NotebookRouter:
             self._channel.renamed(old, new)
 
     def _on_room_opened(self, path: str) -> None:
-        """Somebody opened the room of a notebook."""
+        """Handle the opening of a notebook's room."""
         if (rooms := self._live_rooms()) is None:
             return
         if self._leases is not None:
-            # People are not refused: jupyter-collaboration knows nothing of other servers.
+            # People cannot be refused: jupyter-collaboration does not check leases.
             self._leases.take_or_warn(path)
         if self._subscriptions.has(path):
             rooms.find(path)
@@ -215,13 +214,13 @@ class NotebookRouter:
             return stack.pop_all().close
 
     def _on_file_changed(self, path: str) -> None:
-        """Another program changed a file, or a room saved it, which notified of its changes before."""
+        """Notify of a change by another program; a room's save was announced by the room."""
         rooms = self._live_rooms()
         if rooms is None or rooms.find(path) is None:
             self._subscriptions.notify(path)
 
     async def close(self) -> None:
-        """Lets go of what the store holds; documents must not be used afterwards."""
+        """See `NotebookStore.close`."""
         self._subscriptions.close()
         if self._watcher is not None:
             await self._watcher.close()
@@ -244,10 +243,10 @@ def _make_store(
     changed: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> NotebookFiles | ContentsNotebooks:
-    """What keeps notebooks that nobody has open."""
+    """Return the store of notebooks that are not open: files, or a contents manager."""
     if contents_manager is None:
         return NotebookFiles(root, None, changed, warn)
-    # A plain folder does without Jupyter Server, which these come with.
+    # Imported late: these need Jupyter Server, which a plain folder does not.
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.files.hooks import SaveHooks
     from tk_ai_extension.notebooks.managers import is_on_files
@@ -258,14 +257,14 @@ def _make_store(
 
 
 def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequence[str]) -> None:
-    """Refuse a notebook that has a room, or of which nobody can say whether it has one.
+    """Refuse to change a notebook that has a room, or may have one.
 
-    A file that is written underneath its room is overwritten by the room.
+    A room overwrites changes that are written to its file.
 
     Args:
-        path: The notebook.
+        path: The notebook's path.
         settings: The web application's settings.
-        missing: What of jupyter-collaboration is not as expected.
+        missing: The private attributes that jupyter-collaboration lacks.
 
     Raises:
         CollaborationUnsupported.
@@ -278,7 +277,6 @@ def _check_unknown_rooms(path: str, settings: Mapping[str, Any], missing: Sequen
         is_open = True
     if is_open:
         raise CollaborationUnsupported(
-            f"{path} may be open in a collaboration room, which this version of "
-            "jupyter-collaboration does not let the extension edit "
-            f"(missing: {', '.join(missing)})."
+            f"{path} may be open in a collaboration room, which cannot be edited with this version "
+            f"of jupyter-collaboration (missing: {', '.join(missing)})."
         )

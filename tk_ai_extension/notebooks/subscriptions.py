@@ -1,4 +1,4 @@
-"""Who wants to hear when a notebook changes, by anybody's hand."""
+"""Subscriptions to changes of notebooks, whichever program makes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
 
 
 class ChangeSubscriptions:
-    """Listeners by path; told by our documents and by the contents manager's events.
+    """Listeners by path, notified by this package's documents and the contents manager's events.
 
-    What another program does to a file on disk emits no event: `files.watching` polls for that.
+    Other programs that write a file on disk emit no event: `files.watching` polls for them.
 
     Args:
-        event_logger: Jupyter's event logger, if there is one.
-        renamed: Called with the old and the new path of what a person renames.
-        room_opened: Called with the path of a notebook when somebody opens its room.
+        event_logger: Jupyter's event logger, or None.
+        renamed: Called with the old and the new path when a person renames a file or folder.
+        room_opened: Called with a notebook's path when its room is opened.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ChangeSubscriptions:
             event_logger.add_listener(schema_id=ROOM_EVENTS, listener=self._on_room_event)
 
     def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed`` when the notebook changes; return how to stop that."""
+        """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
         listeners = self._listeners.setdefault(path, [])
         listeners.append(changed)
 
@@ -54,7 +54,7 @@ class ChangeSubscriptions:
         return remove
 
     def has(self, path: str) -> bool:
-        """Return whether anybody listens to a path."""
+        """Return whether a path has listeners."""
         return path in self._listeners
 
     def notify(self, path: str) -> None:
@@ -63,14 +63,14 @@ class ChangeSubscriptions:
             changed()
 
     def close(self) -> None:
-        """Stop listening to the contents manager."""
+        """Drop all listeners and stop listening to Jupyter's events."""
         self._listeners.clear()
         if self._event_logger is not None:
             for schema_id, listener in (
                 (CONTENTS_EVENTS, self._on_contents_event),
                 (ROOM_EVENTS, self._on_room_event),
             ):
-                # A schema that nobody registered has no listeners that could be removed.
+                # The event logger raises KeyError for a schema that is not registered.
                 with suppress(KeyError):
                     self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
 

@@ -1,4 +1,4 @@
-"""A notebook that is a file: every byte that an edit does not concern stays as it was."""
+"""A notebook file: an edit leaves every byte that it does not concern unchanged."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from tk_ai_extension.notebooks.transactions import EditTransaction
 T = TypeVar("T")
 
 MAX_RAW = 64_000_000
-"""Bytes up to which a notebook is given as one JSON value, which takes ten times the memory."""
+"""Maximum bytes of a notebook that is returned as one JSON value, which takes ten times the memory."""
 
 
 class FileDocument(StoredDocument):
     """A notebook file.
 
-    What was not edited stays byte-identical, unknown fields stay, the format is not upgraded, and
-    the file is replaced so that a crash leaves the old one or the new one. The contents manager's
-    save hooks run; trust is never granted.
+    Unedited parts stay byte-identical, unknown fields are kept, the format is not upgraded, and the
+    file is replaced atomically, so that a crash leaves the old or the new content. The contents
+    manager's save hooks run; cells are never trusted.
 
     Args:
         path: The notebook's path, relative to the root.
-        file: What the server knows of the file.
+        file: The server's state of the file.
         changed: Called with the path after each change.
     """
 
@@ -56,7 +56,7 @@ class FileDocument(StoredDocument):
 
     @property
     def path(self) -> str:
-        """See `NotebookDocument.path`; it follows the file where a person renames it."""
+        """See `NotebookDocument.path`; it changes when a person renames the file."""
         return self._file.names[self._path]
 
     def check_writable(self) -> None:
@@ -73,13 +73,13 @@ class FileDocument(StoredDocument):
         """See `NotebookDocument.raw`.
 
         Raises:
-            NotReadable: it is too large for that.
+            NotReadable: the file is larger than `MAX_RAW`.
         """
         size = (await self._file.index(self.path)).version.size
         if size > MAX_RAW:
             raise NotReadable(
-                f"{self.path} has {size // 1_000_000} MB: that is too much in one piece.",
-                hint="Read its cells and the outputs of each with read_cell.",
+                f"{self.path} has {size // 1_000_000} MB and is too large to read in one piece.",
+                hint="Read its cells and their outputs with read_cell.",
             )
         return await super().raw()
 
@@ -93,7 +93,7 @@ class FileDocument(StoredDocument):
         return self.session.with_runs(kept)
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied:  # noqa: ARG002
-        """See `SessionDocument.attempt`; a file is written again until nobody else wrote it meanwhile."""
+        """See `SessionDocument.attempt`; retried while other programs write the file."""
         made: list[tuple[EditTransaction, list[tuple[RunningOutputs, Cell]]]] = []
 
         def make(index: NotebookIndex, read: Read) -> Splice | None:
@@ -119,7 +119,7 @@ class FileDocument(StoredDocument):
         return await prepared(self._file.stored(indexed.index, self.path))
 
     async def locate(self, find: Find) -> RunningCell:
-        """See `SessionDocument.locate`; the file is followed where others move it."""
+        """See `SessionDocument.locate`; the file is tracked in case others move it."""
         located = await super().locate(find)
         self._file.track()
         return located
@@ -149,7 +149,7 @@ class FileDocument(StoredDocument):
                     frames[running] = (cell, frames[running][1])
 
     def _body(self, index: NotebookIndex, cell: Cell, running: RunningOutputs, read: Read) -> Body:
-        """A cell with the outputs that it has so far."""
+        """Return a running cell's text with its outputs so far."""
         known = self._file.frames.get(running)
         if known is None or known[0] is not cell:
             assert index.spans is not None

@@ -1,4 +1,4 @@
-"""A notebook that somebody may have open in JupyterLab: in their tab, else where it is kept."""
+"""A notebook that may be open in a JupyterLab tab: edits the tab if it is, else the stored notebook."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ from tk_ai_extension.notebooks.tabs.replica import TabReplica
 _log = logging.getLogger(__name__)
 
 GRACE = 5.0
-"""Seconds in which a tab that went away in the middle of a change may come back and say what it did."""
+"""Grace period in seconds in which a tab that disconnected during a change may reconnect."""
 
 _READ_ATTEMPTS = 3
-"""So often a tab is asked what it holds, if it goes away meanwhile."""
+"""How often a tab is read if it disconnects meanwhile."""
 
 _EXACT_ATTEMPTS = 5
-"""In so many tries nothing at all may have changed in the cells concerned; then outputs may have."""
+"""Number of attempts in which the cells concerned must be unchanged; later only outputs may differ."""
 
 _STALE_WARNING = (
-    "a tab of JupyterLab with unsaved changes of it cannot be reached: this is what was last saved"
+    "a JupyterLab tab with unsaved changes cannot be reached: this is the last saved version"
 )
 
 _FOREIGN_OUTPUTS = -1
-"""The number of outputs that no cell has: what is there is not what was written."""
+"""An impossible number of outputs: the cell's outputs are not those of the run."""
 
 T = TypeVar("T")
 
 
 class TabDocument(SessionDocument):
-    """A notebook in a tab of JupyterLab, without collaboration.
+    """A notebook in a JupyterLab tab, without collaboration.
 
-    The tab is asked what it holds, and told what to change: it does all steps in one transaction, if
-    the cells concerned are as they were, and remembers that it did. Then it saves. Each operation
-    looks anew who holds the notebook: without a tab it is the document that keeps it.
+    The server reads the tab's content and sends it patches. The tab applies all steps in one transaction
+    if the cells concerned are unchanged, remembers the result, and saves. Each operation determines
+    again which tab holds the notebook; without one, the stored notebook is used.
 
     Args:
-        kept: The document where the notebook is kept: its file.
-        tabs: What is known of tabs.
+        kept: The document of the stored notebook: its file.
+        tabs: The registry of tabs.
     """
 
     tries = 20
@@ -81,7 +81,7 @@ class TabDocument(SessionDocument):
 
     @property
     def backend(self) -> str:
-        """``tab`` while a tab can be reached, else where the notebook is kept."""
+        """``tab`` while a tab is connected, else the stored notebook's backend."""
         return "tab" if self._tabs.channel.present(self.path) else self._kept.backend
 
     # --- reading
@@ -96,7 +96,7 @@ class TabDocument(SessionDocument):
         return LoadedNotebook(replica.snapshot(self.path), replica.content, replica.raw)
 
     async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`; where the tab cannot be reached, what was last saved."""
+        """See `NotebookDocument.read`; the last saved version if the tab cannot be reached."""
         try:
             return await self._query(
                 self._kept.read, lambda _, replica: replica.snapshot(self.path)
@@ -112,12 +112,12 @@ class TabDocument(SessionDocument):
         *,
         deliver: bool = True,
     ) -> T:
-        """What somebody wants to know, from whoever holds the notebook.
+        """Return the result of a query of the tab that holds the notebook, or of the stored notebook.
 
         Args:
-            in_kept: Looks where it is kept.
-            in_tab: Looks in a tab.
-            deliver: Whether what running cells have printed arrives there first.
+            in_kept: Queries the stored notebook.
+            in_tab: Queries a tab's replica.
+            deliver: Whether to deliver the outputs of running cells first.
         """
         for _ in range(_READ_ATTEMPTS):
             tab = await self._current_tab(deliver=deliver)
@@ -127,17 +127,17 @@ class TabDocument(SessionDocument):
                 async with self._tabs.locked(tab) as replica:
                     return in_tab(tab, replica)
             except TabGone:
-                # It was closed a moment ago, or may come back.
+                # It was closed, or may reconnect.
                 await self._tabs.channel.wait_for_return(tab, GRACE)
             except TabRefused as error:
                 raise refusal(error, self.path) from error
         raise TabOffline(f"The tab with {self.path} does not answer.")
 
     async def _current_tab(self, *, deliver: bool = True) -> Tab | None:
-        """The tab that holds the notebook; None where the kept document does.
+        """Return the tab that holds the notebook; None if the stored notebook is to be used.
 
-        A tab shows a notebook of an old format converted, and so would save it: such a one stays
-        where it is kept until its person has saved it.
+        A tab would save the conversion of a notebook of an old format. Such a notebook is used as stored
+        until the person has saved it.
         """
         tab = await self._tabs.channel.find(self.path)
         if deliver:
@@ -159,7 +159,7 @@ class TabDocument(SessionDocument):
         tab = await self._current_tab()
         if tab is None:
             applied = await self._kept.apply(operations)
-            # One may have opened it just before it was written.
+            # A tab may have opened the notebook just before it was written.
             await self._tabs.refresh(self.path)
             return applied
         self._kept.check_writable()
@@ -168,7 +168,7 @@ class TabDocument(SessionDocument):
     async def _apply_in(
         self, tab: Tab, operations: Sequence[Operation], *, exact: bool
     ) -> Applied | None:
-        """Change the notebook in its tab; None where it has to be worked out anew."""
+        """Apply operations in the tab; return None if the edit must be computed again."""
         op = ""
         try:
             async with self._tabs.locked(tab) as replica:
@@ -202,7 +202,7 @@ class TabDocument(SessionDocument):
         return Applied(after, edit.changes())
 
     def _relocate_runs(self, plan: TabPatch, placed: Mapping[int, Cell], count: int) -> None:
-        """Note for what runs where its cell is now."""
+        """Update the running cells' keys after an edit."""
         outputs_set = {
             step.slot
             for step in plan.edit.steps
@@ -218,9 +218,9 @@ class TabDocument(SessionDocument):
                 writer.run.relocate(placed[cell.index], count)
 
     async def _send_edit(self, tab: Tab, plan: TabPatch, message: Json) -> Json | None:
-        """The tab's answer to a change; None where it is lost and did not make it.
+        """Send a change and return the tab's answer; None if the tab was lost before it applied it.
 
-        The message may be sent again: the tab knows by its ``op`` what it did already.
+        The message may be sent again: its ``op`` makes it idempotent.
         """
         try:
             return await tab.ask("apply", **message)
@@ -235,7 +235,7 @@ class TabDocument(SessionDocument):
         return None
 
     async def _saved(self, tab: Tab, plan: TabPatch, op: str, done_at: int) -> bool:
-        """Has a change saved; False where it went with its tab before that."""
+        """Have the tab save a change; return False if the tab was lost before."""
         try:
             await self._tabs.save(tab)
             return True
@@ -255,7 +255,7 @@ class TabDocument(SessionDocument):
         return await self._check_file(tab, plan, op)
 
     async def _revert(self, tab: Tab, plan: TabPatch, done_at: int) -> None:
-        """Undo what could not be saved, unless somebody has worked on it since."""
+        """Revert a change that could not be saved, unless the cells were changed since."""
         try:
             async with self._tabs.locked(tab):
                 message = {"op": uuid.uuid4().hex, "exact": False, "since": done_at}
@@ -263,16 +263,16 @@ class TabDocument(SessionDocument):
         except (TabGone, TabRefused) as error:
             raise SaveFailed(
                 f"{self.path} cannot be saved, and the change is still in its tab.",
-                hint="Free some space or mend the permissions, then save it in JupyterLab.",
+                hint="Free some space or fix the permissions, then save it in JupyterLab.",
             ) from error
 
     # --- when the tab is lost
 
     async def _check_file(self, tab: Tab, plan: TabPatch, op: str) -> bool:
-        """Return whether a change is in the file, of a tab that is gone for good: unsaved work went with it.
+        """Return whether the file has a change of a tab that is gone for good with its unsaved work.
 
         Raises:
-            OutcomeUnknown: the tab may come back with the change, or it cannot be told.
+            OutcomeUnknown: the tab may reconnect with the change, or the file does not show it.
         """
         if self._tabs.channel.is_known(tab.id):
             error = self._outcome_unknown(op)
@@ -285,15 +285,15 @@ class TabDocument(SessionDocument):
 
     def _outcome_unknown(self, op: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"The tab with {self.path} was lost while it was changed: "
-            "whether the change was made is not known.",
+            f"The connection to the tab with {self.path} was lost during a change: "
+            "whether the change was made is unknown.",
             op_id=op,
         )
 
     async def _resolve_outcome(
         self, tab: Tab, plan: TabPatch, op: str, error: OutcomeUnknown
     ) -> None:
-        """Wait for the tab, asks it what it did, and tells whoever wants to know."""
+        """Wait for the tab to reconnect, ask for the outcome, and settle the error with it."""
         done: bool | None = None
         while done is None and await self._tabs.channel.wait_for_return(tab, None):
             try:
@@ -303,7 +303,7 @@ class TabDocument(SessionDocument):
             except TabGone:
                 continue
             except TabRefused as refused:
-                # It is in the tab, and the person is told that it cannot be saved.
+                # The change is in the tab, which shows the person that it cannot be saved.
                 _log.warning("%s was not saved: %s", self.path, refused.message)
         if done is None:
             done = plan.is_applied_in(await self._kept.read())
@@ -348,22 +348,22 @@ class TabSink(OutputSink):
     """The outputs of one running cell in a tab; see `OutputSink`.
 
     Args:
-        tabs: What is known of tabs.
+        tabs: The registry of tabs.
         tab: The tab.
-        cell: The cell's id in it; None where it has no such cell.
+        cell: The cell's id in the tab; None if the tab has no such cell.
     """
 
     def __init__(self, tabs: TabRegistry, tab: Tab, cell: str | None) -> None:
         self.tab = tab
         self._tabs = tabs
         self._cell = cell
-        # How many outputs the cell has there, if nobody else changed them; None before the first message.
+        # The cell's number of outputs in the tab if no one else changes them; None before the start.
         self._expected: int | None = None
-        # Whether the next message holds all of them.
+        # Whether the next message has all outputs.
         self._is_whole = True
 
     async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputSink.begin`; what came before the notebook was in this tab comes along."""
+        """See `OutputSink.begin`; includes outputs from before the notebook was in this tab."""
         await self._send_all(run, start=True)
 
     async def push_outputs(self, run: RunningOutputs) -> None:
@@ -383,24 +383,24 @@ class TabSink(OutputSink):
         self._tabs.save_soon(self.tab)
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputSink.end`; a tab is saved within a second, which is not waited for."""
+        """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
         end = {"finish": True, "execution_count": run.execution_count}
-        # Where its outputs are not as expected any more, its end comes all the same.
+        # Refused if its outputs are not as expected: then send the end once more.
         if not await self._send(end):
             await self._send(end)
         self._tabs.save_soon(self.tab)
 
     def outputs_set(self) -> None:
-        """An edit gave the cell other outputs: as many as before, perhaps, but not ours."""
+        """Note that an edit replaced the cell's outputs, perhaps by the same number of others."""
         self._expected = _FOREIGN_OUTPUTS
 
     async def _send_all(self, run: RunningOutputs, **more: bool) -> None:
-        """Set all outputs that are to be seen."""
+        """Send all visible outputs."""
         if await self._send({"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden
 
     async def _send(self, what: Json) -> bool:
-        """Send a message about the cell; whether its outputs were as expected, and it was done.
+        """Send a message about the cell; return whether its outputs were as expected.
 
         Raises:
             TabGone, ToolError.
@@ -422,7 +422,7 @@ class TabSink(OutputSink):
 
 
 def _output_messages(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
-    """Change as a tab is told them; what of a stream goes is counted as JavaScript counts."""
+    """Return changes as messages for a tab; cut text is counted in UTF-16 code units."""
     messages: list[Json] = []
     for change, gone in taken:
         match change:
