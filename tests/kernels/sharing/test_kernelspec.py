@@ -127,6 +127,6 @@ def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> Non
 
 
 def test_what_is_no_kernel_is_not_shared(tmp_path: Path) -> None:
-    with pytest.raises(NoConnection, match="not a connection file"):
+    with pytest.raises(NoConnection, match="no connection file"):
         share_kernel(tmp_path, tmp_path / "kernel-1.json")
     assert shared_kernelspecs() == []

@@ -238,7 +238,7 @@ async def test_the_relay_ends_when_it_is_told_to(owner: Owner, launch: Launch) -
     await relayed.client()
     relayed.process.terminate()
     assert await relayed.ended() == 0
-    assert "It got SIGTERM" in owner.log
+    assert "Received SIGTERM" in owner.log
 
 
 async def test_a_flood_of_output_is_relayed_whole(owner: Owner, launch: Launch) -> None:
