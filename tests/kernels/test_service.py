@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -407,7 +408,8 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
         def get_kernel(self, _: str) -> Manager:
             return Manager()
 
-    kernels = JupyterKernels(Gateway())
+    gateway: Any = Gateway()
+    kernels = JupyterKernels(gateway)
     with pytest.raises(KernelUnsupported, match="gateway"):
         kernels.executor(kernel_id)
     await kernels.close()

@@ -6,10 +6,13 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tk_ai_extension.kernels.base import KernelState, Message
 from tk_ai_extension.kernels.output_widgets import OutputWidgets
+
+if TYPE_CHECKING:
+    from jupyter_client.session import Session
 
 
 class SequenceGapDetector:
@@ -136,8 +139,8 @@ class BaseKernelConnection(ABC):
         observer: Notified of everything that is not for one listener.
     """
 
-    def __init__(self, session: Any, observer: Observer) -> None:
-        self.session = session
+    def __init__(self, session: Session, observer: Observer) -> None:
+        self.session: Any = session  # its methods are annotated only in part
         self.kernel_session = ""
         """The session id of the kernel's kernel_info reply; each incarnation has its own."""
         self.ended = asyncio.Event()

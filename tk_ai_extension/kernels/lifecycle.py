@@ -9,7 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tk_ai_extension.kernels.base import (
     Executor,
@@ -27,6 +27,10 @@ from tk_ai_extension.model.errors import (
     KernelStartFailed,
     ToolError,
 )
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
+    from jupyter_client.multikernelmanager import MultiKernelManager
 
 log = logging.getLogger(__name__)
 
@@ -97,13 +101,13 @@ class TrackedKernel(ABC):
     def __init__(
         self,
         kernel_id: str,
-        manager: Any,
+        manager: KernelManager,
         *,
         is_listed: Callable[[], bool],
         emit: Callable[[KernelEvent], None],
     ) -> None:
         self.id = kernel_id
-        self.manager = manager
+        self.manager: Any = manager  # its attributes are traits
         self.restarts: int = 0
         self.language: str = ""
         self.state: KernelState = "unknown"
@@ -186,8 +190,8 @@ class KernelService(ABC, Generic[Tracked]):
 
     _executor: Executor
 
-    def __init__(self, manager: Any, *, ready_timeout: float) -> None:
-        self._manager = manager
+    def __init__(self, manager: MultiKernelManager, *, ready_timeout: float) -> None:
+        self._manager: Any = manager  # its methods are annotated only in part
         self._ready_timeout = ready_timeout
         self._kernels: dict[str, Tracked] = {}
         self._listeners: dict[object, Callable[[KernelEvent], None]] = {}

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as ThreadFuture
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -15,6 +15,9 @@ from tk_ai_extension.kernels.base_connection import BaseKernelConnection, Connec
 from tk_ai_extension.kernels.connection import KernelConnection
 from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.kernels.process import describe_exit, local_process, process_end
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ class LocalKernel(TrackedKernel):
     def __init__(
         self,
         kernel_id: str,
-        manager: Any,
+        manager: KernelManager,
         context: zmq.Context[Any],
         *,
         is_listed: Callable[[], bool],
@@ -66,7 +69,7 @@ class LocalKernel(TrackedKernel):
         self._quick_deaths = 0
         self._stop_announced: bool | None = None  # on iopub: whether for a restart
         for event in ("restart", "dead"):
-            manager.add_restart_callback(self.wake, event)
+            self.manager.add_restart_callback(self.wake, event)
 
     # -- connecting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
@@ -44,6 +44,9 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 
+if TYPE_CHECKING:
+    from jupyter_client.multikernelmanager import MultiKernelManager
+
 log = logging.getLogger(__name__)
 
 Backend = Literal["auto", "stack", "direct"]
@@ -78,7 +81,7 @@ class JupyterKernels(KernelService[LocalKernel]):
 
     def __init__(
         self,
-        manager: Any,
+        manager: MultiKernelManager,
         specs: Any = None,
         *,
         environment: KernelEnvironment | None = None,
@@ -92,7 +95,7 @@ class JupyterKernels(KernelService[LocalKernel]):
         confine: Confine | None = None,
     ) -> None:
         super().__init__(manager, ready_timeout=ready_timeout)
-        self._specs = specs or manager.kernel_spec_manager or KernelSpecManager()
+        self._specs = specs or self._manager.kernel_spec_manager or KernelSpecManager()
         self._context = client_context()
         self._tasks = BackgroundTasks(log)
         self._watches: dict[str, asyncio.Task[None]] = {}

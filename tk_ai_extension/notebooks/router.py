@@ -17,6 +17,8 @@ from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
 from tk_ai_extension.notebooks.subscriptions import ChangeSubscriptions
 
 if TYPE_CHECKING:
+    from jupyter_server.services.contents.manager import ContentsManager
+
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
     from tk_ai_extension.notebooks.rooms.collaboration import Rooms
     from tk_ai_extension.notebooks.rooms.leases import RoomLeases
@@ -47,7 +49,7 @@ class NotebookRouter:
         root: Path,
         contain: Callable[[str], str],
         *,
-        contents_manager: Any = None,
+        contents_manager: ContentsManager | None = None,
         settings: Mapping[str, Any] | None = None,
         event_logger: Any = None,
         tabs: TabChannel | None = None,
@@ -239,7 +241,7 @@ class NotebookRouter:
 
 def _make_store(
     root: Path,
-    contents_manager: Any,
+    contents_manager: ContentsManager | None,
     changed: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> NotebookFiles | ContentsNotebooks:

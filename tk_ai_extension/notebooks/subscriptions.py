@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_events import EventLogger
 
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 """The schema of the events that Jupyter's contents managers emit."""
@@ -28,7 +31,7 @@ class ChangeSubscriptions:
 
     def __init__(
         self,
-        event_logger: Any,
+        event_logger: EventLogger | None,
         renamed: Callable[[str, str], None],
         room_opened: Callable[[str], None],
     ) -> None:

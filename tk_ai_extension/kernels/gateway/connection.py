@@ -135,7 +135,7 @@ class GatewayConnection(BaseKernelConnection):
     """
 
     def __init__(
-        self, socket: WebSocketClientConnection, session: Any, observer: GatewayObserver
+        self, socket: WebSocketClientConnection, session: Session, observer: GatewayObserver
     ) -> None:
         super().__init__(session, observer)
         self._follower = observer

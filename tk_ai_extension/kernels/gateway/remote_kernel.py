@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_server.gateway.gateway_client import GatewayClient
 
@@ -27,6 +27,9 @@ from tk_ai_extension.kernels.gateway.requests import (
 from tk_ai_extension.kernels.lifecycle import LOST, TrackedKernel
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
+
+if TYPE_CHECKING:
+    from jupyter_server.gateway.managers import GatewayKernelManager
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ class RemoteKernel(TrackedKernel):
     def __init__(
         self,
         kernel_id: str,
-        manager: Any,
+        manager: GatewayKernelManager,
         *,
         is_listed: Callable[[], bool],
         emit: Callable[[KernelEvent], None],

@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.gateway.managers import GatewayMappingKernelManager
@@ -55,6 +55,10 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 
+if TYPE_CHECKING:
+    from jupyter_client.multikernelmanager import MultiKernelManager
+    from jupyter_events import EventLogger
+
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 
 
@@ -67,9 +71,9 @@ class KernelActionListener:
 
     def __init__(self, on_action: Callable[[str, str], None]) -> None:
         self._on_kernel_action = on_action
-        self._loggers: list[Any] = []
+        self._loggers: list[EventLogger] = []
 
-    def follow(self, event_logger: Any) -> None:
+    def follow(self, event_logger: EventLogger) -> None:
         """Listen to an event logger; all kernels of a server share one."""
         if not any(known is event_logger for known in self._loggers):
             self._loggers.append(event_logger)
@@ -81,7 +85,7 @@ class KernelActionListener:
             event_logger.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_event)
         self._loggers.clear()
 
-    async def _on_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002 - called so
         if data["status"] == "success":
             self._on_kernel_action(str(data.get("kernel_id", "")), data["action"])
 
@@ -130,7 +134,7 @@ class GatewayKernels(KernelService[RemoteKernel]):
 
     def __init__(
         self,
-        manager: Any,
+        manager: MultiKernelManager,
         specs: Any,
         *,
         environment: KernelEnvironment,
@@ -438,7 +442,7 @@ def _stopping() -> GatewayUnavailable:
 
 
 def kernels_of(
-    manager: Any,
+    manager: MultiKernelManager,
     specs: Any,
     *,
     environment: KernelEnvironment,

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
@@ -20,13 +20,16 @@ from tk_ai_extension.notebooks.files.splicing import CELL_DEPTH, Body, assemble
 from tk_ai_extension.notebooks.jsonspans import DROP, JsonForm, edit_object, scan_object, skip
 from tk_ai_extension.notebooks.reading import NotebookIndex, read_notebook
 
+if TYPE_CHECKING:
+    from jupyter_server.services.contents.manager import ContentsManager
+
 _log = logging.getLogger(__name__)
 
 
 _HOOKS = ("_pre_save_hooks", "_post_save_hooks")
 
 
-def missing_parts(contents_manager: Any) -> list[str]:
+def missing_parts(contents_manager: ContentsManager) -> list[str]:
     """Return the private attributes that this module uses and a contents manager lacks.
 
     If one is missing, the hooks are run at each save even if there are none.
@@ -42,8 +45,8 @@ class SaveHooks:
         contents_manager: Jupyter's contents manager.
     """
 
-    def __init__(self, contents_manager: Any) -> None:
-        self._manager = contents_manager
+    def __init__(self, contents_manager: ContentsManager) -> None:
+        self._manager: Any = contents_manager  # its methods are not annotated
 
     @property
     def before(self) -> bool:
