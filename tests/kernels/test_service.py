@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -408,8 +407,7 @@ async def test_a_gateways_kernel_is_refused_by_name(server: Server, kernel_id: s
         def get_kernel(self, _: str) -> Manager:
             return Manager()
 
-    gateway: Any = Gateway()
-    kernels = JupyterKernels(gateway)
+    kernels = JupyterKernels(Gateway())  # pyright: ignore[reportArgumentType]
     with pytest.raises(KernelUnsupported, match="gateway"):
         kernels.executor(kernel_id)
     await kernels.close()
