@@ -18,7 +18,7 @@ from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.cli.writing import written
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
-from tk_ai_extension.kernels.sandbox.finding import find_sandbox
+from tk_ai_extension.kernels.sandbox.detection import find_sandbox
 from tk_ai_extension.model.errors import InvalidArguments, KernelNotFound, ToolError
 from tk_ai_extension.workspace.state import default_data_folder, state_folder
 

@@ -84,7 +84,7 @@ Answer = Callable[[str, dict[str, Any], Wire], Awaitable[None]]
 
 
 class KernelLine:
-    """Listens from the first kernel on; it is the `Passes` of a server's kernels.
+    """Listens from the first kernel on; it is the `KernelCredentials` of a server's kernels.
 
     Args:
         answer: Answers a question.

@@ -120,7 +120,7 @@ async def _searched(context: ToolContext, notebook: str | None) -> list[Notebook
         return [await workspace.open(caller, notebook, tool="search_cells")]
     entries = [entry async for entry in walk(workspace.files, notebook, recursive=True)]
     return [
-        await workspace.store.open(entry.path, only_look=True)
+        await workspace.store.open(entry.path, read_only=True)
         for entry in entries
         if entry.kind == "notebook"
     ]
