@@ -90,7 +90,7 @@ function ReviewView({
     <div
       className="tk-Review-box"
       role="group"
-      aria-label={trans.__('What was changed')}
+      aria-label={trans.__('Changes to this cell')}
       onKeyDown={event => {
         if (event.key === 'Escape') {
           event.stopPropagation();
@@ -172,7 +172,7 @@ function Step({ step, signed, trans, draw }: IStepProps): JSX.Element {
       )}
       {lines.length > 0 && <Lines lines={lines} trans={trans} draw={draw} />}
       {step.truncated && (
-        <div className="tk-Review-words">{trans.__('The difference is longer than this.')}</div>
+        <div className="tk-Review-words">{trans.__('The diff is too long to show in full.')}</div>
       )}
     </div>
   );
