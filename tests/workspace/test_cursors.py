@@ -16,7 +16,7 @@ from tk_ai_extension.model.outputs import (
     ReplaceOutput,
     StreamEdit,
 )
-from tk_ai_extension.workspace.running import Cursor, Run, Step
+from tk_ai_extension.workspace.runs import Cursor, Run, Step
 
 TEXTS = st.text("ab\n", max_size=4)
 

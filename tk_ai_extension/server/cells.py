@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, Per
 from tk_ai_extension.server.kernel_line import Wire
 from tk_ai_extension.workspace.permission_requests import Answer
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
-from tk_ai_extension.workspace.running import Run
+from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
 FIELDS = ("message", "mode", "model", "active_cell")

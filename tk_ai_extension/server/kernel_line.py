@@ -27,7 +27,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
-from tk_ai_extension.workspace.sockets import Listener
+from tk_ai_extension.workspace.socket_listener import Listener
 
 logger = logging.getLogger(__name__)
 

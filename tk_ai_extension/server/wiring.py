@@ -30,7 +30,7 @@ from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
-from tk_ai_extension.workspace.state import state_folder, state_path
+from tk_ai_extension.workspace.state_folder import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.results import Image, Result
-from tk_ai_extension.workspace.asking import LATER
-from tk_ai_extension.workspace.running import Cursor, Run
+from tk_ai_extension.workspace.kernel_questions import LATER
+from tk_ai_extension.workspace.runs import Cursor, Run
 
 PROGRESS_EVERY = 10.0
 """Seconds after which progress is reported though nothing new came."""

@@ -10,7 +10,7 @@ from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.plans import Edit, Running
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.running import Run, Step
+from tk_ai_extension.workspace.runs import Run, Step
 
 
 async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult:

@@ -16,7 +16,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.workspace.peers import comes_from, peer_of
-from tk_ai_extension.workspace.sockets import Listener
+from tk_ai_extension.workspace.socket_listener import Listener
 
 logger = logging.getLogger(__name__)
 

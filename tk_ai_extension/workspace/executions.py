@@ -36,11 +36,11 @@ from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks.base import OutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
-from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.kernel_questions import AskingKernels
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.running import Keeper, Run, StatusLog, Step
+from tk_ai_extension.workspace.runs import Keeper, Run, StatusLog, Step
 from tk_ai_extension.workspace.staleness import RunRecords
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 An intent row is written before a change and its outcome after, so that a crash in between leaves a
 row that says so. What changes no notebook (a run, a refusal) is written once, when it is over.
 People's own edits in a live document are not in it: undo compares before it sets
-(see `workspace.undo`).
+(see `workspace.undo_plan`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Literal
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace import journal_queries as queries
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes
 from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.owners import is_alive, own_process
-from tk_ai_extension.workspace.records import decode_changes, encode_changes
 
 Kind = Literal["change", "run", "undo", "refused"]
 State = Literal["intended", "done", "failed", "undone", "interrupted", "unknown"]

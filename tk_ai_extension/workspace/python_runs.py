@@ -17,7 +17,7 @@ from tk_ai_extension.model.errors import KernelDied, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest
 from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_sessions import TOO_OFTEN, PythonSession, PythonSessions
-from tk_ai_extension.workspace.running import Run, Step
+from tk_ai_extension.workspace.runs import Run, Step
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Surroundings:
 
 
 class SessionKeeper:
-    """Keeps a session's kernel for one run: `workspace.running.Keeper`."""
+    """Keeps a session's kernel for one run: `workspace.runs.Keeper`."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ def _end(step: Step, execution: Execution) -> None:
 @cache
 def _source() -> str:
     """The text of the module `tool_bridge`."""
-    return files("tk_ai_extension.workspace").joinpath("in_kernel.py").read_text("utf-8")
+    return files("tk_ai_extension.workspace").joinpath("bridge_client.py").read_text("utf-8")
 
 
 def _entering(variables: Mapping[str, str]) -> str:

@@ -17,11 +17,11 @@ from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
-from tk_ai_extension.workspace.asking import AskingKernels
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.kernel_questions import AskingKernels
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy

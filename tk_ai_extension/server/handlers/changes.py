@@ -79,7 +79,7 @@ class ChangesUndoHandler(TkAIHandler):
         path = await _notebook(self, body.notebook)
         numbers = set(body.entries)
         keys = None if body.cells is None else frozenset(body.cells)
-        from tk_ai_extension.workspace.taking_back import take_back
+        from tk_ai_extension.workspace.undo_entries import take_back
 
         workspace, caller = self.services.workspace, self.caller
         standing = await workspace.journal.standing(

@@ -19,7 +19,7 @@ from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.running import code_of, kernel_for, start_cells
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.undo import inverse
+from tk_ai_extension.workspace.undo_plan import inverse
 
 
 class CellOperation(BaseModel, extra="forbid"):

@@ -21,7 +21,7 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import plan as undo_plan
+from tk_ai_extension.workspace.undo_plan import plan as undo_plan
 
 
 class Undone(Result):

@@ -35,7 +35,7 @@ from tk_ai_extension.workspace.python_sessions import (
     SessionKey,
     reset_in_progress,
 )
-from tk_ai_extension.workspace.running import Run
+from tk_ai_extension.workspace.runs import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
 CellState = Literal["pending", "running", "complete", "error"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.workspace.sockets import PREFIX, Listener, sockets_folder
+from tk_ai_extension.workspace.socket_listener import PREFIX, Listener, sockets_folder
 
 
 @pytest.fixture

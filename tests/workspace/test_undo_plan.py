@@ -22,7 +22,7 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
 )
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import inverse, plan
+from tk_ai_extension.workspace.undo_plan import inverse, plan
 
 pytestmark = pytest.mark.proves("edit:history")
 

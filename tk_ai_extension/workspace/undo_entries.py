@@ -14,7 +14,7 @@ from tk_ai_extension.model.operations import Change
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import plan
+from tk_ai_extension.workspace.undo_plan import plan
 from tk_ai_extension.workspace.workspace import Workspace
 
 
