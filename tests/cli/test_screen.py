@@ -14,7 +14,7 @@ from tk_ai_extension.cli.session import as_json
 from tk_ai_extension.cli.terminal import TerminalInfo
 from tk_ai_extension.model.errors import CellNotFound
 from tk_ai_extension.tools.default.reading import CellLine, CellList, CellRead
-from tk_ai_extension.tools.following import CellRun, ExecutionResult
+from tk_ai_extension.tools.execution_results import CellRun, ExecutionResult
 from tk_ai_extension.tools.results import Image
 
 

@@ -29,7 +29,7 @@ class Plan(Protocol):
     def proposal(self) -> Proposal:
         """All that it would do, for a person who decides whether it may.
 
-        The kernel of a notebook's own is filled in by `tools.permitting`.
+        The kernel of a notebook's own is filled in by `tools.permission_checks`.
         """
         ...
 

@@ -29,7 +29,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.permitting import (
+from tk_ai_extension.tools.permission_checks import (
     Concerns,
     PermissionCheck,
     concerned_notebook,

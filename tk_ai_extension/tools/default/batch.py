@@ -11,13 +11,13 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.addressing import insertion, position
-from tk_ai_extension.tools.changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.cell_changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.cell_runs import code_of, kernel_for, start_cells
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import CellRun, follow
+from tk_ai_extension.tools.execution_results import CellRun, follow
 from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import code_of, kernel_for, start_cells
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo_plan import inverse
 

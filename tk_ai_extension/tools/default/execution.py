@@ -10,9 +10,10 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import insertion, select
-from tk_ai_extension.tools.changes import plan_edit
+from tk_ai_extension.tools.cell_changes import plan_edit
+from tk_ai_extension.tools.cell_runs import edit_and_run, run
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import ExecutionResult, follow
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,
@@ -23,7 +24,6 @@ from tk_ai_extension.tools.parameters import (
 )
 from tk_ai_extension.tools.plans import Edit, Running
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import edit_and_run, run
 from tk_ai_extension.workspace.staleness import states
 
 

@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.many_cells import off_loop_if_many
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.changes import ChangedCell, changed_cell
+from tk_ai_extension.tools.cell_changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Entry, Notebook
 from tk_ai_extension.tools.plans import Edit

@@ -11,7 +11,7 @@ from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.model.errors import KernelBusy
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
-from tk_ai_extension.tools.permitting import path_of_kernel
+from tk_ai_extension.tools.permission_checks import path_of_kernel
 from tk_ai_extension.tools.plans import KernelChange, Verb
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result

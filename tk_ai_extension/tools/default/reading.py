@@ -17,8 +17,8 @@ from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.addressing import select
 from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.output_presentation import digested, present
 from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
-from tk_ai_extension.tools.presenting import digested, present
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing

@@ -11,7 +11,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.presenting import digested
+from tk_ai_extension.tools.output_presentation import digested
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing

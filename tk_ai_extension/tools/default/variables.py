@@ -30,13 +30,13 @@ ANSWER_WITHIN = 5.0
 """Seconds within which an idle kernel has to begin with an answer, and to end."""
 
 
-async def ask(
+async def query_kernel(
     context: ToolContext,
     notebook: str | None,
     call: dict[str, Any],
     *,
     tool: str,
-    program: str = "inspecting.py",
+    program: str = "kernel_variables.py",
 ) -> Any:
     """Evaluates ``call`` by a program of ours in the notebook's kernel; JSON comes back.
 
@@ -129,8 +129,8 @@ async def list_variables(
     context: ToolContext, notebook: Notebook = None, pattern: str | None = None
 ) -> VariableList:
     """Lists the kernel's variables: name, type, shape, size. `pattern` is such as `df*`. Python only."""
-    call = {"what": "list", "pattern": pattern}
-    found = await ask(context, notebook, call, tool="list_variables")
+    call = {"query": "list", "pattern": pattern}
+    found = await query_kernel(context, notebook, call, tool="list_variables")
     return VariableList(
         variables=[Variable(**entry) for entry in found["variables"]], more=found["more"]
     )
@@ -156,8 +156,8 @@ async def inspect_variable(
         raise InvalidArguments(
             f"`{name}` is not a name.", hint="Give a variable's name, with dots for attributes."
         )
-    call = {"what": "inspect", "name": name}
-    found = await ask(context, notebook, call, tool="inspect_variable")
+    call = {"query": "inspect", "name": name}
+    found = await query_kernel(context, notebook, call, tool="inspect_variable")
     if found is None:
         raise VariableNotFound(f"There is no variable `{name}`.")
     return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))

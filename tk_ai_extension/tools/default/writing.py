@@ -11,7 +11,7 @@ from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, UnsupportedFormat
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.changes import CellsChanged, apply_edit, cells_changed, plan_edit
+from tk_ai_extension.tools.cell_changes import CellsChanged, apply_edit, cells_changed, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.plans import Creation, Edit

@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.errors import InvalidArguments, ModuleMissing
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.default.variables import ask
+from tk_ai_extension.tools.default.variables import query_kernel
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 
-PROGRAM = "looking.py"
+PROGRAM = "kernel_modules.py"
 
 Name = Annotated[str, Field(description="with dots, such as `os.path`")]
 
@@ -56,8 +56,8 @@ async def list_modules(
     ] = None,
 ) -> ModuleList:
     """Lists the modules that the kernel can import, with versions. Python only."""
-    call = {"what": "list", "pattern": pattern}
-    found = await ask(context, notebook, call, tool="list_modules", program=PROGRAM)
+    call = {"query": "list", "pattern": pattern}
+    found = await query_kernel(context, notebook, call, tool="list_modules", program=PROGRAM)
     return ModuleList(
         modules=[ModuleEntry(**entry) for entry in found["modules"]], more=found["more"]
     )
@@ -100,8 +100,8 @@ class ModuleCheck(Result):
 @tool("READ")
 async def check_module(context: ToolContext, name: Name, notebook: Notebook = None) -> ModuleCheck:
     """Tells whether the kernel can import a module, and which version; imports nothing. Python only."""
-    call = {"what": "check", "name": _checked(name)}
-    found = await ask(context, notebook, call, tool="check_module", program=PROGRAM)
+    call = {"query": "check", "name": _checked(name)}
+    found = await query_kernel(context, notebook, call, tool="check_module", program=PROGRAM)
     return ModuleCheck(name=name, **found)
 
 
@@ -131,8 +131,8 @@ async def get_module_info(
     context: ToolContext, name: Name, notebook: Notebook = None
 ) -> ModuleInfo:
     """Shows a module's version, docstring, functions and submodules; imports nothing. Python only."""
-    call = {"what": "tell", "name": _checked(name)}
-    found = await ask(context, notebook, call, tool="get_module_info", program=PROGRAM)
+    call = {"query": "describe", "name": _checked(name)}
+    found = await query_kernel(context, notebook, call, tool="get_module_info", program=PROGRAM)
     if not found["available"]:
         raise ModuleMissing(ModuleCheck(name=name, **found).as_text())
     found["doc"] = sanitise(found["doc"])

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.tools.changes import changed_cell, plan_edit
+from tk_ai_extension.tools.cell_changes import changed_cell, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.plans import Edit

@@ -20,7 +20,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import ExecutionResult, follow
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace.bridge import Answer

@@ -269,7 +269,7 @@ def detail_of(value):
     return "\n".join(lines)
 
 
-def inspecting(variables, name):
+def inspection(variables, name):
     parts = name.split(".")
     value, known = variables.get(parts[0], MISSING), True
     for part in parts[1:]:
@@ -286,6 +286,6 @@ def inspecting(variables, name):
 
 def answer(variables, call):
     asked = json.loads(call)
-    if asked["what"] == "list":
+    if asked["query"] == "list":
         return json.dumps(listing(variables, asked["pattern"]))
-    return json.dumps(inspecting(variables, asked["name"]))
+    return json.dumps(inspection(variables, asked["name"]))

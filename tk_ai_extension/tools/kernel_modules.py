@@ -89,7 +89,7 @@ def spec_of(name):
     return spec, found
 
 
-def checking(name):
+def availability(name):
     """Whether a module can be imported, and where it is from."""
     spec, found = spec_of(name)
     module = sys.modules.get(name)
@@ -107,9 +107,9 @@ def checking(name):
     }
 
 
-def telling(name):
+def description(name):
     """What is in a module: of one that is loaded from it, else from its source."""
-    about = checking(name)
+    about = availability(name)
     if not about["available"]:
         return about
     spec, _ = spec_of(name)
@@ -171,6 +171,6 @@ def from_source(location):
 def answer(_variables, call):
     """The answer to what was asked, as JSON; the user's variables are not looked at."""
     asked = json.loads(call)
-    if asked["what"] == "list":
+    if asked["query"] == "list":
         return json.dumps(listing(asked["pattern"]))
-    return json.dumps((checking if asked["what"] == "check" else telling)(asked["name"]))
+    return json.dumps((availability if asked["query"] == "check" else description)(asked["name"]))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.presenting import present
+from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.results import Image, Result
 from tk_ai_extension.workspace.kernel_questions import LATER
 from tk_ai_extension.workspace.runs import Cursor, Run

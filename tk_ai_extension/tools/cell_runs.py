@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import ExecutionResult, follow
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.plans import Edit, Running
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.runs import Run, Step
