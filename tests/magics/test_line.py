@@ -23,7 +23,7 @@ FROM_A_CHILD = """\
 import os, subprocess, sys
 code = '''
 import sys
-from tk_ai_extension.magics.line import Line
+from tk_ai_extension.magics.server_connection import Line
 with Line() as line:
     line.ask(message="From a child.")
     while (event := line.hear())["kind"] != "done":
@@ -105,7 +105,7 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     person = await desk.open(notebook)
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x"})), Answer.of("Hm."))
     ran = await person.run(
-        "from tk_ai_extension.magics.line import Line\n"
+        "from tk_ai_extension.magics.server_connection import Line\n"
         "with Line() as line:\n"
         "    line.ask(message='Hello.', chat='another', notebook='/elsewhere/other.ipynb')\n"
         "    while (event := line.hear())['kind'] != 'permission':\n"

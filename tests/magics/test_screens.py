@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tk_ai_extension.magics import keep_question_marks
-from tk_ai_extension.magics.line import TkError
 from tk_ai_extension.magics.magic import Command
-from tk_ai_extension.magics.safe import JOINER, harmless
+from tk_ai_extension.magics.safe_markdown import JOINER, harmless
 from tk_ai_extension.magics.screens import EVERY, Plain, Rich, describe
+from tk_ai_extension.magics.server_connection import TkError
 
 
 class Below:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from tk_ai_extension.magics.line import Line, Stopped, TkError
 from tk_ai_extension.magics.screens import Screen, describe, screen_for
+from tk_ai_extension.magics.server_connection import Line, Stopped, TkError
 
 USAGE = """\
 %tk MESSAGE     asks Claude in this notebook's chat; %%tk takes a message of many lines.

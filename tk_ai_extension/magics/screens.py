@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tk_ai_extension.magics.safe import harmless
+from tk_ai_extension.magics.safe_markdown import harmless
 
 EVERY = 0.1
 """Seconds between two looks of a text that grows; each carries the whole of it."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo
-from tk_ai_extension.model.many_cells import off_loop_if_many
+from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
@@ -81,7 +81,7 @@ async def _take_back(
 ) -> TakenBack:
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    undo = await off_loop_if_many(len(snapshot.cells), partial(plan, entries, snapshot))
+    undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan, entries, snapshot))
     if not undo.operations:
         return TakenBack(path, (), undo.left)
     count = len(undo.entries)

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
-from tk_ai_extension.model.many_cells import off_loop_if_many
+from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.cell_changes import ChangedCell, changed_cell
@@ -110,7 +110,7 @@ async def undo(
             else "Your connection has no session, so none of the changes are known to be yours."
         )
     snapshot = await document.read()
-    plan = await off_loop_if_many(len(snapshot.cells), partial(undo_plan, entries, snapshot))
+    plan = await run_off_loop_if_large(len(snapshot.cells), partial(undo_plan, entries, snapshot))
     if not plan.operations and plan.left:
         raise Conflict(
             f"Nothing was taken back: {' '.join(plan.left)}",

@@ -14,7 +14,7 @@ MANY = 2_000
 """Cells that are gone through on the event loop, which takes about 10 ms; more are in a thread."""
 
 
-async def off_loop_if_many(cells: int, work: Callable[[], T]) -> T:
+async def run_off_loop_if_large(cells: int, work: Callable[[], T]) -> T:
     """Return what ``work``, which goes through so many cells, returns."""
     return work() if cells <= MANY else await asyncio.to_thread(work)
 

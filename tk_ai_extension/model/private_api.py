@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def missing_in(kind: type[Any], names: Iterable[str]) -> list[str]:
+def missing_members(kind: type[Any], names: Iterable[str]) -> list[str]:
     """Those names that a class does not have, as ``Class.name``.
 
     Attributes that only exist in instances are looked for in the code of ``__init__``: no instance
