@@ -1,27 +1,26 @@
-"""Markdown that shows what a model wrote, and does nothing else in the page that shows it."""
+"""Escape a model's Markdown so that the page that renders it loads and runs nothing."""
 
 from __future__ import annotations
 
 import re
 
 JOINER = "\u2060"
-"""A word joiner: it is not seen, has no width, and parts what would mean something together."""
+"""U+2060 WORD JOINER: invisible and zero-width; it breaks up sequences that Markdown interprets."""
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _PICTURE = re.compile(r"!(?=\[)")
 _LINK = re.compile(r"\](?=[(:]\s*(?!https?://|#)\S)", re.IGNORECASE)
 
 
-def harmless(text: str) -> str:
-    """The same text, to the eye, without HTML, pictures, and links that lead elsewhere than to the web.
+def escape_active_content(text: str) -> str:
+    """Disable HTML, images, and links other than to the web; the text looks the same.
 
-    JupyterLab trusts what a cell puts out while it runs, and would obey it: a picture tells its
-    server that it was looked at, with whatever its address holds. It is done everywhere, in code
-    too: what is code in the end is for the renderer to say, and not for us to guess.
+    JupyterLab trusts the outputs of a cell that runs. An image would send a request to its server,
+    with any data in its URL. Code is escaped too, because only the renderer decides what is code.
 
-    >>> harmless("a < b, <b>, ![x](http://e/x)").replace(JOINER, "|")
+    >>> escape_active_content("a < b, <b>, ![x](http://e/x)").replace(JOINER, "|")
     'a < b, <|b>, !|[x](http://e/x)'
-    >>> harmless("[a](https://e/), [b](javascript:c)").replace(JOINER, "|")
+    >>> escape_active_content("[a](https://e/), [b](javascript:c)").replace(JOINER, "|")
     '[a](https://e/), [b]|(javascript:c)'
     """
     text = _TAG.sub(f"<{JOINER}", text)

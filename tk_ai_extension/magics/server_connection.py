@@ -1,4 +1,4 @@
-"""A kernel's end of the line to its server: a question, and what comes of it."""
+"""The connection from a kernel to its server: it sends a question and receives events."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Self
 
-LINE = "TK_AI_LINE"
-PASS = "TK_AI_PASS"  # noqa: S105 - the name of a variable
-"""What the server puts into its kernels' environments."""
+ADDRESS_VARIABLE = "TK_AI_LINE"
+PASS_VARIABLE = "TK_AI_PASS"  # noqa: S105 - the name of a variable
+"""Variables that the server sets in its kernels' environments."""
 
-SHORTEST = 0.001
-"""Seconds of the shortest wait."""
+MIN_TIMEOUT = 0.001
+"""Seconds. A socket timeout of 0 would make the socket non-blocking."""
 
-NO_LINE = "This kernel has no line to a Jupyter Server with tk-ai-extension."
-NO_LINE_HINT = """\
-Ask from a notebook of such a server; in a terminal `nb chat` does the same. A kernel that was running \
-before the extension was installed has a line after a restart."""
+NO_CONNECTION = "This kernel has no connection to a Jupyter Server with tk-ai-extension."
+NO_CONNECTION_HINT = """\
+Use a notebook of such a server, or `nb chat` in a terminal. If this kernel was running before the \
+extension was installed, restart it."""
 
 
 class TkError(Exception):
-    """Claude could not be asked, or could not answer; shown as it is, without a traceback.
+    """Claude could not be asked or could not answer. IPython shows it without a traceback.
 
     Attributes:
-        code: As every face of the tools has it.
+        code: The error code, the same as in every interface of the tools.
         hint: What to do next.
     """
 
@@ -36,35 +36,38 @@ class TkError(Exception):
 
     @classmethod
     def of(cls, error: Mapping[str, Any]) -> TkError:
-        """The error that the server answered with."""
+        """Return the error that the server sent."""
         return cls(str(error["message"]), str(error["hint"]), str(error["code"]))
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it."""
+        """Return the lines that IPython shows."""
         name = f"tk [{self.code}]" if self.code else "tk"
         return [f"{name}: {self}", *([self.hint] if self.hint else [])]
 
 
 class Stopped(KeyboardInterrupt):
-    """A person interrupted the cell: the turn is stopped, and cells after it do not run."""
+    """The user interrupted the cell: the turn is stopped, and later cells do not run."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it."""
+        """Return the lines that IPython shows."""
         return ["tk: stopped."]
 
 
-class Line:
-    """One question, for as long as it is answered; leaving it early stops the turn.
+class ServerConnection:
+    """Connection for one question. The server stops the turn if it is closed early.
+
+    Args:
+        environment: Environment variables that hold the server's address and the pass.
 
     Raises:
-        TkError: there is no line, or nobody at its other end.
+        TkError: The kernel has no server address, or the server does not answer.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        address = environment.get(LINE)
+        address = environment.get(ADDRESS_VARIABLE)
         if not address:
-            raise TkError(NO_LINE, NO_LINE_HINT, code="no_line")
-        self._pass = environment.get(PASS, "")
+            raise TkError(NO_CONNECTION, NO_CONNECTION_HINT, code="no_line")
+        self._pass = environment.get(PASS_VARIABLE, "")
         self._socket = socket.socket(socket.AF_UNIX)
         self._received = b""
         try:
@@ -73,7 +76,7 @@ class Line:
             self._socket.close()
             raise TkError(
                 f"The server that started this kernel does not answer: {error.strerror}.",
-                "Restart the kernel: a server that runs gives it a new line.",
+                "Restart the kernel to connect it to the running server.",
                 "no_line",
             ) from None
 
@@ -84,30 +87,29 @@ class Line:
         self._socket.close()
 
     def ask(self, **question: Any) -> None:
-        """Asks; said once."""
-        self.say({**question, "pass": self._pass})
+        """Send the question. Call it once."""
+        self.send({**question, "pass": self._pass})
 
-    def say(self, message: Mapping[str, Any]) -> None:
-        """Sends a line.
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message as a line of JSON.
 
         Raises:
-            TkError: nobody listens any more.
+            TkError: The connection is lost.
         """
         self._socket.settimeout(None)
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            raise _cut() from None
+            raise _connection_lost() from None
 
-    def hear(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """The next event; None where there was none for so many seconds.
+    def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """Return the next event, or None if none arrives within ``timeout`` seconds.
 
         Raises:
-            TkError: an error is the answer, or the line was cut.
+            TkError: The server sent an error, or the connection is lost.
         """
         while b"\n" not in self._received:
-            # Zero would mean something else.
-            self._socket.settimeout(None if seconds is None else max(seconds, SHORTEST))
+            self._socket.settimeout(None if timeout is None else max(timeout, MIN_TIMEOUT))
             try:
                 received = self._socket.recv(1 << 16)
             except TimeoutError:
@@ -115,7 +117,7 @@ class Line:
             except OSError:
                 received = b""
             if not received:
-                raise _cut()
+                raise _connection_lost()
             self._received += received
         first, _, self._received = self._received.partition(b"\n")
         event: dict[str, Any] = json.loads(first)
@@ -124,7 +126,9 @@ class Line:
         return event
 
 
-def _cut() -> TkError:
+def _connection_lost() -> TkError:
     return TkError(
-        "The server has cut the line.", "It may be stopping; what was done stays.", "line_cut"
+        "Connection to the server lost.",
+        "The server may be stopping. Changes made so far are kept.",
+        "line_cut",
     )
