@@ -497,4 +497,4 @@ class Chats:
 
 def _caller(chat: Chat) -> Caller:
     """A chat as a caller, in no turn: what a person does with its changes needs no approval."""
-    return Caller(user=chat.user, key=chat.id, face="chat", name=chat.user)
+    return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)

@@ -67,7 +67,7 @@ class CellQuestion:
         request = await self._request(question)
         asking = Asking(self._kernel_id, error)
         begun = await self._chats.send(self._user, request, asking=asking)
-        caller = Caller(user=self._user, key=begun.chat, face="chat")
+        caller = Caller(user=self._user, key=begun.chat, interface="chat")
         self._workspace.asking.begin(self._kernel_id, caller)
         try:
             await self._follow(begun)

@@ -78,7 +78,7 @@ class PermissionRequest:
             "author": self.caller.author,
             # Of one without a name that is all there is to know them by.
             "caller": None if self.caller.name else self.caller.key,
-            "face": self.caller.face,
+            "face": self.caller.interface,
             "tool": self.tool,
             "effect": self.effect,
             "notebook": self.notebook,
