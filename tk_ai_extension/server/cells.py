@@ -68,11 +68,11 @@ class CellQuestion:
         asking = Asking(self._kernel_id, error)
         begun = await self._chats.send(self._user, request, asking=asking)
         caller = Caller(user=self._user, key=begun.chat, interface="chat")
-        self._workspace.asking.begin(self._kernel_id, caller)
+        self._workspace.questions.begin(self._kernel_id, caller)
         try:
             await self._follow(begun)
         finally:
-            self._workspace.asking.end(self._kernel_id, caller)
+            self._workspace.questions.end(self._kernel_id, caller)
 
     async def _follow(self, begun: StartedTurn) -> None:
         """Tells the cell what happens, and hears what it says, until the turn is over."""

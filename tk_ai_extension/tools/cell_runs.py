@@ -18,7 +18,7 @@ async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult
     workspace = context.workspace
     kernel_id, started = await kernel_for(context, plan.document)
     if plan.restart and not started:
-        workspace.asking.spare(kernel_id, context.caller)
+        workspace.questions.reject_if_waiting(kernel_id, context.caller)
         await workspace.kernels.restart(kernel_id)
         workspace.runs.forget_kernel(kernel_id)
     path = plan.document.path

@@ -13,7 +13,7 @@ from tk_ai_extension.model.outputs import OutputBuffer, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.output_presentation import present
 from tk_ai_extension.tools.results import Image, Result
-from tk_ai_extension.workspace.kernel_questions import LATER
+from tk_ai_extension.workspace.kernel_questions import RUNS_AFTER_ANSWER
 from tk_ai_extension.workspace.runs import Cursor, Run
 
 PROGRESS_EVERY = 10.0
@@ -120,7 +120,7 @@ async def follow(
             raise run.error
         answer = await _answer(context, run, total_cells)
     if answer.status in ("queued", "running") and _is_asked(context, run):
-        answer.notices.append(LATER)
+        answer.notices.append(RUNS_AFTER_ANSWER)
     return answer
 
 
@@ -140,7 +140,7 @@ async def _wait(context: ToolContext, run: Run, wait: float) -> None:
 
 
 def _is_asked(context: ToolContext, run: Run) -> bool:
-    return context.workspace.asking.waits_for(run.kernel_id, context.caller)
+    return context.workspace.questions.waits_for(run.kernel_id, context.caller)
 
 
 def _progress(run: Run, elapsed: float) -> str:

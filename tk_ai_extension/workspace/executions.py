@@ -38,7 +38,7 @@ from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.approvals import Approval
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, OpenDocument
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.kernel_questions import AskingKernels
+from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
 from tk_ai_extension.workspace.runs import Keeper, Run, StatusLog, Step
 from tk_ai_extension.workspace.staleness import RunRecords
@@ -72,7 +72,8 @@ class Executions:
         activity: Who is told that a cell begins and ends.
         displays: Where the displays of cells stand, which later code may update.
         open_document: Opens the notebooks that they stand in.
-        asking: Which kernels wait for whom: what those run there begins afterwards.
+        questions: Kernels whose running cell waits for a caller's answer. Runs of that caller start
+            afterwards.
         max_kept_output: The bound on the output of ended runs; the oldest go first. The newest
             always stays, and what somebody reads just now.
     """
@@ -87,7 +88,7 @@ class Executions:
         *,
         displays: DisplayRegistry | None = None,
         open_document: OpenDocument | None = None,
-        asking: AskingKernels | None = None,
+        questions: KernelQuestions | None = None,
         max_kept_output: int = MAX_KEPT_OUTPUT,
     ) -> None:
         self._kernels = kernels
@@ -97,7 +98,7 @@ class Executions:
         self._activity = activity
         self._displays = displays or DisplayRegistry()
         self._open = open_document
-        self._asking = asking or AskingKernels()
+        self._questions = questions or KernelQuestions()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: dict[str, Keeper] = {}
         self._under_way = 0
@@ -245,7 +246,7 @@ class Executions:
                 # On disk before the code runs: a server that is killed in it leaves a row.
                 await asyncio.wait([journaled])
             for step in run.steps:
-                await self._asking.over(run.kernel_id, run.caller)
+                await self._questions.wait_until_answered(run.kernel_id, run.caller)
                 async with self._queue.turn(run.kernel_id, run.caller.identity):
                     await self._take_turn(run, step, open_document, timeout)
                 if run.cancelled or (step.status != "ok" and stop_on_error):

@@ -1,4 +1,4 @@
-"""Kernels whose running cell waits for an answer: what is queued there begins only afterwards."""
+"""Kernels whose running cell waits for a caller's answer: that caller's runs start afterwards."""
 
 from __future__ import annotations
 
@@ -8,61 +8,61 @@ from dataclasses import dataclass, field
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy
 
-LATER = (
-    "The kernel runs the very cell that waits for your answer: this runs by itself when you have "
-    "answered. Do not wait for it."
+RUNS_AFTER_ANSWER = (
+    "The kernel is running the cell that waits for your answer. This run starts by itself after you "
+    "answer: do not wait for it."
 )
-"""What a caller is told of a run that cannot begin before their own answer."""
+"""The notice for a run that cannot start before the caller has answered."""
 
 
 @dataclass
-class _Waiting:
-    """How many questions of a kernel a caller has not answered yet, and when that is none."""
+class _OpenQuestions:
+    """The number of questions that a caller has not answered yet; the event is set at zero."""
 
     count: int = 0
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class AskingKernels:
-    """Which callers a kernel waits for, because its running cell asks them something (`%tk`).
+class KernelQuestions:
+    """The callers that a kernel waits for, because its running cell asks them something (`%tk`).
 
-    Such a caller and its kernel would wait for each other for ever: their calls wait for nothing in
-    this kernel, do not end what asks, and what they run begins when the question is over.
+    If such a caller waited for the kernel, both would wait forever. So the caller's calls do not
+    wait for this kernel, cannot end the cell that asks, and their runs start after the answer.
     """
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[str, str], _Waiting] = {}
+        self._open: dict[tuple[str, str], _OpenQuestions] = {}
 
     def begin(self, kernel_id: str, caller: Caller) -> None:
-        """A cell of this kernel waits for the caller from now on."""
-        self._asked.setdefault((kernel_id, caller.identity), _Waiting()).count += 1
+        """Record that a cell of this kernel waits for the caller."""
+        self._open.setdefault((kernel_id, caller.identity), _OpenQuestions()).count += 1
 
     def end(self, kernel_id: str, caller: Caller) -> None:
-        """It has its answer, or waits no more."""
+        """Record that a question is answered or withdrawn."""
         key = (kernel_id, caller.identity)
-        waiting = self._asked[key]
-        waiting.count -= 1
-        if waiting.count == 0:
-            del self._asked[key]
-            waiting.over.set()
+        questions = self._open[key]
+        questions.count -= 1
+        if questions.count == 0:
+            del self._open[key]
+            questions.answered.set()
 
     def waits_for(self, kernel_id: str, caller: Caller) -> bool:
-        """Whether a cell of this kernel waits for the caller."""
-        return (kernel_id, caller.identity) in self._asked
+        """Return whether a cell of this kernel waits for the caller."""
+        return (kernel_id, caller.identity) in self._open
 
-    async def over(self, kernel_id: str, caller: Caller) -> None:
-        """Returns when no cell of this kernel waits for the caller."""
-        while (waiting := self._asked.get((kernel_id, caller.identity))) is not None:
-            await waiting.over.wait()
+    async def wait_until_answered(self, kernel_id: str, caller: Caller) -> None:
+        """Wait until no cell of this kernel waits for the caller."""
+        while (questions := self._open.get((kernel_id, caller.identity))) is not None:
+            await questions.answered.wait()
 
-    def spare(self, kernel_id: str, caller: Caller) -> None:
-        """Keeps the caller from ending the cell that waits for them.
+    def reject_if_waiting(self, kernel_id: str, caller: Caller) -> None:
+        """Prevent the caller from ending the cell that waits for them.
 
         Raises:
-            KernelBusy: one does.
+            KernelBusy: A cell of this kernel waits for the caller.
         """
         if self.waits_for(kernel_id, caller):
             raise KernelBusy(
-                "The kernel runs the very cell that waits for your answer.",
-                hint="Answer first; the person can restart the kernel then, or ask in the chat.",
+                "The kernel is running the cell that waits for your answer.",
+                hint="Answer first. Then the user can restart the kernel, or ask in the chat.",
             )

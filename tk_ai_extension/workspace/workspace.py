@@ -21,7 +21,7 @@ from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.kernel_questions import AskingKernels
+from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
@@ -73,7 +73,7 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
-    asking: AskingKernels = field(default_factory=AskingKernels)
+    questions: KernelQuestions = field(default_factory=KernelQuestions)
     turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
     executions: Executions = field(init=False)
@@ -88,7 +88,7 @@ class Workspace:
             self.activity,
             displays=self.displays,
             open_document=self.store.open,
-            asking=self.asking,
+            questions=self.questions,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         # Held by those who start a kernel just now, and by nobody afterwards.

@@ -203,7 +203,7 @@ async def _change(context: ToolContext, plan: KernelChange, tool: str) -> Kernel
     kernels, found = context.workspace.kernels, plan.kernel_id
     if plan.verb == "interrupt":
         return await _interrupt(context, plan)
-    context.workspace.asking.spare(found, context.caller)
+    context.workspace.questions.reject_if_waiting(found, context.caller)
     if plan.verb == "restart":
         await kernels.restart(found)
         return KernelChanged(kernel_id=found, action="restarted")
@@ -227,7 +227,7 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
                 f"The process of kernel {found[:8]} is stopped (SIGSTOP). Nothing was interrupted.",
                 hint="Continue the process (kill -CONT) and interrupt again, or restart_kernel.",
             )
-        workspace.asking.spare(found, context.caller)
+        workspace.questions.reject_if_waiting(found, context.caller)
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")
     outcome = _OUTCOMES[await workspace.executions.cancel(running)]
