@@ -95,8 +95,8 @@ async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answere
     assert ran.text.splitlines()[0] == "A plot, then."
     assert ran.text.splitlines()[-2:] == ["It runs now.", "*1 cell of Claude's runs now.*"]
     first, second, third = (request.tool_results[0] for request in model.requests[1:4])
-    assert "runs by itself when you have answered" in first.text
-    assert "runs by itself when you have answered" in second.text
+    assert "starts by itself after you answer" in first.text
+    assert "starts by itself after you answer" in second.text
     assert "kernel_busy" in third.text
     for run in extension.workspace.executions.active(kernel_id=person.kernel_id):
         assert await run.wait(DEADLINE)
@@ -129,7 +129,7 @@ async def test_a_turn_that_was_under_way_does_not_wait_for_the_kernel_that_waits
         held.go_on.set()
         first = await before
     assert first["text"] == "It runs later."
-    assert "runs by itself when you have answered" in first["calls"][0]["text"]
+    assert "starts by itself after you answer" in first["calls"][0]["text"]
     assert (await asking).text.splitlines()[-1] == "Second."
     for run in extension.workspace.executions.active(kernel_id=person.kernel_id):
         assert await run.wait(DEADLINE)
