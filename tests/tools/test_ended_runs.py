@@ -39,7 +39,7 @@ async def test_over_the_bound_the_oldest_outputs_go_and_the_answer_says_so(small
     old = await small.call("wait_execution", execution_id=first.execution_id, **other)
     assert old.status == "ok"
     assert old.runs[0].output == ""
-    assert "not kept any more" in old.runs[0].message
+    assert "no longer kept" in old.runs[0].message
     new = await small.call("wait_execution", execution_id=second.execution_id, **other)
     assert "b" * 2500 in new.runs[0].output
     assert new.runs[0].message is None

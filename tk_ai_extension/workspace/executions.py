@@ -40,7 +40,7 @@ from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates, 
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.kernel_questions import KernelQuestions
 from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.runs import Keeper, Run, StatusLog, Step
+from tk_ai_extension.workspace.runs import Run, RunSupervisor, StatusLog, Step
 from tk_ai_extension.workspace.staleness import RunRecords
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Executions:
         self._open = open_document
         self._questions = questions or KernelQuestions()
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._keepers: dict[str, Keeper] = {}
+        self._supervisors: dict[str, RunSupervisor] = {}
         self._under_way = 0
         self._closing = False
         self._max_kept_output = max_kept_output
@@ -119,13 +119,13 @@ class Executions:
         stop_on_error: bool = True,
         approval: Approval | None,
         tool: str = "",
-        keeper: Keeper | None = None,
+        supervisor: RunSupervisor | None = None,
     ) -> Run:
         """Queues steps for a kernel and returns at once.
 
         Steps that name a cell run its source as it is when their turn comes, with outputs streamed
         into the document that ``open_document`` gives; with an ``approval`` only if it is
-        still the step's, since a person approved just that. ``keeper`` looks after a kernel that is no
+        still the step's, since a person approved just that. ``supervisor`` looks after a kernel that is no
         notebook's.
 
         Raises:
@@ -136,10 +136,10 @@ class Executions:
             approval.check_run(path, (step.code for step in steps))
         if self._under_way >= MAX_ACTIVE:
             raise LimitReached(f"{MAX_ACTIVE} executions are under way.")
-        run = Run(caller, kernel_id, path, list(steps), as_shown=approval is not None)
+        run = Run(caller, kernel_id, path, list(steps), is_source_pinned=approval is not None)
         self._runs[run.id] = run
-        if keeper is not None:
-            self._keepers[run.id] = keeper
+        if supervisor is not None:
+            self._supervisors[run.id] = supervisor
         self._under_way += 1
         self._forget_old()
         run.task = asyncio.create_task(
@@ -185,9 +185,9 @@ class Executions:
             run.task.cancel()
         if await run.wait(grace):
             return "ended"
-        keeper = self._keepers.get(run.id)
-        if keeper is not None and run.current.started:
-            await keeper.stuck(run)
+        supervisor = self._supervisors.get(run.id)
+        if supervisor is not None and run.current.started:
+            await supervisor.on_interrupt_ignored(run)
             if await run.wait(grace):
                 return "ended"
         return "ignored" if run.current.started else "waiting"
@@ -228,7 +228,7 @@ class Executions:
                 return
             if run.kept and not run.followers and run is not newest:
                 for step in run.steps:
-                    step.let_go()
+                    step.drop_outputs()
                 self._kept_output -= run.kept
                 run.kept = 0
 
@@ -276,26 +276,26 @@ class Executions:
     async def _take_turn(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
     ) -> None:
-        """Runs a step in its turn; once more where the run's keeper says so."""
-        keeper = self._keepers.get(run.id)
-        if keeper is None:
+        """Runs a step in its turn; once more where the run's supervisor says so."""
+        supervisor = self._supervisors.get(run.id)
+        if supervisor is None:
             await self._step(run, step, open_document, timeout)
             return
         while True:
-            await keeper.before(run, step)
+            await supervisor.before_step(run, step)
             await self._step(run, step, open_document, timeout)
-            if not await keeper.after(run, step):
+            if not await supervisor.after_step(run, step):
                 return
             step.outputs, step.statuses, step.execution = OutputBuffer(), StatusLog(), None
             step.status, step.started = "queued", False
             run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
 
     async def _let_go_of_kernel(self, run: Run) -> None:
-        """Tells a run's keeper that it is over."""
-        keeper = self._keepers.pop(run.id, None)
+        """Tells a run's supervisor that it is over."""
+        supervisor = self._supervisors.pop(run.id, None)
         try:
-            if keeper is not None:
-                await keeper.ended(run)
+            if supervisor is not None:
+                await supervisor.on_end(run)
         except ToolError as error:
             logger.warning("The kernel of run %s could not be let go: %s", run.id, error.message)
 
@@ -395,7 +395,7 @@ class Executions:
                 # Whoever has read beyond the place reads on from there.
                 rewritten = {"rewritten": min(places)} if places else {}
                 if places:
-                    run.show_again(step, *min(places))
+                    run.rewind_cursors(step, *min(places))
                 count = len(step.outputs)
                 run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
             case StatusEvent():
@@ -465,7 +465,7 @@ def _check_source(run: Run, step: Step, cell: Cell) -> None:
         Conflict: a person approved the other source, or the cell is known by its place alone and may
             be another cell.
     """
-    if run.as_shown:
+    if run.is_source_pinned:
         raise Conflict(
             f"Cell @{step.cell} was changed after the user approved it; it did not run.",
             hint="Read it, and call again.",

@@ -78,8 +78,8 @@ class PythonSession:
         stopped: Whether somebody has shut its kernel down.
         restarts: How often its kernel crashed and was replaced.
         resetting: Whether a reset is in progress.
-        apart: Whether its kernel runs in a sandbox or behind a gateway: neither the bridge nor the
-            session's files are to be found there.
+        is_isolated: Whether its kernel runs in a sandbox or behind a gateway, where neither the bridge
+            nor the session's files can be reached.
         using: How many runs use it or wait for it.
         used: When it was last used; seconds of the monotonic clock.
     """
@@ -93,7 +93,7 @@ class PythonSession:
     stopped: bool = False
     restarts: int = 0
     resetting: bool = False
-    apart: bool = False
+    is_isolated: bool = False
     using: int = 0
     used: float = field(default_factory=time.monotonic)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -265,7 +265,7 @@ class PythonSessions:
         )
         session.died = session.stopped = False
         info = await self._kernels.info(kernel_id)
-        session.apart = info.sandboxed or info.remote
+        session.is_isolated = info.sandboxed or info.remote
         return kernel_id
 
     async def _restart(self, session: PythonSession) -> None:

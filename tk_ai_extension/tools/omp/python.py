@@ -25,10 +25,10 @@ from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace.bridge import Answer
 from tk_ai_extension.workspace.python_runs import (
+    PythonCallContext,
     PythonStep,
-    SessionKeeper,
-    SingleKeeper,
-    Surroundings,
+    SessionSupervisor,
+    SingleRunSupervisor,
 )
 from tk_ai_extension.workspace.python_sessions import (
     PythonSession,
@@ -122,10 +122,10 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
         raise reset_in_progress()
     await sessions.bridge.open()
     artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, context.caller.user)
-    around = Surroundings(context.caller, dict(plan.env), artifacts, _answers(context))
+    call = PythonCallContext(context.caller, dict(plan.env), artifacts, _answers(context))
     if plan.key is None:
         session = await sessions.single(plan.folder)
-        keeper = SingleKeeper(workspace.kernels, sessions, session, around)
+        supervisor = SingleRunSupervisor(workspace.kernels, sessions, session, call)
     else:
         before = {one.kernel_id for one in sessions}
         session = await sessions.acquire(plan.key, context.caller)
@@ -136,7 +136,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             except ApprovalOutdated:
                 sessions.release(session)
                 raise
-        keeper = SessionKeeper(workspace.kernels, sessions, session, around)
+        supervisor = SessionSupervisor(workspace.kernels, sessions, session, call)
     steps = [PythonStep(code=cell.code, reset=cell.reset) for cell in plan.cells]
     try:
         run = workspace.executions.start(
@@ -146,10 +146,10 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
             timeout=plan.timeout,
             approval=context.approval,
             tool=tool,
-            keeper=keeper,
+            supervisor=supervisor,
         )
     except (LimitReached, Conflict):
-        await keeper.let_go()
+        await supervisor.release()
         raise
     return _result(await follow(context, run, plan.wait), run, plan, session)
 
