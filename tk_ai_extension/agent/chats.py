@@ -28,9 +28,8 @@ from tk_ai_extension.model.agent_errors import (
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
-from tk_ai_extension.workspace import undo_entries
 from tk_ai_extension.workspace.journal import Touched
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
 
 logger = logging.getLogger(__name__)
 
@@ -263,7 +262,7 @@ class Chats:
         entries = await workspace.journal.undoable(caller, None, turn=turn)
         if entries and onwards:
             entries = await workspace.journal.undoable(caller, None, since=entries[-1].id - 1)
-        return await undo_entries.take_back(workspace, caller, entries, cells=cells, of="of a turn")
+        return await undo_entries(workspace, caller, entries, cells=cells, of="of a turn")
 
     async def standing(self, user: str, chat_id: str) -> list[Touched]:
         """The cells that a chat changed and nobody has taken back, the newest first.

@@ -75,7 +75,7 @@ def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
     )
 
 
-def cells_changed(applied: editing.Journalled) -> CellsChanged:
+def cells_changed(applied: editing.JournaledEdit) -> CellsChanged:
     """What operations did, as an answer."""
     snapshot = applied.snapshot
     return CellsChanged(

@@ -8,12 +8,12 @@ from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
-from tk_ai_extension.tools.plans import Edit, Running
+from tk_ai_extension.tools.plans import Edit, RunPlan
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.runs import Run, Step
 
 
-async def run(context: ToolContext, plan: Running, tool: str) -> ExecutionResult:
+async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult:
     """Runs what was planned in the notebook's kernel, which is joined or started."""
     workspace = context.workspace
     kernel_id, started = await kernel_for(context, plan.document)
@@ -77,7 +77,7 @@ async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[
     return kernel_id, started
 
 
-def code_of(applied: editing.Journalled) -> list[Cell]:
+def code_of(applied: editing.JournaledEdit) -> list[Cell]:
     """The code cells that were inserted or replaced, in the notebook's order."""
     return [cell for cell in applied.written if cell.type == "code"]
 

@@ -71,7 +71,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Creation:
+class CreationPlan:
     """A notebook that is to be made.
 
     Attributes:
@@ -96,7 +96,7 @@ class Creation:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunPlan:
     """Cells of a notebook, or scratch code, that a kernel is about to run.
 
     Attributes:

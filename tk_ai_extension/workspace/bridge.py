@@ -16,7 +16,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.workspace.peers import comes_from, peer_of
-from tk_ai_extension.workspace.socket_listener import Listener
+from tk_ai_extension.workspace.socket_listener import SocketListener
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ToolBridge:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._grants: dict[str, _Grant] = {}
-        self._listener = Listener("bridge.sock", self._hear, MAX_LINE)
+        self._listener = SocketListener("bridge.sock", self._hear, MAX_LINE)
 
     def describe(self, session: str, about: Json) -> Path:
         """Writes down what a session's code may know of it; where that stands."""

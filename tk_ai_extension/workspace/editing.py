@@ -25,7 +25,7 @@ WITHOUT_KEY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Journalled:
+class JournaledEdit:
     """What a list of operations did, and the journal's number for it."""
 
     snapshot: Snapshot
@@ -52,7 +52,7 @@ class Journalled:
         return tuple(sorted(cells, key=lambda cell: cell.index))
 
 
-def expected(
+def expected_hash(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cell: Cell, version: str | None
 ) -> str:
     """The source hash that a write to this cell must find, from what the caller has seen of it.
@@ -64,16 +64,18 @@ def expected(
     if version is not None:
         if cell.hash.startswith(version):
             return cell.hash
-        raise unseen(workspace, caller, snapshot, [cell], "has changed since that version of it")
+        raise unread_conflict(
+            workspace, caller, snapshot, [cell], "has changed since that version of it"
+        )
     seen = workspace.seen.expectation(caller, snapshot.path, cell.key)
     if seen is None:
-        raise unseen(workspace, caller, snapshot, [cell], "has not been read yet")
+        raise unread_conflict(workspace, caller, snapshot, [cell], "has not been read yet")
     if seen != cell.hash:
-        raise unseen(workspace, caller, snapshot, [cell], "has changed since you read it")
+        raise unread_conflict(workspace, caller, snapshot, [cell], "has changed since you read it")
     return seen
 
 
-def unseen(
+def unread_conflict(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell], why: str
 ) -> Conflict:
     """The Conflict that shows the present source of these cells, and marks it as seen."""
@@ -113,7 +115,7 @@ async def apply(
     summary: str = "",
     kind: Literal["change", "undo"] = "change",
     turn: str | None = None,
-) -> Journalled:
+) -> JournaledEdit:
     """Applies operations with an intent row before and the outcome after; own writes count as seen.
 
     Args:
@@ -132,7 +134,7 @@ async def apply(
     """
     check_sources(workspace, operations)
     if not operations:
-        return Journalled(await document.read(), (), 0)
+        return JournaledEdit(await document.read(), (), 0)
     intent = summary or f"{tool}: {len(operations)} operations"
     entry = await workspace.journal.intend(
         caller, document.path, tool, intent, kind=kind, turn=turn
@@ -150,9 +152,9 @@ async def apply(
         raise
     # What else stops it here (a cancelled call) leaves the intent as it is: the outcome is unknown.
     await _done(workspace, caller, entry, applied.changes, summary or describe(applied.changes))
-    journalled = Journalled(applied.snapshot, applied.changes, entry)
+    journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
     if kind == "change":
-        _tell(workspace, caller, document.path, "changed", journalled)
+        _publish(workspace, caller, document.path, "changed", journalled)
     mark_seen(workspace, caller, applied.snapshot, journalled.written)
     workspace.revisions.remember(applied.snapshot)
     return journalled
@@ -176,7 +178,7 @@ async def create(
     *,
     tool: str,
     kernelspec: dict[str, str] | None = None,
-) -> Journalled:
+) -> JournaledEdit:
     """Makes a notebook with these cells, all at once; they count as seen, and can be taken back.
 
     Without cells it has an empty one, as JupyterLab makes it and as a room adds it in any case.
@@ -203,14 +205,14 @@ async def create(
     await _done(workspace, caller, entry, changes, said)
     mark_seen(workspace, caller, snapshot, snapshot.cells)
     workspace.revisions.remember(snapshot)
-    return Journalled(snapshot, changes, entry)
+    return JournaledEdit(snapshot, changes, entry)
 
 
-async def taken_back(
+async def record_undo(
     workspace: Workspace,
     caller: Caller,
     path: str,
-    undo: Journalled,
+    undo: JournaledEdit,
     entries: Sequence[int],
     *,
     left: Mapping[int, Sequence[Change]] | None = None,
@@ -227,15 +229,15 @@ async def taken_back(
     """
     await workspace.journal.undone(entries, by=undo.entry)
     await workspace.journal.partly_undone(left or {})
-    _tell(workspace, caller, path, "taken_back", undo)
+    _publish(workspace, caller, path, "taken_back", undo)
 
 
-def _tell(
+def _publish(
     workspace: Workspace,
     caller: Caller,
     path: str,
     kind: Literal["changed", "taken_back"],
-    done: Journalled,
+    done: JournaledEdit,
 ) -> None:
     cells = (change.cell for change in done.changes)
     workspace.activity.tell(path, caller, kind, cells, entry=done.entry)

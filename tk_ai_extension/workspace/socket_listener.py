@@ -21,7 +21,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves one connection, and raises nothing but what is a defect."""
 
 
-class Listener:
+class SocketListener:
     """A local socket in a folder of its own, with a task for each connection.
 
     Args:

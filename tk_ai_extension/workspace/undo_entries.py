@@ -14,7 +14,7 @@ from tk_ai_extension.model.operations import Change
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo_plan import plan
+from tk_ai_extension.workspace.undo_plan import plan_undo
 from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -33,7 +33,7 @@ class TakenBack:
     left: tuple[str, ...]
 
 
-async def take_back(
+async def undo_entries(
     workspace: Workspace,
     caller: Caller,
     entries: Sequence[JournalEntry],
@@ -65,12 +65,12 @@ async def take_back(
     if not by_path:
         raise NothingToUndo("None of it changed anything that can be taken back.")
     return [
-        await _take_back(workspace, caller, path, of_path, others=others, of=of)
+        await _undo_in_notebook(workspace, caller, path, of_path, others=others, of=of)
         for path, of_path in by_path.items()
     ]
 
 
-async def _take_back(
+async def _undo_in_notebook(
     workspace: Workspace,
     caller: Caller,
     path: str,
@@ -81,7 +81,7 @@ async def _take_back(
 ) -> TakenBack:
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan, entries, snapshot))
+    undo = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
     if not undo.operations:
         return TakenBack(path, (), undo.left)
     count = len(undo.entries)
@@ -93,6 +93,6 @@ async def _take_back(
     # An entry of which only some cells came back stands: the others can still be taken back.
     whole = [one for one in undo.entries if one not in others]
     left = {one: others[one] for one in undo.entries if one in others}
-    await editing.taken_back(workspace, caller, path, applied, whole, left=left)
+    await editing.record_undo(workspace, caller, path, applied, whole, left=left)
     changed = dict.fromkeys(change.cell for change in applied.changes)
     return TakenBack(path, tuple(changed), undo.left)

@@ -27,7 +27,7 @@ from tk_ai_extension.workspace.journal import JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
+class UndoPlan:
     """A plan to take journal entries back.
 
     Attributes:
@@ -41,7 +41,7 @@ class Undo:
     left: tuple[str, ...]
 
 
-def plan(entries: Sequence[JournalEntry], snapshot: Snapshot) -> Undo:
+def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
     """The plan to take back entries of one notebook.
 
     Args:
@@ -54,10 +54,12 @@ def plan(entries: Sequence[JournalEntry], snapshot: Snapshot) -> Undo:
         if target.take_back(entry.changes):
             undone.append(entry.id)
             target.left += [entry.note] if entry.note else []
-    return Undo(tuple(target.operations()), tuple(undone), tuple(dict.fromkeys(target.left)))
+    return UndoPlan(tuple(target.operations()), tuple(undone), tuple(dict.fromkeys(target.left)))
 
 
-def inverse(changes: Sequence[Change], snapshot: Snapshot) -> tuple[list[Operation], list[str]]:
+def inverse_operations(
+    changes: Sequence[Change], snapshot: Snapshot
+) -> tuple[list[Operation], list[str]]:
     """The operations that take changes back, the last one first, and sentences about what stays.
 
     What somebody has worked on since stays: a source, type or outputs that are not as the change

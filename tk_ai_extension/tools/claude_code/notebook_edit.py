@@ -169,7 +169,7 @@ def _operation(
     if cell_id is None:
         raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
     cell, version = _find(snapshot, cell_id)
-    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     if edit_mode == "delete":
         return Delete(cell.key, expect)
     return Replace(cell.key, source, cell_type, expect=expect)

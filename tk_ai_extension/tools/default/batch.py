@@ -19,7 +19,7 @@ from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.undo_plan import inverse
+from tk_ai_extension.workspace.undo_plan import inverse_operations
 
 
 class CellOperation(BaseModel, extra="forbid"):
@@ -122,12 +122,12 @@ async def edit_cells(
     return plan_edit(context, document, snapshot, *planned, run=run)
 
 
-async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
+async def _roll_back(context: ToolContext, path: str, applied: editing.JournaledEdit) -> list[str]:
     """Takes the changes back; returns what stays, since somebody has worked on it, and why."""
     workspace = context.workspace
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    operations, left = inverse(applied.changes, snapshot)
+    operations, left = inverse_operations(applied.changes, snapshot)
     back = await editing.apply(
         workspace,
         context.caller,
@@ -138,7 +138,7 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
         kind="undo",
     )
     entries = [] if left else [applied.entry]
-    await editing.taken_back(workspace, context.caller, document.path, back, entries)
+    await editing.record_undo(workspace, context.caller, document.path, back, entries)
     return left
 
 
@@ -161,7 +161,7 @@ def _plan(
         if operation.to is None:
             raise InvalidArguments(f"Operation {number} (move) needs `to`.")
         return Move(cell.key, position(snapshot, operation.to))
-    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     match operation.action:
         case "overwrite":
             return Replace(cell.key, need("source"), operation.cell_type, expect=expect)

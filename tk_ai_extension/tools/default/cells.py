@@ -24,7 +24,7 @@ async def _seen(
     return (
         snapshot,
         cell,
-        editing.expected(context.workspace, context.caller, snapshot, cell, version),
+        editing.expected_hash(context.workspace, context.caller, snapshot, cell, version),
     )
 
 

@@ -22,7 +22,7 @@ from tk_ai_extension.tools.parameters import (
     Timeout,
     Wait,
 )
-from tk_ai_extension.tools.plans import Edit, Running
+from tk_ai_extension.tools.plans import Edit, RunPlan
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace.staleness import states
 
@@ -34,14 +34,14 @@ async def execute_cell(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> Running:
+) -> RunPlan:
     """Runs a cell; its outputs go into the notebook and into the answer."""
     document = await _document(context, notebook, "execute_cell")
     snapshot = await document.read()
     found, _ = snapshot.find(cell)
     if found.type != "code":
         raise InvalidArguments(f"Cell @{found.key} is {found.type}; only code cells run.")
-    return Running(document, snapshot, (found,), wait=wait, timeout=timeout)
+    return RunPlan(document, snapshot, (found,), wait=wait, timeout=timeout)
 
 
 @tool("EXECUTE", carry_out=edit_and_run, command="add source")
@@ -78,7 +78,7 @@ async def execute_cells(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Annotated[float | None, Field(gt=0, description="for each cell")] = None,
-) -> Running:
+) -> RunPlan:
     """Runs several cells in order."""
     if (cells is None) == (which is None):
         raise InvalidArguments("Give either `cells` or `which`.")
@@ -100,7 +100,7 @@ async def execute_cells(
         raise InvalidArguments(
             "None of these is a code cell to run.", hint="list_cells shows types and states."
         )
-    return Running(
+    return RunPlan(
         document,
         snapshot,
         tuple(chosen),
@@ -118,14 +118,14 @@ async def execute_ipython(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> Running:
+) -> RunPlan:
     """Runs code in the notebook's kernel and leaves the notebook alone."""
     if not code.strip():
         raise InvalidArguments("There is no code to run.")
     if "\0" in code:
         raise InvalidArguments("The code has a NUL character.")
     document = await _document(context, notebook, "execute_ipython")
-    return Running(document, code=code, wait=wait, timeout=timeout)
+    return RunPlan(document, code=code, wait=wait, timeout=timeout)
 
 
 @tool("READ", command="watch execution_id")

@@ -21,7 +21,7 @@ from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo_plan import plan as undo_plan
+from tk_ai_extension.workspace.undo_plan import plan_undo
 
 
 class Undone(Result):
@@ -43,7 +43,7 @@ class Undone(Result):
 
 
 @dataclass(frozen=True)
-class _Undoing(Edit):
+class _UndoEdit(Edit):
     """The edit that takes entries back.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Undoing(Edit):
         return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 
-async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
+async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
     """Applies the edit, and marks the entries."""
     workspace, count = context.workspace, len(plan.entries)
     applied = await editing.apply(
@@ -78,7 +78,7 @@ async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
         kind="undo",
     )
     entries = [entry.id for entry in plan.entries]
-    await editing.taken_back(workspace, context.caller, plan.document.path, applied, entries)
+    await editing.record_undo(workspace, context.caller, plan.document.path, applied, entries)
     return Undone(
         notebook=plan.document.path,
         undone=[entry.summary for entry in plan.entries],
@@ -88,7 +88,7 @@ async def _take_back(context: ToolContext, plan: _Undoing, tool: str) -> Undone:
     )
 
 
-@tool("WRITE", carry_out=_take_back, command="undo steps")
+@tool("WRITE", carry_out=_undo, command="undo steps")
 async def undo(
     context: ToolContext,
     steps: Annotated[int, Field(ge=1, le=1000)] = 1,
@@ -96,7 +96,7 @@ async def undo(
         Entry | None, Field(description="instead of steps: all after this history number")
     ] = None,
     notebook: Notebook = None,
-) -> _Undoing:
+) -> _UndoEdit:
     """Takes back your own changes, newest first; cells that somebody worked on since stay."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="undo")
@@ -110,13 +110,13 @@ async def undo(
             else "Your connection has no session, so none of the changes are known to be yours."
         )
     snapshot = await document.read()
-    plan = await run_off_loop_if_large(len(snapshot.cells), partial(undo_plan, entries, snapshot))
+    plan = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
     if not plan.operations and plan.left:
         raise Conflict(
             f"Nothing was taken back: {' '.join(plan.left)}",
             hint="Change the cells themselves instead.",
         )
-    return _Undoing(
+    return _UndoEdit(
         document,
         snapshot,
         tuple(anchored(snapshot, plan.operations)),

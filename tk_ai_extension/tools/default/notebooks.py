@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import CellKind, Notebook
-from tk_ai_extension.tools.plans import Creation
+from tk_ai_extension.tools.plans import CreationPlan
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
@@ -118,7 +118,7 @@ class NotebookCreated(Result):
         return f"Created {self.notebook} with {self.total_cells} cells."
 
 
-async def _create(context: ToolContext, plan: Creation, tool: str) -> NotebookCreated:
+async def _create(context: ToolContext, plan: CreationPlan, tool: str) -> NotebookCreated:
     """Makes the notebook."""
     made = await editing.create(
         context.workspace,
@@ -137,7 +137,7 @@ async def create_notebook(
     notebook: str,
     kernel_name: str | None = None,
     cells: list[NewCell] | None = None,
-) -> Creation:
+) -> CreationPlan:
     """Creates a notebook; refuses to overwrite one."""
     new: tuple[tuple[CellKind, str], ...] = tuple(
         (cell.cell_type, cell.source) for cell in cells or []
@@ -150,7 +150,7 @@ async def _creation(
     path: str,
     kernel_name: str | None,
     cells: tuple[tuple[CellKind, str], ...] = (),
-) -> Creation:
+) -> CreationPlan:
     """The plan of a notebook on a kernelspec; the default one where none is named.
 
     Raises:
@@ -167,7 +167,7 @@ async def _creation(
         "display_name": spec.display_name,
         "language": spec.language,
     }
-    return Creation(path, cells, kernelspec)
+    return CreationPlan(path, cells, kernelspec)
 
 
 def _no_kernelspec(name: str, known: list[str]) -> KernelspecNotFound:

@@ -14,12 +14,12 @@ from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.cell_changes import CellsChanged, apply_edit, cells_changed, plan_edit
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.parameters import Notebook
-from tk_ai_extension.tools.plans import Creation, Edit
+from tk_ai_extension.tools.plans import CreationPlan, Edit
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 
 
-async def _write(context: ToolContext, plan: Edit | Creation, tool: str) -> CellsChanged:
+async def _write(context: ToolContext, plan: Edit | CreationPlan, tool: str) -> CellsChanged:
     """Makes the edit, or the whole notebook at once."""
     if isinstance(plan, Edit):
         return await apply_edit(context, plan, tool)
@@ -41,7 +41,7 @@ async def write_notebook(
     text: Annotated[str, Field(description="as read_notebook gave it, edited")],
     notebook: Notebook = None,
     base: Annotated[str | None, Field(description="revision, where the text has no header")] = None,
-) -> Edit | Creation:
+) -> Edit | CreationPlan:
     """Writes the cell-marked text back, merged by cell with what others changed since. A missing
     marker deletes its cell; a marker without id makes a new one. A missing notebook is created.
     """
@@ -52,7 +52,7 @@ async def write_notebook(
         # Merged with nothing: a marker that names a cell is refused before there is a notebook.
         nothing = Snapshot(path, ())
         merge(_base(context, nothing, base or parsed.revision, new=True), nothing, parsed)
-        return Creation(path, tuple((cell.type, cell.source) for cell in parsed.cells))
+        return CreationPlan(path, tuple((cell.type, cell.source) for cell in parsed.cells))
     document = await workspace.store.open(path)
     current = await document.read()
     if current.nbformat[0] < 4:

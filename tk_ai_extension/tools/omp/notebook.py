@@ -136,4 +136,4 @@ def _seen(
         Conflict: the caller has not seen its present source.
     """
     cell = snapshot.cells[index]
-    return cell, editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    return cell, editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
