@@ -93,7 +93,7 @@ async def test_what_claude_runs_in_the_kernel_that_asks_runs_when_it_has_answere
     ran = await person.run("%tk --mode auto Print six by seven.")
     assert (ran.status, ran.asked) == ("ok", [])
     assert ran.text.splitlines()[0] == "A plot, then."
-    assert ran.text.splitlines()[-2:] == ["It runs now.", "*1 cell of Claude's runs now.*"]
+    assert ran.text.splitlines()[-2:] == ["It runs now.", "*Running 1 cell for Claude.*"]
     first, second, third = (request.tool_results[0] for request in model.requests[1:4])
     assert "starts by itself after you answer" in first.text
     assert "starts by itself after you answer" in second.text

@@ -1,4 +1,4 @@
-"""Running cells and code, and following what runs."""
+"""Tools that run cells and code, and wait for executions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def execute_cell(
     wait: Wait = 30,
     timeout: Timeout = None,
 ) -> RunPlan:
-    """Runs a cell; its outputs go into the notebook and into the answer."""
+    """Run a cell. Saves its outputs in the notebook and returns them."""
     document = await _document(context, notebook, "execute_cell")
     snapshot = await document.read()
     found, _ = snapshot.find(cell)
@@ -55,9 +55,9 @@ async def insert_and_execute_cell(
     wait: Wait = 30,
     timeout: Timeout = None,
 ) -> Edit:
-    """Inserts a code cell (at the end unless placed) and runs it."""
+    """Insert a code cell (default: at the end) and run it."""
     if not source.strip():
-        raise InvalidArguments("There is no code to run.", hint="insert_cell makes an empty cell.")
+        raise InvalidArguments("`source` is empty.", hint="Use insert_cell for an empty cell.")
     document = await _document(context, notebook, "insert_and_execute_cell")
     snapshot = await document.read()
     operation = insertion(
@@ -71,15 +71,16 @@ async def execute_cells(
     context: ToolContext,
     cells: MaybeRanges = None,
     which: Annotated[
-        Literal["all", "stale"] | None, Field(description="instead of `cells`; `stale`: not fresh")
+        Literal["all", "stale"] | None,
+        Field(description="instead of `cells`: all, or those not fresh"),
     ] = None,
     stop_on_error: bool = True,
     restart: Annotated[bool, Field(description="restart the kernel first")] = False,
     notebook: Notebook = None,
     wait: Wait = 30,
-    timeout: Annotated[float | None, Field(gt=0, description="for each cell")] = None,
+    timeout: Annotated[float | None, Field(gt=0, description="seconds per cell")] = None,
 ) -> RunPlan:
-    """Runs several cells in order."""
+    """Run several cells in order."""
     if (cells is None) == (which is None):
         raise InvalidArguments("Give either `cells` or `which`.")
     workspace = context.workspace
@@ -98,7 +99,7 @@ async def execute_cells(
     chosen = [cell for cell in chosen if cell.type == "code" and cell.source.strip()]
     if not chosen:
         raise InvalidArguments(
-            "None of these is a code cell to run.", hint="list_cells shows types and states."
+            "None of these cells has code to run.", hint="list_cells shows types and states."
         )
     return RunPlan(
         document,
@@ -119,11 +120,11 @@ async def execute_ipython(
     wait: Wait = 30,
     timeout: Timeout = None,
 ) -> RunPlan:
-    """Runs code in the notebook's kernel and leaves the notebook alone."""
+    """Run code in the notebook's kernel; the notebook does not change."""
     if not code.strip():
-        raise InvalidArguments("There is no code to run.")
+        raise InvalidArguments("`code` is empty.")
     if "\0" in code:
-        raise InvalidArguments("The code has a NUL character.")
+        raise InvalidArguments("`code` contains a NUL character.", hint="Remove it.")
     document = await _document(context, notebook, "execute_ipython")
     return RunPlan(document, code=code, wait=wait, timeout=timeout)
 
@@ -132,17 +133,17 @@ async def execute_ipython(
 async def wait_execution(
     context: ToolContext, execution_id: str, wait: Wait = 30
 ) -> ExecutionResult:
-    """Waits for an execution; answers with the output since it was last seen, and how it ended."""
+    """Wait for an execution that still runs. Returns its new output and status."""
     return await follow(
         context, context.workspace.executions.get(context.caller, execution_id), wait, watch=True
     )
 
 
 async def _document(context: ToolContext, notebook: str | None, tool: str) -> NotebookDocument:
-    """The notebook to run in; unless one is named, the current one.
+    """Return the named or current notebook.
 
     Raises:
-        NotebookRequired: "No notebook connected. Use use_notebook first".
+        NotebookRequired: No notebook is named, and the caller has no current one.
     """
     if notebook is None and context.workspace.notebooks.current(context.caller) is None:
         raise NotebookRequired(

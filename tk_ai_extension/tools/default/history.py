@@ -1,4 +1,4 @@
-"""Who changed what, and taking back one's own changes."""
+"""Tools that show a notebook's history and undo the caller's changes."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ from tk_ai_extension.workspace.undo_plan import plan_undo
 
 
 class Undone(Result):
-    """Changes that were taken back."""
+    """The changes that were undone."""
 
     notebook: str
     undone: list[str]
-    """What each was, newest first."""
+    """Summaries of the changes, newest first."""
     refused: list[str] = Field(default_factory=list)
-    """What could not be taken back, and why."""
+    """Why some changes could not be undone."""
     changes: list[ChangedCell]
     total_cells: int
 
     def as_text(self) -> str:
-        lines = [f"Took back: {summary}." for summary in self.undone]
-        lines += [f"Left as it is: {reason}" for reason in self.refused]
+        lines = [f"Undone: {summary}." for summary in self.undone]
+        lines += [f"Not undone: {reason}" for reason in self.refused]
         lines.append(f"{self.notebook}: {self.total_cells} cells.")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class _UndoEdit(Edit):
-    """The edit that takes entries back.
+    """The edit that undoes journal entries.
 
     Attributes:
-        entries: What is taken back, at least in part, newest first.
-        left: Sentences about what stays, and why.
+        entries: The entries that are undone, at least in part, newest first.
+        left: Sentences that say which changes stay, and why.
     """
 
     entries: tuple[JournalEntry, ...] = ()
     left: tuple[str, ...] = ()
 
     def proposal(self) -> Proposal:
-        """What comes back."""
+        """Return the entries and the cells that change."""
         entries = tuple(
-            ProposalStep("undo", f"Take back {entry.id}: {entry.summary}") for entry in self.entries
+            ProposalStep("undo", f"Undo {entry.id}: {entry.summary}") for entry in self.entries
         )
         edit = super().proposal()
         count = len(entries)
-        title = f"Take back {count} change{'' if count == 1 else 's'}"
+        title = f"Undo {count} change{'' if count == 1 else 's'}"
         return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 
 async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
-    """Applies the edit, and marks the entries."""
+    """Apply the edit and mark the entries as undone."""
     workspace, count = context.workspace, len(plan.entries)
     applied = await editing.apply(
         workspace,
@@ -74,7 +74,7 @@ async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
         plan.document,
         plan.operations,
         tool=tool,
-        summary=f"took back {count} change{'' if count == 1 else 's'}",
+        summary=f"undid {count} change{'' if count == 1 else 's'}",
         kind="undo",
     )
     entries = [entry.id for entry in plan.entries]
@@ -93,11 +93,11 @@ async def undo(
     context: ToolContext,
     steps: Annotated[int, Field(ge=1, le=1000)] = 1,
     checkpoint: Annotated[
-        Entry | None, Field(description="instead of steps: all after this history number")
+        Entry | None, Field(description="instead of `steps`: all after this history number")
     ] = None,
     notebook: Notebook = None,
 ) -> _UndoEdit:
-    """Takes back your own changes, newest first; cells that somebody worked on since stay."""
+    """Undo your own changes, newest first. Keeps cells that were edited since."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="undo")
     entries = await workspace.journal.undoable(
@@ -105,16 +105,16 @@ async def undo(
     )
     if not entries:
         raise NothingToUndo(
-            f"You have changed nothing in {document.path} that can be taken back."
+            f"You have made no change in {document.path} that can be undone."
             if caller.key
-            else "Your connection has no session, so none of the changes are known to be yours."
+            else "Your connection has no session, so your changes cannot be identified."
         )
     snapshot = await document.read()
     plan = await run_off_loop_if_large(len(snapshot.cells), partial(plan_undo, entries, snapshot))
     if not plan.operations and plan.left:
         raise Conflict(
-            f"Nothing was taken back: {' '.join(plan.left)}",
-            hint="Change the cells themselves instead.",
+            f"Nothing was undone: {' '.join(plan.left)}",
+            hint="Edit the cells instead.",
         )
     return _UndoEdit(
         document,
@@ -126,7 +126,7 @@ async def undo(
 
 
 class HistoryEntry(BaseModel):
-    """Something that was done to a notebook."""
+    """A change or run of a notebook."""
 
     id: int
     """The history number, for `undo` with `checkpoint`."""
@@ -140,7 +140,7 @@ class HistoryEntry(BaseModel):
 
 
 class History(Result):
-    """What was done to a notebook, newest first."""
+    """The changes and runs of a notebook, newest first."""
 
     notebook: str
     entries: list[HistoryEntry]
@@ -152,7 +152,7 @@ class History(Result):
                 + ("" if e.state == "done" else f" [{e.state}]")
                 for e in self.entries
             )
-            or f"Nothing is recorded for {self.notebook}."
+            or f"{self.notebook} has no recorded history."
         )
 
 
@@ -160,7 +160,7 @@ class History(Result):
 async def notebook_history(
     context: ToolContext, notebook: Notebook = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
 ) -> History:
-    """Lists who changed and ran what, newest first (changes by the tools; not a person's typing)."""
+    """List who changed and ran what, newest first (calls of tools, not a person's typing)."""
     workspace, caller = context.workspace, context.caller
     path = workspace.path(caller, notebook, tool="notebook_history")
     entries = await workspace.journal.history(path, limit, caller.user)
