@@ -1,8 +1,17 @@
-"""What a call is about to do, worked out before anything is done.
+"""Plans: what a call will do, computed before it changes anything.
 
-A plan is what a person is shown where the mode asks (`Plan.proposal`), and what is then carried
-out: the same value, which names the sources that it was made for. It goes stale rather than do
-something else.
+A tool with ``carry_out`` returns a plan. If the mode requires approval, a person is shown its
+proposal (`Plan.proposal`); then the same plan is executed. A plan is bound to the sources that it
+was made for, so it fails with a conflict instead of changing other sources.
+
+A plan of your own needs one method:
+
+>>> class Greet:
+...     def proposal(self) -> Proposal:
+...         return Proposal("Greet Ada", (ProposalStep("arguments", "Greet Ada"),))
+>>> plan: Plan = Greet()
+>>> plan.proposal().as_text()
+'Greet Ada'
 """
 
 from __future__ import annotations
@@ -24,27 +33,27 @@ from tk_ai_extension.notebooks.base import NotebookDocument
 
 
 class Plan(Protocol):
-    """What a call would do."""
+    """What a call will do."""
 
     def proposal(self) -> Proposal:
-        """All that it would do, for a person who decides whether it may.
+        """Return everything that the call will do, for the person who approves it.
 
-        The kernel of a notebook's own is filled in by `tools.permission_checks`.
+        `tools.permission_checks` adds the kernel of the notebook.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Operations on a notebook, and whether the cells that they touch are run afterwards.
+    """Operations on a notebook, and optionally a run of the changed code cells.
 
     Attributes:
-        document: What is changed.
-        snapshot: The notebook that the operations were planned for.
-        operations: In order, all or none.
-        run: Whether the code cells among those inserted and replaced are run then.
-        wait: Seconds to wait for the end of that.
-        timeout: Seconds after which a cell that runs is interrupted.
+        document: The notebook to change.
+        snapshot: The notebook for which the operations were planned.
+        operations: The operations, in order, applied all or none.
+        run: Whether to run the inserted and replaced code cells afterwards.
+        wait: Seconds to wait for the end of that run.
+        timeout: Seconds after which a running cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
@@ -55,7 +64,7 @@ class Edit:
     timeout: float | None = None
 
     def proposal(self) -> Proposal:
-        """A diff of each cell; all of its lines where it is run."""
+        """Return a diff of each cell; all lines of a cell that runs."""
         steps = tuple(_operation(self.snapshot, each, self.run) for each in self.operations)
         runs = any(step.runs for step in steps)
         title = "Nothing to change"
@@ -72,12 +81,12 @@ class Edit:
 
 @dataclass(frozen=True)
 class CreationPlan:
-    """A notebook that is to be made.
+    """A notebook to create.
 
     Attributes:
-        path: Where; nothing is there yet.
-        cells: In order, by type and source.
-        kernelspec: What it runs on: name, display_name and language; None to leave it open.
+        path: The path of the new notebook.
+        cells: Type and source of its cells, in order.
+        kernelspec: Its kernelspec (name, display_name and language); None for none.
     """
 
     path: str
@@ -85,7 +94,7 @@ class CreationPlan:
     kernelspec: dict[str, str] | None = None
 
     def proposal(self) -> Proposal:
-        """The cells, whole."""
+        """Return all cells."""
         kernel = f" for {self.kernelspec['name']}" if self.kernelspec else ""
         title = f"Create {self.path}{kernel} with {len(self.cells)} cells"
         cells = (
@@ -97,17 +106,17 @@ class CreationPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Cells of a notebook, or scratch code, that a kernel is about to run.
+    """Cells of a notebook, or scratch code, to run in the notebook's kernel.
 
     Attributes:
-        document: Whose kernel runs them.
-        snapshot: The notebook that the cells are from.
-        cells: In order; none for scratch code.
+        document: The notebook whose kernel runs them.
+        snapshot: The notebook as the cells were read; None for scratch code.
+        cells: The cells, in order; empty for scratch code.
         code: The scratch code.
-        restart: Whether the kernel is restarted first.
-        stop_on_error: Whether a cell that fails ends it.
+        restart: Whether to restart the kernel first.
+        stop_on_error: Whether to skip the remaining cells after one fails.
         wait: Seconds to wait for the end.
-        timeout: Seconds after which a cell is interrupted.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
@@ -120,7 +129,7 @@ class RunPlan:
     timeout: float | None = None
 
     def proposal(self) -> Proposal:
-        """The code, whole."""
+        """Return all of the code."""
         steps = [RESTART] if self.restart else []
         path = self.document.path
         if self.snapshot is None:
@@ -142,18 +151,18 @@ class RunPlan:
 
 
 Verb = Literal["restart", "interrupt", "shut down"]
-"""What is done to a kernel."""
+"""A change of a kernel's state."""
 
 
 @dataclass(frozen=True)
 class KernelChange:
-    """Something that is about to be done to a running kernel.
+    """A planned change of a running kernel's state.
 
     Attributes:
         verb: restart, interrupt or shut down.
-        kernel_id: Which kernel.
-        path: The notebook that it is of; None for none or several.
-        execution_id: The run that is interrupted, where it is just that one.
+        kernel_id: The kernel.
+        path: The kernel's notebook; None for none or several.
+        execution_id: The execution to interrupt; None for the one that runs.
     """
 
     verb: Verb
@@ -162,16 +171,17 @@ class KernelChange:
     execution_id: str | None = None
 
     def proposal(self) -> Proposal:
-        """The kernel, and what is done to it."""
-        # A notebook has one kernel; which one it is else, only its id says.
+        """Return the kernel and the change."""
+        # A notebook has one kernel. Without a notebook, only the id identifies the kernel.
         kernel = "the kernel" if self.path else f"the kernel {self.kernel_id[:8]}"
-        what = f"{self.verb.capitalize()} {kernel}"
+        title = f"{self.verb.capitalize()} {kernel}"
         if self.execution_id is not None:
-            what = f"Interrupt what runs in {kernel}"
+            title = f"Interrupt an execution in {kernel}"
         elif self.verb != "interrupt":
-            what += ". Its variables are lost"
-        step = ProposalStep("kernel", what, identity=(self.verb, self.kernel_id, self.execution_id))
-        return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
+            title += ". Its variables are lost"
+        identity = (self.verb, self.kernel_id, self.execution_id)
+        step = ProposalStep("kernel", title, identity=identity)
+        return Proposal(title, (step,), self.path, KernelReference(self.kernel_id))
 
 
 RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lost")
@@ -179,14 +189,14 @@ RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lo
 
 
 def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalStep:
-    """An operation as a step, bound to the source that it was planned for."""
+    """Return an operation as a step that is bound to the source for which it was planned."""
     match operation:
         case Insert(content):
             runs = run and content.type == "code"
-            place, to, identity = _place(snapshot, operation)
+            position, to, identity = _position(snapshot, operation)
             return ProposalStep(
                 "insert",
-                f"{'Insert and run' if runs else 'Insert'} a {content.type} cell {place}",
+                f"{'Insert and run' if runs else 'Insert'} a {content.type} cell {position}",
                 to=to,
                 runs=runs,
                 lines=marked("+", content.source),
@@ -227,10 +237,10 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             )
         case SetOutputs(key, outputs):
             cell = snapshot.by_key[key]
-            what = f"Restore {len(outputs)} outputs of" if outputs else "Clear the outputs of"
+            action = f"Restore {len(outputs)} outputs of" if outputs else "Clear the outputs of"
             return ProposalStep(
                 "outputs",
-                f"{what} {_name(cell)}",
+                f"{action} {_name(cell)}",
                 cell=_reference(snapshot, cell),
                 identity=(source_hash(repr(outputs)),),
             )
@@ -241,14 +251,14 @@ def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
 
 
 def _name(cell: Cell) -> str:
-    """A cell as a person finds it: the first is cell 1, and its id says nothing to them."""
+    """Return a cell's name for a person, who counts cells from 1 and does not see ids."""
     return f"{cell.type} cell {cell.index + 1}"
 
 
-def _place(
+def _position(
     snapshot: Snapshot, insert: Insert
 ) -> tuple[str, int | None, tuple[str | int | None, ...]]:
-    """Where a cell is inserted: in words, as an index, and as an approval is bound to it."""
+    """Return where a cell is inserted: as text, as an index, and as the identity of the approval."""
     if insert.index is not None:
         return f"as cell {insert.index + 1}", insert.index, ("at", insert.index)
     key = insert.after or insert.before
