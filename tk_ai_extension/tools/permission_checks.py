@@ -30,7 +30,7 @@ class CheckedTool(Protocol):
 
     @property
     def concerns(self) -> Concerns:
-        """Returns the notebook that a call concerns."""
+        """Return the notebook that a call concerns."""
         ...
 
     def effect_for(self, parsed: BaseModel) -> Effect:

@@ -65,7 +65,7 @@ class ActivityFeed:
         self._listeners: list[Callable[[str, Caller, Activity], None]] = []
 
     def listen(self, heard: Callable[[str, Caller, Activity], None]) -> None:
-        """Calls back with all that is told: the notebook's path, who does it, and what.
+        """Call back with all that is told: the notebook's path, who does it, and what.
 
         What a listener raises is logged: what was done is done.
         """
@@ -81,7 +81,7 @@ class ActivityFeed:
         entry: int = 0,
         status: str = "",
     ) -> None:
-        """Tells the notebook's followers, if there are any."""
+        """Notify the notebook's followers, if there are any."""
         if path is None:
             return
         named = tuple(dict.fromkeys(cell for cell in cells if cell))

@@ -44,7 +44,7 @@ def read_page(
     pattern: Pattern | None = None,
     max_chars: int = PAGE,
 ) -> ArtifactPage:
-    """Reads a page of a text file; see `Artifacts.read`. Takes memory for a page, not for the file.
+    """Read a page of a text file; see `Artifacts.read`. Takes memory for a page, not for the file.
 
     Raises:
         InvalidArguments: the pattern takes too long.

@@ -98,7 +98,7 @@ class Artifacts:
         self._next_prune = 0.0
 
     async def write(self, user: str, content: str | bytes, *, mime: str = "text/plain") -> Artifact:
-        """Keeps a text or bytes; the same content of one user is one artifact, however often read.
+        """Keep a text or bytes; the same content of one user is one artifact, however often read.
 
         Raises:
             LimitReached: it is larger than one artifact may be; nothing was kept.
@@ -195,7 +195,7 @@ class Artifacts:
         raise FileNotFoundError
 
     def _renew(self, user: str, artifact_id: str) -> bool:
-        """Counts an artifact as written now, where it is there."""
+        """Count an artifact as written now, where it is there."""
         try:
             os.utime(self._find(user, artifact_id))
         except FileNotFoundError:
@@ -217,7 +217,7 @@ class Artifacts:
                 self._prune(path)
 
     def _prune(self, newest: Path) -> None:
-        """Removes what is too old, then the oldest of whoever holds most, until all fits again."""
+        """Remove what is too old, then the oldest of whoever holds most, until all fits again."""
         oldest = time.time() - self._keep
         held: defaultdict[Path, list[tuple[float, int, Path]]] = defaultdict(list)
         total = 0
@@ -289,7 +289,7 @@ class ArtifactWriter:
         return self._size
 
     def append(self, content: str | bytes) -> None:
-        """Adds a piece at the end."""
+        """Add a piece at the end."""
         data = _encode(content)
         kept = data[: max(self._max - self._size, 0)] if self.error is None else b""
         if len(kept) < len(data):
@@ -314,7 +314,7 @@ class ArtifactWriter:
         self._last = kept[-1:] or self._last
 
     async def close(self) -> Artifact:
-        """Ends the artifact, which can be read from now on.
+        """End the artifact, which can be read from now on.
 
         Raises:
             DiskFull, SaveFailed: nothing of it could be written.
@@ -326,7 +326,7 @@ class ArtifactWriter:
         )
 
     async def discard(self) -> None:
-        """Throws away what was written, unless it was closed."""
+        """Throw away what was written, unless it was closed."""
         if self._file is not None:
             await asyncio.to_thread(self._throw_away)
 

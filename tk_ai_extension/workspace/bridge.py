@@ -55,7 +55,7 @@ class ToolBridge:
         self._listener = SocketListener("bridge.sock", self._hear, MAX_LINE)
 
     def describe(self, session: str, about: Json) -> Path:
-        """Writes down what a session's code may know of it; where that stands."""
+        """Write down what a session's code may know of it; where that stands."""
         path = self._listener.folder / f"{session}.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps(about), encoding="utf-8")
@@ -93,7 +93,7 @@ class ToolBridge:
                 del self._grants[token]
 
     async def close(self) -> None:
-        """Ends all calls and removes the folder."""
+        """End all calls and removes the folder."""
         await self._listener.close()
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -66,7 +66,7 @@ class Database:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tk-ai-database")
 
     async def close(self) -> None:
-        """Ends what is under way and closes the file."""
+        """End what is under way and closes the file."""
 
         def close() -> None:
             if self._connection is not None:
@@ -79,7 +79,7 @@ class Database:
     async def run(
         self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
     ) -> T:
-        """Runs work on the thread as one transaction; to its end, also if the caller is cancelled.
+        """Run work on the thread as one transaction; to its end, also if the caller is cancelled.
 
         Otherwise a cancellation just after a change would take the change out of the journal.
 
@@ -89,7 +89,7 @@ class Database:
         return await self._on_thread(lambda: self._transact(work, consequence))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs work that only reads, also where the file cannot be written or created.
+        """Run work that only reads, also where the file cannot be written or created.
 
         Raises:
             SaveFailed, StateTooNew, StateUnavailable.
@@ -97,7 +97,7 @@ class Database:
         return await self._on_thread(lambda: self._look(work))
 
     async def check(self) -> None:
-        """Opens the file, and finds out whether something could be written beside it now.
+        """Open the file, and finds out whether something could be written beside it now.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable.
@@ -202,7 +202,7 @@ class Database:
             )
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Brings the file to this version's schema; several processes may do it at once."""
+        """Bring the file to this version's schema; several processes may do it at once."""
         while (version := _version(connection)) < len(self._migrations):
             connection.execute("BEGIN IMMEDIATE")
             with connection:

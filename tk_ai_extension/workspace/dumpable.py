@@ -12,7 +12,7 @@ PR_SET_DUMPABLE = 4
 
 
 def hide_process() -> bool:
-    """Keeps others of the same user from this process's environment and memory; whether that is done.
+    """Keep others of the same user from this process's environment and memory; whether that is done.
 
     Linux: ``/proc/PID/environ``, ``mem`` and ``fd`` become root's, and a debugger is not let in
     (prctl(2), PR_SET_DUMPABLE); nor is there a core dump. Programs that it starts are not hidden.

@@ -94,7 +94,7 @@ def unread_conflict(
 def mark_seen(
     workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell]
 ) -> None:
-    """Notes that the caller has been shown the whole source of these cells."""
+    """Note that the caller has been shown the whole source of these cells."""
     workspace.seen.mark_cells(caller, snapshot.path, cells)
 
 
@@ -116,7 +116,7 @@ async def apply(
     kind: Literal["change", "undo"] = "change",
     turn: str | None = None,
 ) -> JournaledEdit:
-    """Applies operations with an intent row before and the outcome after; own writes count as seen.
+    """Apply operations with an intent row before and the outcome after; own writes count as seen.
 
     Args:
         workspace: Where the journal and what was seen are.
@@ -163,7 +163,7 @@ async def apply(
 async def _settled(
     workspace: Workspace, entry: int, summary: str, changes: Sequence[Change] | None
 ) -> None:
-    """Journals what came of a change whose outcome was not known when it was answered."""
+    """Record what came of a change whose outcome was not known when it was answered."""
     if changes is None:
         await workspace.journal.failed(entry, "The tab was lost before it was changed.")
     else:
@@ -179,7 +179,7 @@ async def create(
     tool: str,
     kernelspec: dict[str, str] | None = None,
 ) -> JournaledEdit:
-    """Makes a notebook with these cells, all at once; they count as seen, and can be taken back.
+    """Make a notebook with these cells, all at once; they count as seen, and can be taken back.
 
     Without cells it has an empty one, as JupyterLab makes it and as a room adds it in any case.
 
@@ -217,7 +217,7 @@ async def record_undo(
     *,
     left: Mapping[int, Sequence[Change]] | None = None,
 ) -> None:
-    """Writes down what an undo took back, and then tells those who look at the notebook.
+    """Write down what an undo took back, and then tells those who look at the notebook.
 
     Args:
         workspace: Where the journal is.
@@ -246,7 +246,7 @@ def _publish(
 async def _done(
     workspace: Workspace, caller: Caller, entry: int, changes: Sequence[Change], summary: str
 ) -> None:
-    """Journals a change that was made; where that fails the caller is told, the change stands."""
+    """Record a change that was made; where that fails the caller is told, the change stands."""
     try:
         await workspace.journal.done(entry, changes, summary)
     except ToolError as error:
@@ -272,7 +272,7 @@ def describe(changes: Sequence[Change]) -> str:
 
 
 def check_sources(workspace: Workspace, operations: Sequence[Operation]) -> None:
-    """Refuses what no cell may hold.
+    """Refuse what no cell may hold.
 
     Raises:
         InvalidArguments: a source that is too long, or has a character that cannot be stored.
@@ -288,7 +288,7 @@ def check_sources(workspace: Workspace, operations: Sequence[Operation]) -> None
 
 
 def check_source(workspace: Workspace, source: str) -> None:
-    """Refuses a source that no cell may hold; see `check_sources`."""
+    """Refuse a source that no cell may hold; see `check_sources`."""
     limit = workspace.limits.max_source
     if len(source) > limit:
         raise InvalidArguments(

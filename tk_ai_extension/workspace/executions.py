@@ -121,7 +121,7 @@ class Executions:
         tool: str = "",
         supervisor: RunSupervisor | None = None,
     ) -> Run:
-        """Queues steps for a kernel and returns at once.
+        """Queue steps for a kernel and returns at once.
 
         Steps that name a cell run its source as it is when their turn comes, with outputs streamed
         into the document that ``open_document`` gives; with an ``approval`` only if it is
@@ -172,7 +172,7 @@ class Executions:
         return next((run for run in mine if not run.done), mine[-1] if mine else None)
 
     async def cancel(self, run: Run, *, grace: float = 5.0) -> Cancellation:
-        """Takes a run out of the queue, or interrupts it; what has come of it within the grace.
+        """Take a run out of the queue, or interrupts it; what has come of it within the grace.
 
         Code that waits inside the kernel behind somebody else's is interrupted when it begins.
         """
@@ -204,7 +204,7 @@ class Executions:
                 run.path = now
 
     async def close(self) -> None:
-        """Stops following, and says so to those who wait; kernels go on by themselves."""
+        """Stop following, and says so to those who wait; kernels go on by themselves."""
         self._closing = True
         tasks = [
             run.task for run in self._runs.values() if run.task is not None and not run.task.done()
@@ -276,7 +276,7 @@ class Executions:
     async def _take_turn(
         self, run: Run, step: Step, open_document: OpenDocument | None, timeout: float | None
     ) -> None:
-        """Runs a step in its turn; once more where the run's supervisor says so."""
+        """Run a step in its turn; once more where the run's supervisor says so."""
         supervisor = self._supervisors.get(run.id)
         if supervisor is None:
             await self._step(run, step, open_document, timeout)
@@ -291,7 +291,7 @@ class Executions:
             run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
 
     async def _let_go_of_kernel(self, run: Run) -> None:
-        """Tells a run's supervisor that it is over."""
+        """Notify a run's supervisor that it is over."""
         supervisor = self._supervisors.pop(run.id, None)
         try:
             if supervisor is not None:
@@ -300,7 +300,7 @@ class Executions:
             logger.warning("The kernel of run %s could not be let go: %s", run.id, error.message)
 
     async def _save_outputs(self, run: Run, open_document: OpenDocument | None) -> None:
-        """Saves what the cells of a run have printed, where their ends did not."""
+        """Save what the cells of a run have printed, where their ends did not."""
         if len(run.steps) == 1 or open_document is None or run.path is None:
             return
         try:
@@ -381,7 +381,7 @@ class Executions:
     async def _hear(
         self, run: Run, step: Step, event: ExecutionEvent, writer: OutputWriter | None
     ) -> None:
-        """Takes in one event of an executor."""
+        """Take in one event of an executor."""
         match event:
             case Started():
                 step.started = True
@@ -409,7 +409,7 @@ class Executions:
 
     @staticmethod
     async def _write(step: Step, writer: OutputWriter, changes: Sequence[OutputChange]) -> None:
-        """Writes outputs to the cell; where its notebook cannot be written any more, it runs on."""
+        """Write outputs to the cell; where its notebook cannot be written any more, it runs on."""
         try:
             await writer.write(changes)
         except ToolError as error:
@@ -425,7 +425,7 @@ class Executions:
             self._records.ran(run.path, cell.key, cell.hash, run.kernel_id, ok=step.status == "ok")
 
     def _begin_entry(self, run: Run, tool: str) -> asyncio.Task[int] | None:
-        """Writes into the journal that a notebook's run begins; None for one of no notebook."""
+        """Write into the journal that a notebook's run begins; None for one of no notebook."""
         if run.path is None:
             return None
         intent = self._journal.intend(
@@ -434,7 +434,7 @@ class Executions:
         return self._background.spawn(intent, f"The journal entry of run {run.id}")
 
     async def _end_entry(self, run: Run, tool: str, begun: asyncio.Task[int] | None) -> None:
-        """Writes into the journal how a run ended; nobody waits for it where the row is there."""
+        """Write into the journal how a run ended; nobody waits for it where the row is there."""
         if run.path is None or begun is None:
             return
         said = f"ran {_cells_of(run)}: {run.outcome}"

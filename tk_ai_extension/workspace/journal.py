@@ -128,7 +128,7 @@ class Journal:
         kind: Kind = "change",
         turn: str | None = None,
     ) -> int:
-        """Writes down what is about to be done; on disk when it returns.
+        """Write down what is about to be done; on disk when it returns.
 
         Returns:
             The entry's id, for `done` or `failed`.
@@ -152,7 +152,7 @@ class Journal:
         note: str = "",
         turn: str | None = None,
     ) -> int:
-        """Writes down what is over and can not be undone, at once; returns the entry's id.
+        """Write down what is over and can not be undone, at once; returns the entry's id.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed: it is not written down.
@@ -164,7 +164,7 @@ class Journal:
     async def done(
         self, entry_id: int, changes: Sequence[Change] = (), summary: str | None = None
     ) -> None:
-        """Writes down what came of an intent. Outputs of more than a megabyte a cell are left out.
+        """Write down what came of an intent. Outputs of more than a megabyte a cell are left out.
 
         Args:
             entry_id: The intent's.
@@ -189,7 +189,7 @@ class Journal:
         await self._database.run(update, "The change was made, but cannot be undone.")
 
     async def failed(self, entry_id: int, error: str) -> None:
-        """Writes down that an intent failed and nothing was changed, and why."""
+        """Write down that an intent failed and nothing was changed, and why."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE entries SET state = 'failed', note = ? WHERE id = ?",
@@ -199,7 +199,7 @@ class Journal:
         )
 
     async def undone(self, entry_ids: Sequence[int], by: int) -> None:
-        """Writes down that entries were taken back by another entry."""
+        """Write down that entries were taken back by another entry."""
         await self._database.run(
             lambda db: db.executemany(
                 "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?",
@@ -209,7 +209,7 @@ class Journal:
         )
 
     async def partly_undone(self, left: Mapping[int, Sequence[Change]]) -> None:
-        """Writes down that of these entries only these changes still stand."""
+        """Write down that of these entries only these changes still stand."""
         rows = [(encode_changes(changes)[0], entry_id) for entry_id, changes in left.items()]
         await self._database.run(
             lambda db: db.executemany("UPDATE changes SET data = ? WHERE entry = ?", rows),
@@ -332,7 +332,7 @@ class Journal:
         await self._database.run(update)
 
     async def prune(self) -> None:
-        """Removes the oldest entries, as the bounds say; new entries do it now and then."""
+        """Remove the oldest entries, as the bounds say; new entries do it now and then."""
         oldest = time.time() - self.keep_days * 86_400
 
         def delete(db: sqlite3.Connection) -> None:
@@ -344,7 +344,7 @@ class Journal:
         await self._database.run(lambda db: db.executescript("PRAGMA incremental_vacuum"))
 
     async def check(self) -> None:
-        """Finds out whether entries can be written now.
+        """Find out whether entries can be written now.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed, StateTooNew, StateUnavailable.
@@ -352,7 +352,7 @@ class Journal:
         await self._database.check()
 
     async def close(self) -> None:
-        """Ends what is under way and closes the file."""
+        """End what is under way and closes the file."""
         await self._database.close()
 
     async def _insert(self, caller: Caller, written: _Written) -> int:
@@ -372,7 +372,7 @@ def _storable(text: str) -> str:
 
 
 def _interrupt_left_over(db: sqlite3.Connection) -> None:
-    """Settles what a server that has stopped left; what goes on in another server does go on."""
+    """Settle what a server that has stopped left; what goes on in another server does go on."""
     for (owner,) in db.execute(queries.GOING_ON).fetchall():
         if not is_alive(owner):
             db.execute(queries.LEFT_OVER, (owner,))

@@ -66,7 +66,7 @@ class NotebookManager:
     def add(
         self, caller: Caller, name: str | None, path: str, kernel_id: str | None
     ) -> ManagedNotebook:
-        """Connects a notebook and makes it the current one. Doing it twice changes nothing.
+        """Connect a notebook and makes it the current one. Doing it twice changes nothing.
 
         Args:
             caller: Whose notebook.
@@ -246,7 +246,7 @@ class NotebookManager:
         )
 
     def _let_go(self, paths: Iterable[str]) -> None:
-        """Forgets the kernels of those of these notebooks that no caller holds any more."""
+        """Forget the kernels of those of these notebooks that no caller holds any more."""
         held = {path for desk in self._desks.values() for path in desk.paths.values()}
         for path in set(paths) - held:
             self._kernels.pop(path, None)

@@ -18,7 +18,7 @@ class Notices:
         self._for_anybody: list[str] = []
 
     def add(self, caller: str | Caller, notice: str) -> None:
-        """Leaves a sentence for a caller (or the caller with this identity), once."""
+        """Leave a sentence for a caller (or the caller with this identity), once."""
         identity = caller if isinstance(caller, str) else caller.identity
         waiting = self._waiting.setdefault(identity, [])
         if notice not in waiting:
@@ -28,12 +28,12 @@ class Notices:
             self._waiting.popitem(last=False)
 
     def add_for_anybody(self, notice: str) -> None:
-        """Adds a sentence to the next answer, whoever gets it."""
+        """Add a sentence to the next answer, whoever gets it."""
         self._for_anybody.append(notice)
         del self._for_anybody[:-MAX_NOTICES]
 
     def forget(self, caller: Caller) -> None:
-        """Drops what waits for a caller whose session is over."""
+        """Drop what waits for a caller whose session is over."""
         self._waiting.pop(caller.identity, None)
 
     def take(self, caller: Caller) -> list[str]:

@@ -19,7 +19,7 @@ def own_process() -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """Whether a process that `own_process` named is alive, and on this host.
+    """Return whether a process that `own_process` named is alive, and on this host.
 
     A pid alone does not say so: after a restart of the host or of a container another process has it.
     """

@@ -76,7 +76,7 @@ def contain(
 
 
 def is_contained(root: Path | None, path: str) -> bool:
-    """Whether `contain` takes a path: what it refuses is in no listing."""
+    """Return whether `contain` takes a path: what it refuses is in no listing."""
     try:
         contain(root, path)
     except PathRefused:
@@ -155,7 +155,7 @@ def _below(real_root: Path, root: Path, path: str, parts: list[str]) -> list[str
 
 
 def _has_link(root: Path, parts: list[str]) -> bool:
-    """Whether there is a link on the way from the root to the last of the parts that exists.
+    """Return whether there is a link on the way from the root to the last of the parts that exists.
 
     Mostly there is none, and then the path is what it says, wherever the root itself is: to look at
     these few parts costs a tenth of resolving the whole path, which each call would have to do.
@@ -186,7 +186,7 @@ def _resolved(real_root: Path, path: str, parts: list[str]) -> Path:
 def _check_target(
     real_root: Path, path: str, resolved: Path, allow_hidden: bool, linked: Sequence[Path]
 ) -> None:
-    """Refuses what links lead out of the root and the folders they may lead to, or to what is hidden."""
+    """Refuse what links lead out of the root and the folders they may lead to, or to what is hidden."""
     places = (real_root, *(Path(os.path.realpath(folder)) for folder in linked))
     place = next((place for place in places if resolved.is_relative_to(place)), None)
     if place is None:

@@ -56,7 +56,7 @@ class Pattern:
         self._seconds = self._left = seconds
 
     def found_in(self, line: str) -> bool:
-        """Whether the pattern is found anywhere in a line.
+        """Return whether the pattern is found anywhere in a line.
 
         Raises:
             InvalidArguments: the searches took too long.

@@ -23,7 +23,7 @@ def peer_of(line: Any) -> int | None:
 
 
 def comes_from(process: int, ancestor: int) -> bool:
-    """Whether a process is another one or comes from it; looks into the system's list of them."""
+    """Return whether a process is another one or comes from it; looks into the system's list of them."""
     if process == ancestor:
         return True
     try:

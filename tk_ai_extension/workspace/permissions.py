@@ -85,7 +85,7 @@ class Approver(Protocol):
     """Asks a person within the call; a composition root fills it in for the faces that can."""
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Shows the request and waits for the answer.
+        """Show the request and waits for the answer.
 
         It is cancelled when the request is answered elsewhere meanwhile
         (`PermissionPolicy.answer`), so an approver may show it and wait for that. None: nobody can
@@ -152,7 +152,7 @@ class PermissionPolicy:
         proposal: Proposal,
         approver: Approver | None = None,
     ) -> None:
-        """Returns if the call may run now.
+        """Return if the call may run now.
 
         Args:
             caller: Who acts.

@@ -200,19 +200,19 @@ class PythonSessions:
         return session
 
     async def discard(self, session: PythonSession) -> None:
-        """Shuts the kernel of one call down."""
+        """Shut the kernel of one call down."""
         self._single.discard(session)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
 
     def resetting(self, key: SessionKey) -> bool:
-        """Whether this session is being reset just now."""
+        """Return whether this session is being reset just now."""
         return key in self._sessions and self._sessions[key].resetting
 
     # -- what a session's kernel needs
 
     async def reset(self, session: PythonSession) -> None:
-        """Gives the session a new kernel, whatever became of the one before.
+        """Give the session a new kernel, whatever became of the one before.
 
         Raises:
             KernelBusy: another reset is in progress.
@@ -247,7 +247,7 @@ class PythonSessions:
         await self._answering(session)
 
     async def replace_stuck(self, session: PythonSession) -> None:
-        """Kills a kernel that ignores an interrupt; there is a new one in its place."""
+        """Kill a kernel that ignores an interrupt; there is a new one in its place."""
         if session.key is None:
             await self._stop(session.kernel_id)
             return
@@ -257,7 +257,7 @@ class PythonSessions:
     # -- starting and stopping
 
     async def _start(self, session: PythonSession) -> str:
-        """Starts a Python kernel in the session's folder."""
+        """Start a Python kernel in the session's folder."""
         # A name that nothing has: the kernel's folder is the one that it would be in.
         path = f"{session.folder}/{HIDDEN}{session.id}".lstrip("/")
         kernel_id = await _start_python(
@@ -359,7 +359,7 @@ class PythonSessions:
                 session.stopped = event.kind == "shutdown"
 
     async def close(self) -> None:
-        """Shuts the session kernels down: nobody would find them again."""
+        """Shut the session kernels down: nobody would find them again."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -377,7 +377,7 @@ class PythonSessions:
 
 
 def names_session(path: str) -> bool:
-    """Whether this is what a session's kernel was started for; not so where it was a notebook."""
+    """Return whether this is what a session's kernel was started for; not so where it was a notebook."""
     return path.rpartition("/")[2].startswith(HIDDEN)
 
 
@@ -399,7 +399,7 @@ def reset_in_progress() -> KernelBusy:
 async def _start_python(
     kernels: Kernels, path: str, *, make_room: Callable[[], Awaitable[None]]
 ) -> str:
-    """Starts a Python kernel, and once more where too many files were open.
+    """Start a Python kernel, and once more where too many files were open.
 
     Args:
         kernels: Starts it.

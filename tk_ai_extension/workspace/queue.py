@@ -54,7 +54,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def turn(self, kernel_id: str, caller: str) -> AsyncGenerator[None]:
-        """Waits for the caller's turn on a kernel and holds it for the body of the ``async with``.
+        """Wait for the caller's turn on a kernel and holds it for the body of the ``async with``.
 
         Args:
             kernel_id: The kernel.
@@ -112,7 +112,7 @@ class FairQueue:
             raise
 
     def _pass_on(self, kernel_id: str) -> None:
-        """Ends the present turn and begins the next one, if anybody waits."""
+        """End the present turn and begins the next one, if anybody waits."""
         line = self._lines[kernel_id]
         while line.waiting:
             caller, own = line.waiting.popitem(last=False)

@@ -41,7 +41,7 @@ class Revisions:
         return self._characters
 
     def remember(self, snapshot: Snapshot) -> None:
-        """Keeps a snapshot under its path and revision."""
+        """Keep a snapshot under its path and revision."""
         name = (snapshot.path, snapshot.revision)
         if name not in self._snapshots:
             self._snapshots[name] = snapshot

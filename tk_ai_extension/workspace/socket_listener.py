@@ -75,7 +75,7 @@ class SocketListener:
             return path
 
     async def close(self) -> None:
-        """Ends all connections and removes the folder."""
+        """End all connections and removes the folder."""
         self._closed = True
         # Nobody opens it meanwhile, or after.
         async with self._opening:

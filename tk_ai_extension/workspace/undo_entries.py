@@ -41,7 +41,7 @@ async def undo_entries(
     cells: Collection[str] | None = None,
     of: str = "",
 ) -> list[TakenBack]:
-    """Takes changes back, in each notebook all or none.
+    """Take changes back, in each notebook all or none.
 
     Args:
         workspace: Where the journal and the notebooks are.

@@ -124,7 +124,7 @@ class _Target:
         self._numbers_blocked = False
 
     def take_back(self, changes: Sequence[Change]) -> bool:
-        """Takes back changes, the last one first; whether any of them could be."""
+        """Take back changes, the last one first; whether any of them could be."""
         any_taken_back = False
         for change in reversed(changes):
             numbered = not _by_id(change)
@@ -154,7 +154,7 @@ class _Target:
         return operations + self._arrange([row for row in self._start if row not in gone])
 
     def _arrange(self, order: list[_Row]) -> list[Operation]:
-        """Inserts and moves that make this order the target's.
+        """Insert and moves that make this order the target's.
 
         As many cells as possible stay where they are; each other one goes after the one before it.
         """
@@ -180,7 +180,7 @@ class _Target:
         return operations
 
     def _take_back(self, change: Change) -> str | None:
-        """Takes back one change, or returns why it stays."""
+        """Take back one change, or returns why it stays."""
         if change.action == "delete":
             return self._take_back_delete(change)
         row = self._find(change)
@@ -258,7 +258,7 @@ def _content(change: Change) -> CellContent:
 
 
 def _by_id(change: Change) -> bool:
-    """Whether the change names its cell by its id, and not by its place."""
+    """Return whether the change names its cell by its id, and not by its place."""
     return _content(change).id == change.cell
 
 

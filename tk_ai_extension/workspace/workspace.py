@@ -278,7 +278,7 @@ class Workspace:
             self.runs.ran_elsewhere(event.kernel_id, snapshot, event.code)
 
     async def close(self) -> None:
-        """Ends what runs here, and lets go of notebooks; kernels are left to their owner."""
+        """End what runs here, and lets go of notebooks; kernels are left to their owner."""
         self._unsubscribe()
         for updates in self._foreign_updates.values():
             await updates.finish()
