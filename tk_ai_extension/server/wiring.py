@@ -121,7 +121,7 @@ def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
         ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
-    workspace.activity.listen(partial(_show_agent, store))
+    workspace.activity.add_listener(partial(_show_agent, store))
     found = {
         "jupyter_client": persistent.missing_parts(),
         "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]

@@ -240,7 +240,7 @@ def _publish(
     done: JournaledEdit,
 ) -> None:
     cells = (change.cell for change in done.changes)
-    workspace.activity.tell(path, caller, kind, cells, entry=done.entry)
+    workspace.activity.publish(path, caller, kind, cells, entry=done.entry)
 
 
 async def _done(

@@ -346,11 +346,11 @@ class Executions:
         step.status = "running"
         run.record("started", {"cell": step.cell})
         try:
-            self._activity.tell(run.path, run.caller, "running", [step.cell])
+            self._activity.publish(run.path, run.caller, "running", [step.cell])
             await self._run_code(run, step, timeout, writer)
         finally:
             ended = step.execution.status if step.execution else "error"
-            self._activity.tell(run.path, run.caller, "ran", [step.cell], status=ended)
+            self._activity.publish(run.path, run.caller, "ran", [step.cell], status=ended)
         if step.execution is None:
             raise ToolError("The executor ended without saying how.")
         step.status = step.execution.status
