@@ -158,13 +158,13 @@ class PythonSessions:
         bound = {session for session in self if await self._is_bound(session)}
         session, victim = self._sessions.pop(key, None), None
         if session is None:
-            session, victim = PythonSession(key, key.folder), self._victim(bound)
+            session, victim = PythonSession(key, key.folder), self._session_to_evict(bound)
         self._sessions[key] = session
         session.owners[caller.identity] = caller
         session.using += 1
         try:
             if victim is not None:
-                await self._let_go(victim, "made room for another session's")
+                await self._close_session(victim, "made room for another session's")
             async with session.lock:
                 if not session.kernel_id:
                     session.kernel_id = await self._start(session)
@@ -174,7 +174,7 @@ class PythonSessions:
                 self._sessions.pop(key, None)
             raise
         if self._sweeping is None or self._sweeping.done():
-            self._sweeping = asyncio.create_task(self._sweep_now_and_then())
+            self._sweeping = asyncio.create_task(self._sweep_periodically())
         return session
 
     def release(self, session: PythonSession) -> None:
@@ -238,11 +238,11 @@ class PythonSessions:
             if session.restarts >= MAX_RESTARTS:
                 raise too_often()
             session.restarts += 1
-            self._tell(session, "crashed and was replaced")
+            self._notify_owners(session, "crashed and was replaced")
         elif session.kernel_id in self._kernels.ids():
             return
         else:
-            self._tell(session, "was shut down and is replaced")
+            self._notify_owners(session, "was shut down and is replaced")
         # jupyter_client starts a kernel that crashed again; where it does not, a new one is started.
         await self._answering(session)
 
@@ -252,7 +252,7 @@ class PythonSessions:
             await self._stop(session.kernel_id)
             return
         await self._restart(session)
-        self._tell(session, "ignored the interrupt, was killed and replaced")
+        self._notify_owners(session, "ignored the interrupt, was killed and replaced")
 
     # -- starting and stopping
 
@@ -261,7 +261,7 @@ class PythonSessions:
         # A name that nothing has: the kernel's folder is the one that it would be in.
         path = f"{session.folder}/{HIDDEN}{session.id}".lstrip("/")
         kernel_id = await _start_python(
-            self._kernels, path, make_room=partial(self._let_go_of_idle, NO_FILES)
+            self._kernels, path, make_room=partial(self._close_idle, NO_FILES)
         )
         session.died = session.stopped = False
         info = await self._kernels.info(kernel_id)
@@ -274,16 +274,16 @@ class PythonSessions:
                 await self._kernels.restart(session.kernel_id)
                 session.died = session.stopped = False
                 return
-        await self._start_anew(session)
+        await self._start_again(session)
 
     async def _answering(self, session: PythonSession) -> None:
         with suppress(KernelNotFound, KernelStartFailed):
             await self._kernels.wait_ready(session.kernel_id)
             session.died = session.stopped = False
             return
-        await self._start_anew(session)
+        await self._start_again(session)
 
-    async def _start_anew(self, session: PythonSession) -> None:
+    async def _start_again(self, session: PythonSession) -> None:
         await self._stop(session.kernel_id)
         session.kernel_id = await self._start(session)
 
@@ -295,7 +295,7 @@ class PythonSessions:
 
     # -- letting go
 
-    def _victim(self, bound: set[PythonSession]) -> PythonSession | None:
+    def _session_to_evict(self, bound: set[PythonSession]) -> PythonSession | None:
         """The session that goes so that there is room for one more; None where there is room.
 
         Raises:
@@ -316,9 +316,9 @@ class PythonSessions:
             is_idle = now - session.used >= self._idle_after
             gone = session.kernel_id not in self._kernels.ids()
             if not session.using and (is_idle or gone) and not await self._is_bound(session):
-                await self._let_go(session, "was let go, since nobody used it")
+                await self._close_session(session, "was let go, since nobody used it")
 
-    async def _sweep_now_and_then(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while self._sessions and not self._closing.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._sweep_every)
@@ -328,26 +328,26 @@ class PythonSessions:
             except ToolError as error:
                 logger.warning("A session kernel could not be let go: %s", error.message)
 
-    async def _let_go_of_idle(self, why: str) -> None:
+    async def _close_idle(self, why: str) -> None:
         for session in self:
             if not session.using and not await self._is_bound(session):
-                await self._let_go(session, why)
+                await self._close_session(session, why)
 
-    async def _let_go(self, session: PythonSession, why: str) -> None:
+    async def _close_session(self, session: PythonSession, why: str) -> None:
         if session.key is None or session.using:
             return
         self._sessions.pop(session.key, None)
         self.bridge.forget(session.id)
         await self._stop(session.kernel_id)
-        self._tell(session, why)
+        self._notify_owners(session, why)
 
     async def _is_bound(self, session: PythonSession) -> bool:
         return bool(session.kernel_id and await self._bindings.paths_of(session.kernel_id))
 
-    def _tell(self, session: PythonSession, what: str) -> None:
+    def _notify_owners(self, session: PythonSession, event: str) -> None:
         for owner in session.owners:
             self._notices.add(
-                owner, f"The `python` session's kernel {what}: its variables are gone."
+                owner, f"The `python` session's kernel {event}. Its variables are lost."
             )
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
