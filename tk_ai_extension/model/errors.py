@@ -108,9 +108,7 @@ class InternalError(ToolError):
 
     code = "internal_error"
     status = 500
-    default_hint = (
-        "This is a bug in tk-ai-extension. Report it with the traceback in the server's log."
-    )
+    default_hint = "This is a bug: report it with the traceback in the server's log."
 
 
 # --- notebooks and files
@@ -478,9 +476,7 @@ class PermissionRequired(ToolError):
 
     code = "permission_required"
     status = 403
-    default_hint = (
-        "Ask the user to answer the request in the panel, then repeat the call unchanged."
-    )
+    default_hint = "Ask the user to answer it in the panel, then repeat the call unchanged."
 
 
 class ApprovalOutdated(ToolError):
@@ -497,6 +493,4 @@ class PermissionNotFound(ToolError):
 
     code = "permission_not_found"
     status = 404
-    default_hint = (
-        "It was answered, has expired, or was withdrawn with its call. List the pending ones."
-    )
+    default_hint = "It was answered, has expired, or was withdrawn. List the pending ones."

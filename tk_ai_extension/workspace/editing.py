@@ -71,9 +71,7 @@ def expected_hash(
     if version is not None:
         if cell.hash.startswith(version):
             return cell.hash
-        raise unread_conflict(
-            workspace, caller, snapshot, [cell], "has changed since that version of it"
-        )
+        raise unread_conflict(workspace, caller, snapshot, [cell], "changed since that version")
     seen = workspace.seen.expectation(caller, snapshot.path, cell.key)
     if seen is None:
         raise unread_conflict(workspace, caller, snapshot, [cell], "has not been read yet")

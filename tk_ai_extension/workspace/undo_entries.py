@@ -1,4 +1,4 @@
-"""Taking journalled changes back, cell by cell, where nobody has worked on since."""
+"""Undo journal entries, cell by cell, unless a cell was edited since."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What came of it in one notebook.
+    """The result of an undo in one notebook.
 
     Attributes:
         notebook: The path.
-        cells: The keys of the cells that were given back what they were.
-        left: Sentences about what stays, and why.
+        cells: The keys of the restored cells.
+        left: Sentences that say which changes stay, and why.
     """
 
     notebook: str
@@ -41,18 +41,18 @@ async def undo_entries(
     cells: Collection[str] | None = None,
     of: str = "",
 ) -> list[TakenBack]:
-    """Take changes back, in each notebook all or none.
+    """Undo journal entries, all or none in each notebook.
 
     Args:
-        workspace: Where the journal and the notebooks are.
-        caller: Who takes them back.
-        entries: The newest first, with their changes; those that came back whole are marked.
-        cells: Only the changes of these cells, by their keys; None for all.
-        of: What history says they belonged to: ``of a turn``.
+        workspace: The workspace.
+        caller: The caller.
+        entries: The entries, newest first, with their changes.
+        cells: Undo only the changes of these cells, by key; None for all.
+        of: The origin of the changes for the history, such as ``of a turn``.
 
     Raises:
-        NothingToUndo: none of it changed anything that stands.
-        ToolError: whatever a notebook refuses.
+        NothingToUndo: There is no change that can be undone.
+        ToolError: A notebook refused the operations.
     """
     by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
     others: dict[int, list[Change]] = {}
@@ -63,7 +63,7 @@ async def undo_entries(
         if cells is not None and len(changes) < len(entry.changes):
             others[entry.id] = [each for each in entry.changes if each.cell not in cells]
     if not by_path:
-        raise NothingToUndo("None of it changed anything that can be taken back.")
+        raise NothingToUndo("There is no change that can be undone.")
     return [
         await _undo_in_notebook(workspace, caller, path, of_path, others=others, of=of)
         for path, of_path in by_path.items()
@@ -85,12 +85,12 @@ async def _undo_in_notebook(
     if not undo.operations:
         return TakenBack(path, (), undo.left)
     count = len(undo.entries)
-    said = f"took back {count} change{'' if count == 1 else 's'} {of}".rstrip()
+    summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
     operations = anchored(snapshot, undo.operations)
     applied = await editing.apply(
-        workspace, caller, document, operations, tool="undo", summary=said, kind="undo"
+        workspace, caller, document, operations, tool="undo", summary=summary, kind="undo"
     )
-    # An entry of which only some cells came back stands: the others can still be taken back.
+    # An entry that was undone in part stays open, so that its other cells can be undone later.
     whole = [one for one in undo.entries if one not in others]
     left = {one: others[one] for one in undo.entries if one in others}
     await editing.record_undo(workspace, caller, path, applied, whole, left=left)
