@@ -82,7 +82,7 @@ def test_a_cell_that_fails_ends_with_1(nb: Nb, path: Path) -> None:
 def test_a_kernelspec_that_does_not_exist(nb: Nb) -> None:
     ended = nb("open", "new.ipynb", "--kernel", "klingon", status=2)
     assert "kernelspec_not_found" in ended.err
-    assert "Installed are: python3" in ended.err
+    assert "Installed kernelspecs: python3" in ended.err
     assert not (nb.root / "new.ipynb").exists()
 
 

@@ -112,7 +112,7 @@ def test_progress_is_one_line_that_gives_way(screen: Screen, terminal: Recorded)
 def test_a_refusal_says_what_to_do(screen: Screen, terminal: Recorded) -> None:
     screen.refuse(CellNotFound("No cell `x`."))
     assert "cell_not_found" in terminal.text
-    assert "Call list_cells for the cells and their ids." in terminal.text
+    assert "Call list_cells to see the cells and their ids." in terminal.text
 
 
 @pytest.mark.parametrize("where", ["source", "output"])

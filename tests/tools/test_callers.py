@@ -89,4 +89,4 @@ async def test_history_counts_what_was_taken_back(desk, notebook):
     await desk.call("undo", notebook=notebook, steps=2)
     entries = (await desk.call("notebook_history", notebook=notebook)).entries
     told = [entry.summary for entry in entries if entry.tool == "undo"]
-    assert told == ["took back 2 changes", "took back 1 change"]
+    assert told == ["undid 2 changes", "undid 1 change"]

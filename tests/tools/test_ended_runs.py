@@ -94,5 +94,5 @@ async def test_what_waits_behind_somebody_elses_code_is_said_to_wait_and_ends_in
 def test_waiting_for_somebody_elses_code_is_no_failure():
     waiting = KernelChanged(kernel_id="k", action="interrupted", outcome="waiting")
     assert not waiting.is_error
-    assert "has not begun" in waiting.as_text()
+    assert "has not started" in waiting.as_text()
     assert KernelChanged(kernel_id="k", action="interrupted", outcome="interrupt_ignored").is_error

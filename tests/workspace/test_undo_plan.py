@@ -1,4 +1,4 @@
-"""Undo takes back what nobody has worked on since, and leaves the rest as it is."""
+"""Undo takes back what nobody has edited since, and leaves the rest as it is."""
 
 from __future__ import annotations
 
@@ -134,16 +134,16 @@ class TestSomebodyWorkedOnSince:
     @pytest.mark.parametrize(
         ("operation", "since", "reason"),
         [
-            (Replace("bbbb", "mine"), Replace("bbbb", "theirs"), "worked on"),
-            (Replace("bbbb", "mine"), Replace("bbbb", "mine", type="markdown"), "worked on"),
-            (Replace("bbbb", "mine"), Delete("bbbb"), "gone"),
-            (Insert(code("mine", "dddd")), Replace("dddd", "theirs"), "worked on"),
-            (Insert(code("mine", "dddd")), Delete("dddd"), "gone"),
+            (Replace("bbbb", "mine"), Replace("bbbb", "theirs"), "edited"),
+            (Replace("bbbb", "mine"), Replace("bbbb", "mine", type="markdown"), "edited"),
+            (Replace("bbbb", "mine"), Delete("bbbb"), "deleted"),
+            (Insert(code("mine", "dddd")), Replace("dddd", "theirs"), "edited"),
+            (Insert(code("mine", "dddd")), Delete("dddd"), "deleted"),
             (Delete("bbbb"), Insert(code("theirs", "bbbb")), "another cell has its id"),
-            (Move("bbbb", 0), Delete("bbbb"), "gone"),
-            (SetOutputs("aaaa"), Replace("aaaa", "theirs"), "worked on"),
-            (SetOutputs("aaaa"), SetOutputs("aaaa", PRINTED, 8), "has run since"),
-            (SetOutputs("aaaa"), Delete("aaaa"), "gone"),
+            (Move("bbbb", 0), Delete("bbbb"), "deleted"),
+            (SetOutputs("aaaa"), Replace("aaaa", "theirs"), "edited"),
+            (SetOutputs("aaaa"), SetOutputs("aaaa", PRINTED, 8), "ran since"),
+            (SetOutputs("aaaa"), Delete("aaaa"), "deleted"),
         ],
     )
     def test_the_cell_stays_as_it_is_and_a_sentence_says_so(

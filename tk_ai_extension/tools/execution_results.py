@@ -80,7 +80,9 @@ class ExecutionResult(Result):
             cells = "1 more cell was" if self.skipped == 1 else f"{self.skipped} more cells were"
             parts.append(f"[{cells} not run]")
         if self.status in ("queued", "running"):
-            parts.append(f'Still {self.status}. Call wait_execution("{self.execution_id}").')
+            parts.append(
+                f'Still {self.status}: follow it with wait_execution("{self.execution_id}").'
+            )
         return "\n".join(parts)
 
 

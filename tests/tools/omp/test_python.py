@@ -153,7 +153,7 @@ async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller
         await died.wait()
     result = await run("print('x' in dir())")
     assert (result.status, result.runs[0].output) == ("ok", "False")
-    assert "variables are gone" in result.full_text()
+    assert "variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:replace-dead")
@@ -163,7 +163,7 @@ async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(
     result = await run("print('x' in dir())")
     assert result.runs[0].output == "False"
     assert result.kernel_id != first.kernel_id
-    assert "variables are gone" in result.full_text()
+    assert "variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:replace-dead")
@@ -316,7 +316,7 @@ async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced
     assert "Its kernel was killed" in ended.as_text()
     after = await run("print('x' in dir())")
     assert after.runs[0].output == "False"
-    assert "was killed and replaced: its variables are gone" in ended.full_text()
+    assert "was killed and replaced. Its variables are lost" in ended.full_text()
 
 
 @pytest.mark.proves("exec:cancel", "exec:timeout")

@@ -63,7 +63,7 @@ class CellsEdited(CellsChanged):
             parts.append(f"A cell failed. Some changes could not be undone. {' '.join(self.left)}")
         elif self.status in ("queued", "running"):
             parts.append(
-                f'Still {self.status}: call wait_execution("{self.execution_id}"). '
+                f'Still {self.status}: follow it with wait_execution("{self.execution_id}"). '
                 "A later failure does not undo the changes."
             )
         return "\n".join(parts)

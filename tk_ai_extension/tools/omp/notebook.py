@@ -98,9 +98,9 @@ async def notebook(
     count = len(snapshot.cells)
     last = count if action == "insert" else count - 1
     if not 0 <= cell_index <= last:
+        allowed = f"Use 0 to {last}." if last >= 0 else "It has no cells."
         raise InvalidArguments(
-            f"`cell_index` {cell_index} is out of range for {action} in {snapshot.path}.",
-            hint=f"Use 0 to {last}." if last >= 0 else "The notebook has no cells: insert one.",
+            f"`cell_index` {cell_index} is out of range for {action} in {snapshot.path}. {allowed}"
         )
     operation = _operation(context, snapshot, action, cell_index, content, cell_type, version)
     edit = plan_edit(context, document, snapshot, operation)
