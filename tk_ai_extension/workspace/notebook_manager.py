@@ -120,7 +120,7 @@ class NotebookManager:
             and not self._idle(connected)
         ):
             raise LimitReached(
-                f"You already have {len(connected.paths)} connected notebooks with kernels.",
+                f"You already have {len(connected.paths)} notebooks with kernels.",
                 hint="Disconnect some: call unuse_notebook with shutdown_kernel.",
             )
         return name
