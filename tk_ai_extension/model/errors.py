@@ -433,7 +433,7 @@ class LanguageUnsupported(ToolError):
     """The tool needs a kernel of another language."""
 
     code = "language_unsupported"
-    default_hint = "This tool works with Python kernels only. Otherwise, use execute_ipython."
+    default_hint = "This tool needs a Python kernel. For other languages, use execute_ipython."
 
 
 class VariableNotFound(ToolError):
@@ -476,7 +476,7 @@ class PermissionRequired(ToolError):
 
     code = "permission_required"
     status = 403
-    default_hint = "Ask the user to answer it in the panel, then repeat the call unchanged."
+    default_hint = "Ask the user to answer the request in the panel, then call again unchanged."
 
 
 class ApprovalOutdated(ToolError):

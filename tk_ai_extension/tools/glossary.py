@@ -22,7 +22,7 @@ EVERYWHERE: Mapping[str, str] = {
 
 BY_TOOL: Mapping[tuple[str, str], str] = {
     ("NotebookEdit", "edit_mode"): "A replace one past the last cell is an insert.",
-    ("clear_outputs", "all"): "Clear all cells; instead of `cells`.",
+    ("clear_outputs", "all"): "Clear all cells, instead of `cells`.",
     ("create_notebook", "cells"): "The initial cells.",
     ("create_notebook", "notebook"): "The path of the new notebook, relative to the server's root.",
     ("edit_cell", "new"): "The replacement.",

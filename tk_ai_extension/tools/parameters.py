@@ -36,4 +36,4 @@ Entry = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 CellKind = Literal["code", "markdown", "raw"]
 
 Wait = Annotated[float, Field(ge=0, le=3600, description="seconds to wait for the end")]
-Timeout = Annotated[float | None, Field(gt=0, description="seconds until an interrupt")]
+Timeout = Annotated[float | None, Field(gt=0, description="seconds until the code is interrupted")]

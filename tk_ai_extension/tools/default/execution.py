@@ -133,7 +133,7 @@ async def execute_ipython(
 async def wait_execution(
     context: ToolContext, execution_id: str, wait: Wait = 30
 ) -> ExecutionResult:
-    """Wait for an execution that still runs. Returns its new output and status."""
+    """Wait for an execution. Returns its new output and how it ended."""
     return await follow(
         context, context.workspace.executions.get(context.caller, execution_id), wait, watch=True
     )

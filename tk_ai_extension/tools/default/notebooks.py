@@ -211,8 +211,8 @@ async def use_notebook(
     kernel_id: str | None = None,
     kernel_name: str | None = None,
 ) -> NotebookUsed:
-    """Call this first: makes a notebook the current one and connects its kernel, the running one or
-    a new one. Mode `create` creates a missing notebook.
+    """Call this first. Makes a notebook the current one and connects its kernel, the running one or a
+    new one. Mode `create` creates a missing notebook.
     """
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
