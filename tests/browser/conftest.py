@@ -123,7 +123,7 @@ async def model() -> AsyncIterator[ScriptedModel]:
 @shared
 async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     """Starts servers that end with the test."""
-    async with servers(tmp_path) as start:
+    async with servers(tmp_path, pages=True) as start:
         yield start
 
 

@@ -84,7 +84,7 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
         )
         await types(page, 0, "  # typed")
         await lab.say("Go.")
-        await seen.toolbar.get_by_role("button", name="Claude runs…").wait_for()
+        await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
         # Claude saw it: what was typed and is not saved.
         await types(page, 0, ", and typed on")
     await expect(lab.log.get_by_text("Done.")).to_be_visible()

@@ -168,7 +168,7 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
     await agent.changes("shows000", SHOWING.format(texts=[whole, *CORPUS]))
     await agent("execute_cell", cell="shows000")
     await expect(seen.cells.last).to_contain_text("All is shown.")
-    held = page.get_by_role("button", name="Load pictures from elsewhere.invalid")
+    held = page.get_by_role("button", name="Load images from elsewhere.invalid")
     await expect(held.last).to_be_visible()
     await expect(page.locator(f".jp-Notebook {COMMANDS}")).to_have_count(0)
     await watch.nothing()

@@ -118,7 +118,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     await lab.show_panel()
     await lab.mode.select_option("plan")
     await lab.say("How would you go about it?")
-    await expect(lab.log.get_by_text("A plan: nothing was changed.")).to_be_visible()
+    await expect(lab.log.get_by_text("This is a plan. Nothing was changed.")).to_be_visible()
     await lab.say("And what of the prices in the west?")
     await expect(lab.log.get_by_role("alert")).to_be_visible()
     await lab.mode.select_option("auto")
@@ -135,7 +135,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
     await lab.say("Then save it.")
-    await expect(lab.log.get_by_text("Waits for the message before it")).to_be_visible()
+    await expect(lab.log.get_by_text("Queued")).to_be_visible()
     await lab.message_box.press_sequentially("Look at @")
     await expect(lab.panel.get_by_role("listbox", name="Suggestions")).to_be_visible()
 

@@ -93,7 +93,7 @@ async def test_what_was_kept_the_chat_and_the_draft_are_there_after_a_reload(
     await expect(marks).to_have_count(2)
     await marks.first.click()
     await (
-        page.get_by_role("group", name="What was changed")
+        page.get_by_role("group", name="Changes to this cell")
         .get_by_role("button", name="Keep")
         .click()
     )
