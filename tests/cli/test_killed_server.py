@@ -35,7 +35,7 @@ async def test_the_cell_still_runs_its_lost_output_is_said_and_the_next_one_take
     assert [cell["state"] for cell in listed["cells"]] == ["running", "never"]
     (notice,) = listed["notices"]
     assert "The server stopped while its kernel runs @" in notice
-    assert notice.endswith("is not in the notebook; the kernel is still busy.")
+    assert notice.endswith("is not in the notebook. The kernel is still busy.")
     assert notice in (await asyncio.to_thread(nb, "cells")).out
     shown = " ".join((await asyncio.to_thread(nb.typed, "cells", columns=100)).split())
     assert "running" in shown

@@ -215,7 +215,7 @@ def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(nb: Nb, path: Path
 def test_errors_are_json_for_programs(nb: Nb, path: Path) -> None:
     error = nb("cell", "nope", "-n", "a.ipynb", "--json", status=2).json["error"]
     assert error["code"] == "cell_not_found"
-    assert error["hint"] == "Call `nb cells` for the cells and their ids."
+    assert error["hint"] == "Call `nb cells` to see the cells and their ids."
     wrong = json.loads(nb("insert", "one", "x", "--json", status=2).out)
     assert wrong["error"]["code"] == "invalid_arguments"
     assert nb("nonsense", "--json", status=2).json["error"]["code"] == "invalid_arguments"
