@@ -83,6 +83,7 @@ def _notebook(server: ServerProcess, *sources: str) -> str:
 
 
 @pytest.mark.proves("mcp:lazy")
+@pytest.mark.usefixtures("fresh_processes")
 async def test_what_takes_long_to_import_waits_until_the_server_is_up(
     start_server: StartServer,
 ) -> None:
@@ -99,6 +100,7 @@ async def test_what_takes_long_to_import_waits_until_the_server_is_up(
 
 
 @pytest.mark.proves("mcp:lazy")
+@pytest.mark.usefixtures("fresh_processes")
 async def test_health_the_models_and_tools_by_rest_wait_for_no_mcp(
     start_server: StartServer,
 ) -> None:
