@@ -38,7 +38,7 @@ from tk_ai_extension.kernels.sandbox.confinement import Confinement, connection_
 from tk_ai_extension.kernels.socket_folders import remove_folder, remove_stale_folders
 from tk_ai_extension.kernels.starter import TAIL_BYTES
 from tk_ai_extension.model.errors import SandboxUnavailable
-from tk_ai_extension.model.probing import missing_in
+from tk_ai_extension.model.private_api import missing_members
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def missing_parts() -> list[str]:
         ),
         LocalProvisioner: ("connection_info", "pgid", "pid", "ports_cached", "process"),
     }
-    return [part for kind, names in used.items() for part in missing_in(kind, names)]
+    return [part for kind, names in used.items() for part in missing_members(kind, names)]
 
 
 class PersistentServerKernelManager(ServerKernelManager):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, Json, Snapshot
 from tk_ai_extension.model.errors import NotReadable
-from tk_ai_extension.model.many_cells import off_loop_if_many, prepared
+from tk_ai_extension.model.large_notebooks import prepared, run_off_loop_if_large
 from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.files.saving import check_writable
@@ -111,7 +111,7 @@ class FileDocument(StoredDocument):
         snapshot = await prepared(self.session.shown(self._file.stored(index, self.path)))
         if edit.steps:
             self.changed()
-        return Applied(snapshot, await off_loop_if_many(len(snapshot.cells), edit.changes))
+        return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 
     async def stored(self) -> Snapshot:
         """See `StoredDocument.stored`."""

@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InvalidNotebook, ReadOnly, ToolError
-from tk_ai_extension.model.probing import missing_in
+from tk_ai_extension.model.private_api import missing_members
 from tk_ai_extension.notebooks.autosave import Schedule
 from tk_ai_extension.notebooks.base import FileChanged
 from tk_ai_extension.notebooks.managers import manager_error
@@ -68,7 +68,7 @@ def missing_parts() -> list[str]:
             *("_maybe_save_document", "_save_delay"),
         ),
     }
-    return [part for kind, names in used.items() for part in missing_in(kind, names)]
+    return [part for kind, names in used.items() for part in missing_members(kind, names)]
 
 
 class Rooms:
