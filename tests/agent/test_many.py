@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, of_kind
 from tests.agent.test_going_on import processes
-from tests.desk import Desk
+from tests.harness import ToolHarness
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
 
 CHATS = 10
@@ -23,7 +23,9 @@ SLACK = 6
 """Connections of Claude's process to the script's server, and tasks, that may just be open or not."""
 
 
-async def test_ten_chats_at_once_each_work_in_their_notebook(open_chats: Open, desk: Desk) -> None:
+async def test_ten_chats_at_once_each_work_in_their_notebook(
+    open_chats: Open, harness: ToolHarness
+) -> None:
     """Ten processes of Claude, ten turns of a change and a run, five notebooks and their kernels."""
     talk = open_chats(max_live=CHATS)
 
@@ -35,7 +37,7 @@ async def test_ten_chats_at_once_each_work_in_their_notebook(open_chats: Open, d
 
     talk.model.add(*[work] * (2 * CHATS))
     for number in range(CHATS // 2):
-        desk.write(f"{number}.ipynb", "1")
+        harness.write(f"{number}.ipynb", "1")
     async with asyncio.timeout(110):
         answered = await asyncio.gather(
             *(
@@ -52,7 +54,7 @@ async def test_ten_chats_at_once_each_work_in_their_notebook(open_chats: Open, d
         }
     for number in range(CHATS // 2):
         expected = {"1", f"{number} + 1000", f"{number + 5} + 1000"}
-        assert set(desk.sources(f"{number}.ipynb")) == expected
+        assert set(harness.sources(f"{number}.ipynb")) == expected
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ async def turns(talk: Talk, chat: str, many: int, numbers: count[int]) -> None:
         assert events[-1].data == {"end": "done", "text": "Done."}
 
 
-async def grown(talk: Talk, desk: Desk, warm: int, many: int) -> tuple[Held, Held]:
+async def grown(talk: Talk, harness: ToolHarness, warm: int, many: int) -> tuple[Held, Held]:
     """What is held before and after so many turns of one chat."""
-    desk.write("a.ipynb", "1")
+    harness.write("a.ipynb", "1")
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("Hello.", notebook="a.ipynb"))[0].data["chat"]
     numbers = count(1)
@@ -114,8 +116,10 @@ def assert_nothing_left(before: Held, after: Held, *, many: int) -> None:
     assert after.children <= before.children + 1
 
 
-async def test_turns_leave_no_task_no_file_and_no_process_behind(talk: Talk, desk: Desk) -> None:
-    before, after = await grown(talk, desk, warm=2, many=12)
+async def test_turns_leave_no_task_no_file_and_no_process_behind(
+    talk: Talk, harness: ToolHarness
+) -> None:
+    before, after = await grown(talk, harness, warm=2, many=12)
     assert_nothing_left(before, after, many=12)
     # A transcript grows by what was said, each piece once and joined.
     assert after.rows - before.rows <= 12 * 12
@@ -124,9 +128,9 @@ async def test_turns_leave_no_task_no_file_and_no_process_behind(talk: Talk, des
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 async def test_two_hundred_turns_leave_nothing_behind(
-    talk: Talk, desk: Desk, tmp_path: Path
+    talk: Talk, harness: ToolHarness, tmp_path: Path
 ) -> None:
-    before, after = await grown(talk, desk, warm=20, many=200)
+    before, after = await grown(talk, harness, warm=20, many=200)
     assert_nothing_left(before, after, many=200)
     assert after.rows - before.rows <= 200 * 12
     # Beside it is SQLite's log, which is four MiB at most and is used again.

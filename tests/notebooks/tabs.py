@@ -118,7 +118,7 @@ PATH = "n.ipynb"
 
 
 @dataclass
-class Desk:
+class TabHarness:
     """A server, and somebody with a notebook of two cells open."""
 
     app: ServerApp
