@@ -27,7 +27,7 @@ from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.server.chatting import ClaudeOrTour
+from tk_ai_extension.server.chat_services import ClaudeOrTour
 from tk_ai_extension.testing.scripted_model import ScriptedModel
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
 from tk_ai_extension.workspace.turn_credentials import TurnCredential

@@ -85,7 +85,7 @@ async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     refused = await ask(line, **{"pass": shown}, message="Hello.")
     assert "does not know this pass" in refused["error"]["message"]
     await extension.workspace.kernels.shutdown(person.kernel_id)
-    assert extension.services.line._passes == {}
+    assert extension.services.kernel_chat._passes == {}
 
 
 @pytest.mark.proves("threat:secrets")
@@ -195,7 +195,7 @@ async def test_a_kernel_starts_also_where_there_can_be_no_line(
 
 
 async def test_the_socket_goes_with_the_server(extension: Any) -> None:
-    line = extension.services.line
+    line = extension.services.kernel_chat
     address = (await line.issue("a kernel"))["TK_AI_LINE"]
     folder = Path(address).parent
     assert [each.name for each in folder.iterdir()] == ["line.sock"]

@@ -155,4 +155,4 @@ class TabHarness:
         """Waits until something holds; it is looked at whenever anything about any tab changes."""
         async with asyncio.timeout(DEADLINE):
             while not check():
-                await self.channel._moves(None)
+                await self.channel._wait_for_change(None)

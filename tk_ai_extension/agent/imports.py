@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Generator[None]:
+def gc_paused() -> Generator[None]:
     """Keeps the garbage collector from what is imported meanwhile, and from then on.
 
     So many new classes make it look at every object there is, more than once, a third of a second

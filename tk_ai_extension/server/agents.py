@@ -1,4 +1,4 @@
-"""Where the chats' agent finds its model; the agent itself is started by `server.chatting`."""
+"""Where the chats' agent finds its model; the agent itself is started by `server.chat_services`."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.channel import Channels
-from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.lines import LINES
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
-from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.server.renames import Renames
-from tk_ai_extension.server.services import FaceSettings, Services
+from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.dumpable import hide_process
 from tk_ai_extension.workspace.state import default_data_folder
@@ -268,12 +268,12 @@ class TkAIExtensionApp(ExtensionApp):
         )
         self.services = Services(
             managers,
-            partial(self._wire, managers),
-            partial(self._wire_chats, managers),
-            self._face_settings(),
+            partial(self._build_components, managers),
+            partial(self._build_chats, managers),
+            self._interface_settings(),
         )
         if self.filter_all_kernels:
-            passes = self.services.line if self.cell_chat else None
+            passes = self.services.kernel_chat if self.cell_chat else None
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude, passes)
         self._renames = Renames(server.event_logger, self.services.renamed)
         self._tabs = self.settings[TABS_KEY] = Tabs()
@@ -303,16 +303,18 @@ class TkAIExtensionApp(ExtensionApp):
         await self.services.close()
         self._tabs.close()
 
-    def _wire(self, managers: Managers) -> Wired:
+    def _build_components(self, managers: Managers) -> ServerComponents:
         # Its imports take as long as all else that the extension does at the server's start.
-        from tk_ai_extension.server.wiring import wire
+        from tk_ai_extension.server.composition import build_components
 
-        return wire(self, managers, self._tabs)
+        return build_components(self, managers, self._tabs)
 
-    def _wire_chats(self, managers: Managers, wired: Wired, registry: Registry) -> Chats:
-        from tk_ai_extension.server.chatting import wire_chats
+    def _build_chats(
+        self, managers: Managers, components: ServerComponents, registry: Registry
+    ) -> Chats:
+        from tk_ai_extension.server.chat_services import build_chats
 
-        return wire_chats(self, managers, wired, registry)
+        return build_chats(self, managers, components, registry)
 
     def _stop_on_interrupt(self) -> None:
         """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.
@@ -325,8 +327,8 @@ class TkAIExtensionApp(ExtensionApp):
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda _number, _frame: server.stop(from_signal=True))
 
-    def _face_settings(self) -> FaceSettings:
-        return FaceSettings(
+    def _interface_settings(self) -> InterfaceSettings:
+        return InterfaceSettings(
             toolsets=tuple(self.toolsets),
             max_body=self.max_body,
             allowed_origins=frozenset(

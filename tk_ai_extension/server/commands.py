@@ -20,10 +20,10 @@ from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFi
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments
 from tk_ai_extension.server.agents import named_models
+from tk_ai_extension.server.components import ServerComponents
+from tk_ai_extension.server.composition import root_of
 from tk_ai_extension.server.handlers.lines import LineStream, LineTooLong
-from tk_ai_extension.server.parts import Wired
 from tk_ai_extension.server.services import Services
-from tk_ai_extension.server.wiring import root_of
 from tk_ai_extension.tools.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -31,22 +31,24 @@ logger = logging.getLogger(__name__)
 NO_COMMAND = {"err": "Invalid client message.\n", "exit": wire.REFUSED}
 
 
-def command_context(services: Services, wired: Wired, registry: Registry) -> CommandContext:
+def command_context(
+    services: Services, components: ServerComponents, registry: Registry
+) -> CommandContext:
     """Put together what commands of `nb` work with in this server."""
     server = services.managers.server
-    project = wired.project
+    project = components.project
 
     async def chats(user: str, models: Mapping[str, str]) -> ChatClient:
         if project is not None:
             named_models.set(models)
-        return ChatClient(await services.chats(), wired.models, wired.workspace, user)
+        return ChatClient(await services.chats(), components.models, components.workspace, user)
 
     return CommandContext(
         root=str(root_of(services.managers.contents) or ""),
         user=services.owner,
-        workspace=wired.workspace,
+        workspace=components.workspace,
         registry=registry,
-        memory=Memory(wired.state / MEMORY),
+        memory=Memory(components.state / MEMORY),
         project=project,
         host=None if project is None else os.getpid(),
         url="" if project is not None else str(server.connection_url),

@@ -30,7 +30,7 @@ from tk_ai_extension.kernels.persistent import PersistentMappingKernelManager
 from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.server.app import TkAIExtensionApp
-from tk_ai_extension.server.handlers.base import SETTINGS_KEY
+from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.workspace.python_sessions import names_session
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 
 from tk_ai_extension import __version__
 from tk_ai_extension.server import models
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import CALLER, TOOLSETS, Operation
 from tk_ai_extension.server.handlers.rest import ToolHandler
 from tk_ai_extension.server.handlers.routes import ROUTES

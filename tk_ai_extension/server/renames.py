@@ -19,12 +19,12 @@ class Renames:
     def __init__(self, event_logger: Any, renamed: Callable[[str, str], Awaitable[None]]) -> None:
         self._event_logger = event_logger
         self._renamed = renamed
-        event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._hear)
+        event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
     def close(self) -> None:
         """Listens no more."""
-        self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._hear)
+        self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
 
-    async def _hear(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+    async def _on_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
         if data.get("action") == "rename":
             await self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))

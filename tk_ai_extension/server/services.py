@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tornado.web import HTTPError
 
-from tk_ai_extension.agent.imports import uncollected
+from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.server.bridge import AsgiExchange
-from tk_ai_extension.server.kernel_line import KernelLine, Wire
-from tk_ai_extension.server.late import Late
-from tk_ai_extension.server.parts import Managers, Wired
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.kernel_chat_server import JsonLineConnection, KernelChatServer
+from tk_ai_extension.server.lazy import Lazy
 from tk_ai_extension.server.toolsets import Registries
 from tk_ai_extension.server.users import user_of_cells
 
@@ -42,7 +42,7 @@ SETTLING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class FaceSettings:
+class InterfaceSettings:
     """How the server answers; the app's traits say what each is for."""
 
     toolsets: tuple[str, ...]
@@ -61,25 +61,25 @@ class Services:
 
     Args:
         managers: Jupyter Server's own managers.
-        wire: Puts the workspace together over them.
-        wire_chats: Puts the chats together over it and the usual tools.
+        build_components: Puts the workspace together over them.
+        build_chats: Puts the chats together over it and the usual tools.
         settings: How the server answers.
     """
 
     def __init__(
         self,
         managers: Managers,
-        wire: Callable[[], Wired],
-        wire_chats: Callable[[Wired, Registry], Chats],
-        settings: FaceSettings,
+        build_components: Callable[[], ServerComponents],
+        build_chats: Callable[[ServerComponents, Registry], Chats],
+        settings: InterfaceSettings,
     ) -> None:
         self.managers = managers
-        self._wire = wire
-        self._wire_chats = wire_chats
+        self._build_components = build_components
+        self._build_chats = build_chats
         self.settings = settings
         self.owner = owner()
         """Who runs the server; looked up once, which may be a question to a directory."""
-        self.registries = Registries(settings.toolsets, lambda: self._wired.ownership)
+        self.registries = Registries(settings.toolsets, lambda: self._components.ownership)
         self.exchanges: set[AsgiExchange] = set()
         """Requests that MCP answers just now."""
         self.streams: set[asyncio.Task[None]] = set()
@@ -88,49 +88,49 @@ class Services:
         """How many of them each user has."""
         self.calls = 0
         """Calls of tools by REST that are not answered yet."""
-        self._loading = Late(self._load, "tk-ai late imports")
-        self._tools = Late(self._load_tools, "tk-ai tool imports")
-        self._models = Late(self._load_models, "tk-ai model imports")
-        self._mcp = Late(self._load_mcp, "tk-ai MCP imports")
-        self._chats = Late(self._load_chats, "tk-ai chat imports")
-        self._commands = Late(self._load_commands, "tk-ai command imports")
+        self._loading = Lazy(self._load, "tk-ai late imports")
+        self._tools = Lazy(self._load_tools, "tk-ai tool imports")
+        self._models = Lazy(self._load_models, "tk-ai model imports")
+        self._mcp = Lazy(self._load_mcp, "tk-ai MCP imports")
+        self._chats = Lazy(self._load_chats, "tk-ai chat imports")
+        self._commands = Lazy(self._load_commands, "tk-ai command imports")
         self._preparing: asyncio.Task[None] | None = None
         # Two threads that import modules with cycles may each see the other's half-made.
         self._importing = asyncio.Lock()
         self._closing = False
-        self.line = KernelLine(self._hear_cell, self._process_of)
+        self.kernel_chat = KernelChatServer(self._answer_cell, self._process_of)
         """By which cells ask Claude."""
 
     @cached_property
-    def _wired(self) -> Wired:
-        return self._wire()
+    def _components(self) -> ServerComponents:
+        return self._build_components()
 
     @property
     def workspace(self) -> Workspace:
         """What the tools work on; put together when it is first asked for, `ready` at the latest."""
-        return self._wired.workspace
+        return self._components.workspace
 
     @property
     def backends(self) -> Mapping[str, str]:
         """What holds notebooks and what runs code here, as ``health`` says it."""
-        return self._wired.backends
+        return self._components.backends
 
     @property
     def missing_parts(self) -> Mapping[str, list[str]]:
         """By library, what it lacks of what the extension uses, as ``health`` says it."""
-        return self._wired.missing_parts()
+        return self._components.missing_parts()
 
     def working(self) -> int:
         """How many calls, executions and turns of chats go on just now."""
         made = self._chats.made
         chats = made.working if made is not None else 0
-        runs = len(self.workspace.executions.active()) if "_wired" in vars(self) else 0
+        runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
 
     async def renamed(self, old: str, new: str) -> None:
         """A notebook, or a folder above some, has another path now."""
-        if "_wired" not in vars(self):
+        if "_components" not in vars(self):
             with suppress(HTTPError):
                 await self.ready()
         # Where there is a workspace, at once: the next cell of a run looks for the new path.
@@ -188,7 +188,7 @@ class Services:
             HTTPError: 503, the server is stopping.
         """
         await self.ready()
-        return self._wired.models
+        return self._components.models
 
     async def chats(self) -> Chats:
         """The chats; what they stand on is imported when they are first asked for.
@@ -202,12 +202,12 @@ class Services:
     @property
     def project(self) -> ProjectServices | None:
         """What a project's own server can do besides; None in a person's."""
-        return self._wired.project
+        return self._components.project
 
     @property
     def cleans(self) -> bool:
         """Whether a command has said that what a project's server has made is to be removed."""
-        return "_wired" in vars(self) and self.project is not None and self.project.cleans
+        return "_components" in vars(self) and self.project is not None and self.project.cleans
 
     async def commands(self) -> CommandServer:
         """What runs the commands of `nb`.
@@ -221,7 +221,7 @@ class Services:
     async def close(self) -> None:
         """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
         self._closing = True
-        await self.line.close()
+        await self.kernel_chat.close()
         if self._preparing is not None:
             self._preparing.cancel()
         await self._loading.settled()
@@ -229,7 +229,7 @@ class Services:
         if chats is not None:
             # First: what Claude has begun ends with its turn, and nothing new begins.
             await chats.close()
-        if "_wired" not in vars(self):
+        if "_components" not in vars(self):
             return
         # Runs first: what waits for them then has its answer.
         await self.workspace.executions.close()
@@ -249,16 +249,18 @@ class Services:
         await self.ready()
         return (await self.workspace.kernels.info(kernel_id)).pid
 
-    async def _hear_cell(self, kernel_id: str, question: dict[str, Any], wire: Wire) -> None:
+    async def _answer_cell(
+        self, kernel_id: str, question: dict[str, Any], connection: JsonLineConnection
+    ) -> None:
         chats = await self.chats()
-        from tk_ai_extension.server.cells import CellQuestion
+        from tk_ai_extension.server.cell_questions import CellQuestion
 
         user = user_of_cells(self.managers.server.identity_provider, self.owner)
-        await CellQuestion(chats, self.workspace, user, kernel_id, wire).answer(question)
+        await CellQuestion(chats, self.workspace, user, kernel_id, connection).answer(question)
 
-    async def _made(self, late: Late[T]) -> T:
+    async def _made(self, lazy: Lazy[T]) -> T:
         self._check_open()
-        value = await late.get()
+        value = await lazy.get()
         self._check_open()
         return value
 
@@ -281,7 +283,7 @@ class Services:
             logger.debug("The tools and MCP are ready")
 
     async def _load(self) -> Workspace:
-        await self._import("tk_ai_extension.server.wiring")
+        await self._import("tk_ai_extension.server.composition")
         self._check_open()
         return self.workspace
 
@@ -313,17 +315,17 @@ class Services:
         self._check_open()
         from tk_ai_extension.server.commands import CommandServer, command_context
 
-        context = command_context(self, self._wired, self.registries.get())
+        context = command_context(self, self._components, self.registries.get())
         return CommandServer(context, self.managers.server)
 
     async def _load_chats(self) -> Chats:
-        await self._import("tk_ai_extension.server.chatting")
+        await self._import("tk_ai_extension.server.chat_services")
         self._check_open()
-        return self._wire_chats(self._wired, self.registries.get())
+        return self._build_chats(self._components, self.registries.get())
 
     async def _import(self, module: str, then: Callable[[], None] = lambda: None) -> None:
         def work() -> None:
-            with uncollected():
+            with gc_paused():
                 import_module(module)
                 then()
 

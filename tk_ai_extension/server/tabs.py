@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tk_ai_extension.model.cells import Json
 
 GRACE = 5.0
-"""Seconds in which a page whose line was cut may come back before its notebooks count as closed."""
+"""Seconds in which a page whose connection was cut may come back before its notebooks count as closed."""
 
 ANSWER = 20.0
-"""Seconds in which a tab has to answer; after that its line is cut, since nobody knows what it does."""
+"""Seconds in which a tab has to answer; after that its connection is cut, since nobody knows what it does."""
 
 SAVE = 60.0
 """Seconds in which a tab has to save, which a slow disk or a large notebook may need."""
@@ -43,14 +43,14 @@ MAX_ASKED = 200
 """How many questions one page may have to answer at once."""
 
 
-class Line(Protocol):
+class PageConnection(Protocol):
     """The WebSocket of a page."""
 
     def send(self, message: str) -> Awaitable[None]:
         """Sends a message; over when the page's buffers have taken it."""
         ...
 
-    def cut(self) -> None:
+    def drop(self) -> None:
         """Closes it: the page does not answer, or another one has come in its place."""
         ...
 
@@ -80,7 +80,7 @@ class OpenTab:
     @property
     def dirty(self) -> bool:
         """See `Tab.dirty`; so it is after a change of ours until the page says otherwise."""
-        return self.reported_dirty or self.changed_by > self.page.heard
+        return self.reported_dirty or self.changed_by > self.page.acknowledged
 
     def rank(self) -> tuple[bool, int]:
         """Sorts tabs of one notebook: first the one with unsaved changes, then who was there last."""
@@ -104,9 +104,9 @@ class Page:
         user: Whose.
         client: The page's own name for itself; another one after a reload.
         tabs: Its notebooks by their ids.
-        line: Its WebSocket; None while it is away.
-        away_since: When its line was cut, on the monotonic clock.
-        heard: The number of the last question that it had seen when it last told its notebooks.
+        connection: Its WebSocket; None while it is away.
+        away_since: When its connection was cut, on the monotonic clock.
+        acknowledged: The number of the last question that it had seen when it last fields its notebooks.
     """
 
     user: str
@@ -114,10 +114,10 @@ class Page:
 
     def __post_init__(self) -> None:
         self.tabs: dict[str, OpenTab] = {}
-        self.line: Line | None = None
+        self.connection: PageConnection | None = None
         self.away_since = 0.0
-        self.heard = 0
-        self.has_told = False
+        self.acknowledged = 0
+        self.has_listed = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
 
@@ -132,8 +132,8 @@ class Page:
             TabGone, TabRefused.
             LimitReached: too many questions wait for answers.
         """
-        line = self.line
-        if line is None:
+        connection = self.connection
+        if connection is None:
             raise TabGone
         if len(self._asked) >= MAX_ASKED:
             raise LimitReached(f"A tab has {MAX_ASKED} questions to answer.")
@@ -141,10 +141,10 @@ class Page:
         self._asked[number] = answer
         try:
             async with asyncio.timeout(seconds):
-                await line.send(json.dumps(question))
+                await connection.send(json.dumps(question))
                 return await answer
         except TimeoutError:
-            line.cut()
+            connection.drop()
             raise TabGone from None
         finally:
             del self._asked[number]
@@ -158,16 +158,16 @@ class Page:
         error: Any = message.get("error")
         result: Any = message.get("result")
         if isinstance(error, dict):
-            told = cast("Json", error)
-            if told.get("code") == "not_open":
+            fields = cast("Json", error)
+            if fields.get("code") == "not_open":
                 # It was closed a moment ago, which the page is about to tell.
                 waiting.set_exception(TabGone())
                 return
-            status: Any = told.get("status")
+            status: Any = fields.get("status")
             waiting.set_exception(
                 TabRefused(
-                    str(told.get("code")),
-                    str(told.get("message"))[:1_000],
+                    str(fields.get("code")),
+                    str(fields.get("message"))[:1_000],
                     status if isinstance(status, int) else 0,
                 )
             )
@@ -177,8 +177,8 @@ class Page:
             waiting.set_exception(TabRefused("bad_request", "The tab's answer is none."))
 
     def lost(self) -> None:
-        """The line is gone, and with it every answer that was to come."""
-        self.line = None
+        """The connection is gone, and with it every answer that was to come."""
+        self.connection = None
         self.away_since = time.monotonic()
         for waiting in self._asked.values():
             if not waiting.done():
@@ -191,7 +191,7 @@ class Tabs:
     def __init__(self) -> None:
         self._pages: dict[tuple[str, str], Page] = {}
         self._count = itertools.count(1)
-        self._moved = asyncio.Event()
+        self._change = asyncio.Event()
         self._opened: list[Callable[[str], None]] = []
         self._changed: list[Callable[[str], None]] = []
         self._grace: dict[tuple[str, str], asyncio.TimerHandle] = {}
@@ -199,7 +199,7 @@ class Tabs:
 
     # --- pages come and go
 
-    def connect(self, user: str, client: str, line: Line) -> Page:
+    def connect(self, user: str, client: str, connection: PageConnection) -> Page:
         """A page has connected, for the first time or again.
 
         Raises:
@@ -208,30 +208,30 @@ class Tabs:
         key = (user, client)
         page = self._pages.get(key)
         if page is None:
-            connected = sum(each.line is not None for each in self._pages.values())
+            connected = sum(each.connection is not None for each in self._pages.values())
             if connected >= MAX_PAGES:
                 raise LimitReached(f"{MAX_PAGES} pages are connected.")
             page = self._pages[key] = Page(user, client)
         for timers in (self._grace, self._expiry):
             if (timer := timers.pop(key, None)) is not None:
                 timer.cancel()
-        if page.line is not None:
-            # The page knows better than we do that its former line is dead.
-            former = page.line
+        if page.connection is not None:
+            # The page knows better than we do that its former connection is dead.
+            former = page.connection
             page.lost()
-            former.cut()
-        page.line, page.has_told = line, False
+            former.drop()
+        page.connection, page.has_listed = connection, False
         return page
 
-    def disconnect(self, page: Page, line: Line, *, left: bool) -> None:
-        """A page's line is gone.
+    def disconnect(self, page: Page, connection: PageConnection, *, left: bool) -> None:
+        """A page's connection is gone.
 
         Args:
             page: The page.
-            line: Its line, if it has no newer one.
+            connection: Its connection, if it has no newer one.
             left: Whether the page was closed or reloaded, and what it held with it.
         """
-        if page.line is not line:
+        if page.connection is not connection:
             return
         page.lost()
         key = (page.user, page.client)
@@ -239,10 +239,10 @@ class Tabs:
             self._forget(key)
             return
         loop = asyncio.get_running_loop()
-        self._grace[key] = loop.call_later(GRACE, self._give_up, key)
-        self._tell(self._opened, {tab.path for tab in page.tabs.values()})
+        self._grace[key] = loop.call_later(GRACE, self._on_grace_over, key)
+        self._notify(self._opened, {tab.path for tab in page.tabs.values()})
 
-    def _give_up(self, key: tuple[str, str]) -> None:
+    def _on_grace_over(self, key: tuple[str, str]) -> None:
         """A page has not come back in time: notebooks in which nothing was unsaved are let go."""
         self._grace.pop(key, None)
         page = self._pages[key]
@@ -257,11 +257,11 @@ class Tabs:
             own = [lost for lost in self._lost_pages() if lost[1].user == page.user]
             for former, _ in sorted(own, key=lambda each: each[1].away_since)[:-MAX_LOST]:
                 self._forget(former)
-        self._tell(self._opened, paths)
+        self._notify(self._opened, paths)
 
     def _forget(self, key: tuple[str, str]) -> None:
         page = self._remove(key)
-        self._tell(self._opened, {tab.path for tab in page.tabs.values()})
+        self._notify(self._opened, {tab.path for tab in page.tabs.values()})
 
     def _remove(self, key: tuple[str, str]) -> Page:
         if (expiry := self._expiry.pop(key, None)) is not None:
@@ -273,13 +273,13 @@ class Tabs:
         for timer in (*self._grace.values(), *self._expiry.values()):
             timer.cancel()
         for page in list(self._pages.values()):
-            if page.line is not None:
-                page.line.cut()
+            if page.connection is not None:
+                page.connection.drop()
                 page.lost()
 
     # --- what a page says
 
-    def hear(self, page: Page, said: Any) -> Json | None:
+    def handle(self, page: Page, said: Any) -> Json | None:
         """Takes in a message of a page, and returns what it is answered.
 
         From the answer to its notebooks on, nobody else writes their files: only then can the page
@@ -298,12 +298,12 @@ class Tabs:
             tab = page.tabs.get(message["changed"])
             if tab is not None:
                 tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
-                self._tell(self._changed, {tab.path})
+                self._notify(self._changed, {tab.path})
         else:
             raise InvalidArguments("That is no message that a page sends.")
         return None
 
-    def _list(self, page: Page, listed: list[Any], heard: Any) -> None:
+    def _list(self, page: Page, listed: list[Any], acknowledged: Any) -> None:
         """A page tells all the notebooks that it has open."""
         if len(listed) > MAX_TABS:
             raise InvalidArguments(f"A page may have {MAX_TABS} notebooks open.")
@@ -311,35 +311,35 @@ class Tabs:
         before = {(tab.id, tab.path, tab.dirty) for tab in page.tabs.values()}
         tabs: dict[str, OpenTab] = {}
         for each in listed:
-            told = cast("Json", each) if isinstance(each, dict) else {}
-            name, path = told.get("id"), told.get("path")
+            fields = cast("Json", each) if isinstance(each, dict) else {}
+            name, path = fields.get("id"), fields.get("path")
             if not (isinstance(name, str) and isinstance(path, str) and len(name) <= MAX_NAME):
                 raise InvalidArguments("A notebook in a tab has an id and a path.")
             tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
             tabs[tab.id] = tab
             tab.path = path.strip("/")
-            tab.reported_dirty = told.get("dirty") is True
-            if told.get("focused") is True and not tab.focused:
+            tab.reported_dirty = fields.get("dirty") is True
+            if fields.get("focused") is True and not tab.focused:
                 tab.seen = next(self._count)
-            tab.focused = told.get("focused") is True
-            if not page.has_told:
-                # What was asked on a former line the page has done by now, or never will.
+            tab.focused = fields.get("focused") is True
+            if not page.has_listed:
+                # What was asked on a former connection the page has done by now, or never will.
                 tab.changed_by = 0
-        page.tabs, page.has_told = tabs, True
+        page.tabs, page.has_listed = tabs, True
         self._release({tab.path for tab in tabs.values()})
-        page.heard = heard if isinstance(heard, int) else 0
+        page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
         now = {(tab.id, tab.path, tab.dirty) for tab in tabs.values()}
-        self._tell(self._opened, {path for _, path, _ in before ^ now})
+        self._notify(self._opened, {path for _, path, _ in before ^ now})
 
-    def _release(self, paths: set[str], of: str | None = None) -> None:
+    def _release(self, paths: set[str], user: str | None = None) -> None:
         """Pages that were lost with these, and did not come back, count no more.
 
         Args:
             paths: Notebooks that somebody opened, or has given up.
-            of: Only this user's pages.
+            user: Only this user's pages.
         """
         for key, page in self._lost_pages():
-            if of not in (None, page.user):
+            if user not in (None, page.user):
                 continue
             page.tabs = {tab.id: tab for tab in page.tabs.values() if tab.path not in paths}
             if not page.tabs:
@@ -348,7 +348,9 @@ class Tabs:
     def _lost_pages(self) -> list[tuple[tuple[str, str], Page]]:
         """The pages that have not come back in time."""
         pages = self._pages.items()
-        return [(key, page) for key, page in pages if page.line is None and key not in self._grace]
+        return [
+            (key, page) for key, page in pages if page.connection is None and key not in self._grace
+        ]
 
     # --- lost for good
 
@@ -365,13 +367,13 @@ class Tabs:
         """A user says that what their lost tabs held of a notebook is lost; whether there was any."""
         if path not in self.lost(user):
             return False
-        self._release({path}, of=user)
-        self._tell(self._opened, {path})
+        self._release({path}, user=user)
+        self._notify(self._opened, {path})
         return True
 
-    def _tell(self, listeners: list[Callable[[str], None]], paths: set[str]) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+    def _notify(self, listeners: list[Callable[[str], None]], paths: set[str]) -> None:
+        change, self._change = self._change, asyncio.Event()
+        change.set()
         for path in paths:
             for listener in listeners:
                 listener(path)
@@ -380,7 +382,7 @@ class Tabs:
 
     def present(self, path: str) -> list[Tab]:
         """See `TabChannel.present`."""
-        there = [tab for tab in self._with(path) if tab.page.line is not None]
+        there = [tab for tab in self._with(path) if tab.page.connection is not None]
         there.sort(key=OpenTab.rank)
         return [*there]
 
@@ -395,9 +397,11 @@ class Tabs:
             away = self._with(path)
             if not away:
                 return None
-            # A little longer than `_give_up` takes.
+            # A little longer than `_on_grace_over` takes.
             since = max(tab.page.away_since for tab in away)
-            if not await self._moves(since + GRACE * 1.1 - time.monotonic()) and self._with(path):
+            if not await self._wait_for_change(
+                since + GRACE * 1.1 - time.monotonic()
+            ) and self._with(path):
                 raise TabOffline(
                     f"A tab with unsaved changes of {path} was lost {_age(since)} ago "
                     "and cannot be reached."
@@ -407,9 +411,11 @@ class Tabs:
         """See `TabChannel.returned`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while (known := self._known(tab)) is not None:
-            if known.page.line is not None and known.page.has_told:
+            if known.page.connection is not None and known.page.has_listed:
                 return True
-            if not await self._moves(None if deadline is None else deadline - time.monotonic()):
+            if not await self._wait_for_change(
+                None if deadline is None else deadline - time.monotonic()
+            ):
                 return False
         return False
 
@@ -436,14 +442,14 @@ class Tabs:
         found = (page.tabs.get(tab.id) for page in self._pages.values())
         return next((each for each in found if each is tab), None)
 
-    async def _moves(self, seconds: float | None) -> bool:
+    async def _wait_for_change(self, seconds: float | None) -> bool:
         """Waits until anything about any tab is another way, at most so long; whether it is."""
-        moved = self._moved
+        change = self._change
         if seconds is not None and seconds <= 0:
-            return moved.is_set()
+            return change.is_set()
         try:
             async with asyncio.timeout(seconds):
-                await moved.wait()
+                await change.wait()
         except TimeoutError:
             return False
         return True

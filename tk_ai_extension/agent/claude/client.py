@@ -29,7 +29,7 @@ from tk_ai_extension.agent.claude.process import inherited, started_by_launcher,
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.claude.translating import CostMeter, Translator
-from tk_ai_extension.agent.imports import uncollected
+from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
@@ -250,7 +250,7 @@ class ClaudeSession:
 
 
 def _import_sdk() -> None:
-    with uncollected():
+    with gc_paused():
         import_module("claude_agent_sdk")
 
 

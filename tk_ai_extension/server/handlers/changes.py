@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username

@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.cli.connecting import PROTOCOL, TOKEN_HEADER
 from tk_ai_extension.cli.wire import LONGEST_LINE
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:

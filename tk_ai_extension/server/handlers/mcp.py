@@ -7,7 +7,7 @@ from typing import Any
 
 from tk_ai_extension.mcp import GONE, TURN
 from tk_ai_extension.server.bridge import AsgiExchange
-from tk_ai_extension.server.handlers.base import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
 from tk_ai_extension.server.users import username
 
 INVALID_REQUEST = -32600

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.server.handlers.base import Action, Method, TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import Action, Method, TkAIHandler, allowed
 
 Parameter = dict[str, Any]
 """A parameter in the query or a header, as OpenAPI describes it."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
-from tk_ai_extension.server.handlers.base import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username

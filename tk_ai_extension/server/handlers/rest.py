@@ -11,12 +11,12 @@ from tornado.iostream import StreamClosedError
 
 from tk_ai_extension import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
-from tk_ai_extension.server.handlers.base import Action, TkAIHandler, allowed
+from tk_ai_extension.server.handlers.handler import Action, TkAIHandler, allowed
 from tk_ai_extension.server.handlers.operations import TOOLSETS, last_event_id, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.following import Position
+    from tk_ai_extension.server.execution_events import Position
     from tk_ai_extension.server.models import ErrorInfo, Health, ToolList
     from tk_ai_extension.workspace.running import Run
     from tk_ai_extension.workspace.workspace import Workspace
@@ -154,7 +154,7 @@ class ExecutionHandler(StreamingHandler):
     async def get(self, execution_id: str) -> None:
         """Stream the events of an execution, from the first or from after ``Last-Event-ID``."""
         await self.services.ready()
-        from tk_ai_extension.server.following import Position
+        from tk_ai_extension.server.execution_events import Position
 
         run = self.services.workspace.executions.get(self.caller, execution_id)
         position = Position.parse(self.request.headers.get("Last-Event-ID") or "0", run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tk_ai_extension.server.handlers.base import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.changes import (
     ChangedCellsHandler,
     ChangesHandler,
@@ -21,6 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     ModelsHandler,
     TrustHandler,
 )
+from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import PermissionHandler, PermissionsHandler
 from tk_ai_extension.server.handlers.rest import (

@@ -13,7 +13,7 @@ from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
-from tk_ai_extension.server.handlers.base import (
+from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
     TkAIHandler,
@@ -142,7 +142,7 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
             )
             # Only who may write may offer notebooks to agents.
             if not is_topic and self._page is not None:
-                answer = self.tabs.hear(self._page, said)
+                answer = self.tabs.handle(self._page, said)
         except LimitReached as error:
             self.close(1013, error.message)
         except (ValueError, RecursionError):
@@ -159,15 +159,15 @@ class TabsHandler(WebSocketHandler, JupyterHandler):
         self._lost(left=self.close_code in GOING_AWAY)
 
     async def send(self, message: str) -> None:
-        """See `server.tabs.Line.send`."""
+        """See `server.tabs.PageConnection.send`."""
         try:
             await self.write_message(message)
         except WebSocketClosedError:
             # Its end is told by `on_close`; until then nothing answers.
             await asyncio.Event().wait()
 
-    def cut(self) -> None:
-        """See `server.tabs.Line.cut`."""
+    def drop(self) -> None:
+        """See `server.tabs.PageConnection.drop`."""
         self.close(4000, "no answer")
         self._lost(left=False)
 

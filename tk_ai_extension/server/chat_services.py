@@ -13,8 +13,8 @@ from tk_ai_extension.agent.session import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.agents import find_models
-from tk_ai_extension.server.parts import Managers, Wired
-from tk_ai_extension.server.wiring import root_of, state_of
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class ClaudeOrTour:
         await self._claude.forget(session)
 
 
-def wire_chats(
-    app: TkAIExtensionApp, managers: Managers, wired: Wired, registry: Registry
+def build_chats(
+    app: TkAIExtensionApp, managers: Managers, components: ServerComponents, registry: Registry
 ) -> Chats:
     """Puts the chats together, as the app's traits say."""
     root = root_of(managers.contents)
@@ -60,7 +60,7 @@ def wire_chats(
         request_timeout=app.chat_request_timeout,
     )
     services = ChatServices(
-        workspace=wired.workspace,
+        workspace=components.workspace,
         registry=registry,
         transcripts=Transcripts(state / "chats.sqlite"),
         backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),

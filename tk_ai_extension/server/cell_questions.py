@@ -10,7 +10,7 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import Asking, ChatRequest, parse_request
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
-from tk_ai_extension.server.kernel_line import Wire
+from tk_ai_extension.server.kernel_chat_server import JsonLineConnection
 from tk_ai_extension.workspace.permission_requests import Answer
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 from tk_ai_extension.workspace.running import Run
@@ -40,17 +40,22 @@ class CellQuestion:
         workspace: What their tools work on.
         user: For whom the cell asks.
         kernel_id: The kernel that the cell runs in.
-        wire: The cell's end.
+        connection: The cell's end.
     """
 
     def __init__(
-        self, chats: Chats, workspace: Workspace, user: str, kernel_id: str, wire: Wire
+        self,
+        chats: Chats,
+        workspace: Workspace,
+        user: str,
+        kernel_id: str,
+        connection: JsonLineConnection,
     ) -> None:
         self._chats = chats
         self._workspace = workspace
         self._user = user
         self._kernel_id = kernel_id
-        self._wire = wire
+        self._connection = connection
         self._path = ""
         # What may be said to each question of this turn.
         self._asked: dict[str, tuple[Answer, ...]] = {}
@@ -76,23 +81,23 @@ class CellQuestion:
 
     async def _follow(self, begun: StartedTurn) -> None:
         """Tells the cell what happens, and hears what it says, until the turn is over."""
-        telling = asyncio.create_task(self._tell(begun))
-        hearing = asyncio.create_task(self._hear())
+        sending = asyncio.create_task(self._send_events(begun))
+        receiving = asyncio.create_task(self._receive_answers())
         try:
-            await asyncio.wait((telling, hearing), return_when=asyncio.FIRST_COMPLETED)
-            if not telling.done():
+            await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
                 await self._stop(begun)
-            await telling
-            if hearing.done():
-                hearing.result()
+            await sending
+            if receiving.done():
+                receiving.result()
         except asyncio.CancelledError:
             # The server stops, and with it the turn.
             await self._stop(begun)
             raise
         finally:
-            for task in (telling, hearing):
+            for task in (sending, receiving):
                 task.cancel()
-            await asyncio.gather(telling, hearing, return_exceptions=True)
+            await asyncio.gather(sending, receiving, return_exceptions=True)
 
     async def _request(self, question: dict[str, Any]) -> ChatRequest:
         """What is asked, about the kernel's own notebook.
@@ -113,7 +118,7 @@ class CellQuestion:
         latest = question.get("new") is not True
         return parse_request({**fields, "notebook": self._path, "latest": latest})
 
-    async def _tell(self, begun: StartedTurn) -> None:
+    async def _send_events(self, begun: StartedTurn) -> None:
         async for event in begun.events:
             shown = _light(event)
             if event.kind == "permission":
@@ -123,17 +128,17 @@ class CellQuestion:
                     if answer != "notebook" or event.data["notebook"] == self._path
                 )
             if event.kind == "done":
-                await self._tell_what_runs_later(begun.turn)
-            await self._wire.send(shown)
+                await self._send_later_cells(begun.turn)
+            await self._connection.send(shown)
 
-    async def _tell_what_runs_later(self, turn: str) -> None:
+    async def _send_later_cells(self, turn: str) -> None:
         cells = [step.cell for run in self._queued(turn) for step in run.steps if step.cell]
         if cells:
-            await self._wire.send({"kind": "later", "cells": cells})
+            await self._connection.send({"kind": "later", "cells": cells})
 
-    async def _hear(self) -> None:
+    async def _receive_answers(self) -> None:
         """Takes answers to what the turn asks, until the cell stops it or is gone."""
-        while (said := await self._wire.receive()) is not None and "stop" not in said:
+        while (said := await self._connection.receive()) is not None and "stop" not in said:
             permission, answer = str(said.get("permission")), said.get("answer")
             message = str(said.get("message", ""))[:MAX_MESSAGE] if answer == "deny" else ""
             if answer not in self._asked.get(permission, ()):
@@ -141,7 +146,9 @@ class CellQuestion:
             try:
                 self._workspace.policy.answer(self._user, permission, answer, message)
             except PermissionNotFound:
-                await self._wire.send({"kind": "notice", "text": "That was answered elsewhere."})
+                await self._connection.send(
+                    {"kind": "notice", "text": "That was answered elsewhere."}
+                )
 
     async def _stop(self, begun: StartedTurn) -> None:
         await self._chats.stop(self._user, begun.chat, begun.turn)

@@ -27,7 +27,7 @@ class Managers:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class ServerComponents:
     """The workspace over a server's managers, and what is needed of its parts besides.
 
     Attributes:

@@ -23,8 +23,8 @@ from tk_ai_extension.notebooks.rooms.leases import RoomLeases
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.agents import find_models
+from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.server.parts import Managers, Wired
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.notices import Notices
@@ -45,7 +45,9 @@ APPROVE = "with `nb approve {id}` in the project's folder"
 """Where people answer an agent in a project's own server, as it is told."""
 
 
-def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
+def build_components(
+    app: TkAIExtensionApp, managers: Managers, tabs: TabChannel
+) -> ServerComponents:
     """Puts the parts together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
@@ -139,7 +141,9 @@ def wire(app: TkAIExtensionApp, managers: Managers, tabs: TabChannel) -> Wired:
         return {library: parts for library, parts in now.items() if parts}
 
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return Wired(workspace, backends, missing, find_models(app, root or Path()), state, project)
+    return ServerComponents(
+        workspace, backends, missing, find_models(app, root or Path()), state, project
+    )
 
 
 def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Activity) -> None:

@@ -42,7 +42,7 @@ MAX_QUESTIONS = 32
 """How many cells may ask at once."""
 
 
-class Wire:
+class JsonLineConnection:
     """A cell's end of the conversation, as who answers sees it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,11 +79,11 @@ class Wire:
         return cast("dict[str, Any]", found)
 
 
-Answer = Callable[[str, dict[str, Any], Wire], Awaitable[None]]
-"""Answers what a cell of a kernel asks: the kernel's id, the question, the wire."""
+Answer = Callable[[str, dict[str, Any], JsonLineConnection], Awaitable[None]]
+"""Answers what a cell of a kernel asks: the kernel's id, the question, the connection."""
 
 
-class KernelLine:
+class KernelChatServer:
     """Listens from the first kernel on; it is the `Passes` of a server's kernels.
 
     Args:
@@ -95,7 +95,7 @@ class KernelLine:
         self._answer = answer
         self._process_of = process_of
         self._passes: dict[str, str] = {}
-        self._listener = Listener("line.sock", self._hear, MAX_LINE)
+        self._listener = Listener("line.sock", self._accept, MAX_LINE)
 
     async def issue(self, kernel_id: str) -> Mapping[str, str]:
         """The line's address and a new pass, for a kernel whose process is about to begin.
@@ -120,24 +120,24 @@ class KernelLine:
         """Ends all questions and removes the socket."""
         await self._listener.close()
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._respond(Wire(reader, writer), writer)
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._respond(JsonLineConnection(reader, writer), writer)
 
-    async def _respond(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
+    async def _respond(self, connection: JsonLineConnection, writer: asyncio.StreamWriter) -> None:
         try:
             self._check_bound()
-            question = await wire.receive()
+            question = await connection.receive()
             if question is not None:
                 kernel_id = await self._admit(question, writer.get_extra_info("socket"))
-                await self._answer(kernel_id, question, wire)
+                await self._answer(kernel_id, question, connection)
         except ToolError as error:
-            await wire.send({"error": error.as_dict()})
+            await connection.send({"error": error.as_dict()})
         except HTTPError as error:
-            await wire.send({"error": ToolError(str(error.log_message)).as_dict()})
+            await connection.send({"error": ToolError(str(error.log_message)).as_dict()})
         except Exception as error:
             logger.exception("A question of a cell failed")
             failed = InternalError(f"The question failed: {type(error).__name__}: {error}")
-            await wire.send({"error": failed.as_dict()})
+            await connection.send({"error": failed.as_dict()})
 
     def _check_bound(self) -> None:
         if len(self._listener) > MAX_QUESTIONS:

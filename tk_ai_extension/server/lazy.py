@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Late(Generic[T]):
+class Lazy(Generic[T]):
     """A value that is made once, in a task of its own, when it is first asked for.
 
     Args:
