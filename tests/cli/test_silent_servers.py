@@ -81,22 +81,22 @@ class Clock:
 async def test_a_server_that_hangs_is_waited_for_once_in_a_while(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "PATIENCE", 0.2)
+    monkeypatch.setattr(servers, "REPLY_TIMEOUT", 0.2)
     clock, path = Clock(), stub.root / "a.ipynb"
     found = Servers(stub.runtime, clock=clock)
     assert await found.owner_of(path) is None
     assert await found.owner_of(path) is None
-    assert [server.root for server in found.silent_over(path)] == [stub.root]
+    assert [server.root for server in found.unresponsive_over(path)] == [stub.root]
     with pytest.raises(OpenElsewhere, match="is asked again in 30 s"):
         await found.owner_of(path, "WRITE")
     assert stub.asked == ["/api/tk-ai/health"]
     clock.now += NOT_ASKED
     stub.answer = HEALTHY
-    monkeypatch.setattr(servers, "PATIENCE", 60.0)
+    monkeypatch.setattr(servers, "REPLY_TIMEOUT", 60.0)
     server = await found.owner_of(path)
     assert server is not None
     assert server.root == stub.root
-    assert found.silent_over(path) == []
+    assert found.unresponsive_over(path) == []
 
 
 async def test_a_server_may_get_the_extension(stub: Stub) -> None:

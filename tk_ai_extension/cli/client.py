@@ -60,11 +60,11 @@ def forward(
     """
     lines = connection.makefile("r", encoding="utf-8")
     greeting = _greeting(argv, project, own)
-    _say(connection, {**greeting, "notebook": notebook, "started": started})
+    _send(connection, {**greeting, "notebook": notebook, "started": started})
     interrupted = False
     while True:
         try:
-            frame = _heard(lines)
+            frame = _receive(lines)
             if frame is None:
                 console.clear(done=False)
                 return unreachable("The server ended before it had answered; see its log.", argv)
@@ -85,9 +85,9 @@ def forward(
                 )
                 return wire.INTERRUPTED
             interrupted = True
-            _say(connection, {"interrupt": True})
+            _send(connection, {"interrupt": True})
         except BrokenPipeError:
-            return nobody_reads()
+            return discard_output()
 
 
 def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
@@ -108,7 +108,7 @@ def unreachable(why: str, argv: list[str]) -> int:
     return wire.UNREACHABLE
 
 
-def nobody_reads(failure: OutputFailed | None = None) -> int:
+def discard_output(failure: OutputFailed | None = None) -> int:
     """Print nothing more, nor flush it at exit: who read it has enough, or it cannot be written.
 
     Returns:
@@ -147,7 +147,7 @@ def browse(url: str) -> None:
     webbrowser.open(url)
 
 
-def _heard(lines: TextIO) -> dict[str, Any] | None:
+def _receive(lines: TextIO) -> dict[str, Any] | None:
     """Read the next message of the server; None where it ends, or sends what is not of the protocol."""
     try:
         frame = json.loads(lines.readline() or "null")
@@ -156,7 +156,7 @@ def _heard(lines: TextIO) -> dict[str, Any] | None:
     return frame if isinstance(frame, dict) else None  # type: ignore[return-value]
 
 
-def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
+def _send(connection: socket.socket, message: Mapping[str, object]) -> None:
     line = json.dumps(message).encode() + b"\n"
     if len(line) > wire.LONGEST_LINE:
         line = b'{"too_long": true}\n'
@@ -213,15 +213,15 @@ def _answer(
             case {"ask": "edit", "text": str(text), "name": str(name)} if "--editor" in argv:
                 answer = console.edit(text, os.path.basename(name) or "text")
             case _:
-                _say(connection, {"problem": "The command does not name that."})
+                _send(connection, {"problem": "The command does not name that."})
                 return True
     except OSError as error:
-        _say(connection, {"problem": error.strerror})
+        _send(connection, {"problem": error.strerror})
         return True
     except KeyboardInterrupt:
         sys.stderr.write("Nothing was changed.\n")
         return False
-    _say(connection, {"answer": answer})
+    _send(connection, {"answer": answer})
     return True
 
 
@@ -243,8 +243,8 @@ def _answer_line(connection: socket.socket, prompt: str) -> None:
         line = read_line(prompt)
     except KeyboardInterrupt:
         sys.stdout.write("\n")
-        _say(connection, {"interrupt": True})
-    _say(connection, {"answer": line})
+        _send(connection, {"interrupt": True})
+    _send(connection, {"answer": line})
 
 
 def read_line(prompt: str) -> str | None:

@@ -18,7 +18,7 @@ from tk_ai_extension.workspace.permissions import Effect
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.cli.talk import ChatClient
+    from tk_ai_extension.cli.chat_client import ChatClient
 
 MEMORY = "nb.json"
 """What commands must know of those before them, beside the journal."""

@@ -16,8 +16,8 @@ from tk_ai_extension.cli.client import (
     Console,
     OutputFailed,
     Redirect,
+    discard_output,
     forward,
-    nobody_reads,
     unreachable,
     write,
 )
@@ -66,9 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return wire.INTERRUPTED
     except BrokenPipeError:
-        return nobody_reads()
+        return discard_output()
     except OutputFailed as failure:
-        return nobody_reads(failure)
+        return discard_output(failure)
 
 
 def _run(project: Project, folder: str, argv: list[str]) -> int:

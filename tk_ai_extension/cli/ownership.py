@@ -65,7 +65,7 @@ class Ownership:
             assert path is not None
             return [
                 f"{silent.url} does not answer: this is {path} as it is on disk."
-                for silent in self._servers.silent_over(self._root / path)
+                for silent in self._servers.unresponsive_over(self._root / path)
             ]
         if effect == "EXECUTE" and self._settings.now.sandbox:
             raise SandboxUnavailable(

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CommandSignature:
     """How a tool is called on the command line: ``@tool(..., command="insert index source")``.
 
     Attributes:
@@ -53,7 +53,7 @@ class Words:
     positionals: tuple[str, ...]
 
     @classmethod
-    def of(cls, tool: Tool) -> Words:
+    def of(cls, tool: Tool) -> CommandSignature:
         """A tool's own words, else its name with dashes, what it requires by place."""
         if tool.command:
             name, *positionals = tool.command.split()
@@ -103,7 +103,7 @@ def add_tool_arguments(
     tool: Tool,
     positionals: Sequence[str],
     *,
-    leave: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> None:
     """Adds a tool's arguments to a parser.
 
@@ -111,12 +111,12 @@ def add_tool_arguments(
         parser: Where to.
         tool: The tool.
         positionals: The arguments given by place, in this order.
-        leave: Arguments that are given in another way.
+        exclude: Arguments that are given in another way.
     """
     properties: Mapping[str, Mapping[str, Any]] = tool.input_schema["properties"]
     names = [*positionals, *(name for name in properties if name not in positionals)]
     for name in names:
-        if name in leave:
+        if name in exclude:
             continue
         schema = properties[name]
         required = tool.arguments.model_fields[name].is_required()

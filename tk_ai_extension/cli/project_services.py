@@ -15,7 +15,7 @@ from tk_ai_extension.cli.ownership import Ownership
 from tk_ai_extension.cli.project import FOLDER, KERNELS, Project, Refused
 from tk_ai_extension.cli.servers import Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
-from tk_ai_extension.cli.writing import written
+from tk_ai_extension.cli.write_errors import translate_write_errors
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.confinement import Confinement
 from tk_ai_extension.kernels.sandbox.finding import find_sandbox
@@ -161,7 +161,7 @@ class ProjectServices:
             if sandbox and not self.settings.now.sandbox:
                 self._refuse_kernels_outside(kernels)
                 await asyncio.to_thread(self._refuse_kernels_below)
-                with written("a file for the sandbox's trial"):
+                with translate_write_errors("a file for the sandbox's trial"):
                     await asyncio.to_thread(find_sandbox, self._root)
                 # One that was started meanwhile; one that is still being started looks again.
                 self._refuse_kernels_outside(kernels)
@@ -221,7 +221,7 @@ class ProjectServices:
                 return False
             from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
 
-            with written("the kernelspec of the shared kernel"):
+            with translate_write_errors("the kernelspec of the shared kernel"):
                 await asyncio.to_thread(unshare_kernel, self._folder)
             self.settings.change(shared=None)
             return True
@@ -239,7 +239,7 @@ class ProjectServices:
         language = (await kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"
         try:
-            with written("the kernelspec of the shared kernel"):
+            with translate_write_errors("the kernelspec of the shared kernel"):
                 return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
         except NoConnection as problem:
             raise KernelNotFound(f"It cannot be shared: {problem}") from problem

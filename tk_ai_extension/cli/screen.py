@@ -55,35 +55,35 @@ class Screen:
     def show(self, result: Result) -> None:
         """Shows an answer."""
         if not self.live:
-            text = _in_words(result.full_text())
+            text = _with_commands(result.full_text())
             self._terminal.out(text if text.endswith("\n") else text + "\n")
             return
-        from tk_ai_extension.cli import drawing  # takes long to import, and a pipe does without
+        from tk_ai_extension.cli import rendering  # takes long to import, and a pipe does without
 
         for notice in result.notices:
-            self._print(drawing.plain(f"Note: {notice}", "yellow"))
-        self._print(drawing.answer(result))
+            self._print(rendering.plain(f"Note: {notice}", "yellow"))
+        self._print(rendering.render_result(result))
         self._show_images(result)
 
     def print_text(self, text: str) -> None:
         """Prints a part of an answer, where nobody looks on."""
-        self._terminal.out(_in_words(text).rstrip("\n") + "\n")
+        self._terminal.out(_with_commands(text).rstrip("\n") + "\n")
 
     def show_part(self, result: ExecutionResult) -> None:
         """Shows what is new in an execution that goes on."""
-        from tk_ai_extension.cli import drawing
+        from tk_ai_extension.cli import rendering
 
         for run in result.runs:
             if run.output:
-                self._print(drawing.plain(run.output))
+                self._print(rendering.plain(run.output))
         self._show_images(result)
 
     def refuse(self, error: ToolError) -> None:
         """Shows an error: what is wrong, and what to do."""
         if self.live:
-            from tk_ai_extension.cli import drawing
+            from tk_ai_extension.cli import rendering
 
-            self._terminal.err(self._rendered(drawing.refusal(error)))
+            self._terminal.err(self._rendered(rendering.render_error(error)))
         else:
             # Standard error may be a terminal though the output is not.
             self._terminal.err(f"{harmless(error.as_text())}\n")
@@ -93,7 +93,7 @@ class Screen:
             self._terminal.out(picture(image, self._terminal.info))
 
     def _print(self, what: RenderableType) -> None:
-        self._terminal.out(_in_words(self._rendered(what)))
+        self._terminal.out(_with_commands(self._rendered(what)))
 
     def _rendered(self, what: RenderableType) -> str:
         from rich.console import Console
@@ -113,7 +113,7 @@ class Screen:
         return file.getvalue()
 
 
-def _in_words(text: str) -> str:
+def _with_commands(text: str) -> str:
     """The same text, with what it says of whole outputs and of what goes on as commands."""
     return _FOLLOW.sub(r"\1nb watch \2", _WHOLE.sub(r"\1nb output ", text))
 

@@ -19,7 +19,7 @@ from tk_ai_extension.model.errors import OpenElsewhere, ToolError
 from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
 
-PATIENCE = 5.0
+REPLY_TIMEOUT = 5.0
 """Seconds in which a server must say whether it has the extension."""
 NOT_ASKED = 30.0
 """Seconds in which a server is not asked again that did not answer, or has no extension."""
@@ -114,14 +114,16 @@ class Server:
         request = HTTPRequest(
             self.url + path,
             headers={"Authorization": f"token {self.token}"} if self.token else {},
-            request_timeout=PATIENCE,
-            connect_timeout=PATIENCE,
+            request_timeout=REPLY_TIMEOUT,
+            connect_timeout=REPLY_TIMEOUT,
             follow_redirects=False,
         )
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)
         except HTTPTimeoutError as error:
-            raise ServerSilent(f"{self.url} does not answer within {PATIENCE:.0f} s.") from error
+            raise ServerSilent(
+                f"{self.url} does not answer within {REPLY_TIMEOUT:.0f} s."
+            ) from error
         except HTTPClientError as error:
             if error.code == 404:
                 return None
@@ -186,10 +188,10 @@ class Servers:
                 strangers.append((server, error))
         if effect != "READ":
             for server, error in strangers:
-                await self._leave_alone(server, path, error)
+                await self._refuse_if_open(server, path, error)
         return None
 
-    def silent_over(self, path: Path) -> list[Server]:
+    def unresponsive_over(self, path: Path) -> list[Server]:
         """The servers in whose folder a notebook is, and which did not answer just now."""
         if not self._silent:
             return []
@@ -199,10 +201,10 @@ class Servers:
             for server in self.running()
             if server.root is not None
             and path.is_relative_to(server.root)
-            and self._silent_for(server) is not None
+            and self._unresponsive_for(server) is not None
         ]
 
-    def fell_silent(self, server: Server) -> None:
+    def mark_unresponsive(self, server: Server) -> None:
         """A server does not answer: for a while it is not asked again."""
         self._silent[server] = self._clock()
 
@@ -212,14 +214,14 @@ class Servers:
         Raises:
             ServerSilent.
         """
-        ago = self._silent_for(server)
+        ago = self._unresponsive_for(server)
         if ago is not None:
             raise ServerSilent(
                 f"{server.url} did not answer {ago:.0f} s ago; it is asked again in "
                 f"{NOT_ASKED - ago:.0f} s."
             )
 
-    def _silent_for(self, server: Server) -> float | None:
+    def _unresponsive_for(self, server: Server) -> float | None:
         since = self._silent.get(server)
         if since is None:
             return None
@@ -273,11 +275,11 @@ class Servers:
         try:
             return await server.get(path)
         except ServerSilent:
-            self.fell_silent(server)
+            self.mark_unresponsive(server)
             raise
 
-    async def _leave_alone(
-        self, server: Server, path: Path, unheard: ServerUnreachable | None
+    async def _refuse_if_open(
+        self, server: Server, path: Path, problem: ServerUnreachable | None
     ) -> None:
         """Refuses where a server without the extension has a notebook open, or does not say.
 
@@ -285,8 +287,8 @@ class Servers:
             OpenElsewhere.
         """
         try:
-            if unheard is not None:
-                raise unheard
+            if problem is not None:
+                raise problem
             if not await self._is_open(server, path):
                 return
         except ServerGone:

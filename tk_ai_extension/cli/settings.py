@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.cli.project import SETTINGS, Refused
-from tk_ai_extension.cli.writing import written
+from tk_ai_extension.cli.write_errors import translate_write_errors
 
 SERVER = "server.json"
 """The file, outside of the project, that says which server it works in."""
@@ -116,7 +116,7 @@ def _unreadable(file: Path, why: str) -> Refused:
 def _keep(file: Path, content: Any) -> None:
     """Writes a file, whole or not at all, for its user alone; removes it where there is no content."""
     new = file.with_suffix(".new")
-    with written(file.name):
+    with translate_write_errors(file.name):
         if content is None:
             file.unlink(missing_ok=True)
             return

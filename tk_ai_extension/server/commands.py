@@ -11,11 +11,11 @@ from typing import Any, Protocol, cast
 
 from tk_ai_extension import __version__
 from tk_ai_extension.cli import wire
+from tk_ai_extension.cli.chat_client import ChatClient
 from tk_ai_extension.cli.commands.table import Commands
 from tk_ai_extension.cli.context import MEMORY, CommandContext
 from tk_ai_extension.cli.memory import Memory
 from tk_ai_extension.cli.session import as_json
-from tk_ai_extension.cli.talk import ChatClient
 from tk_ai_extension.cli.terminal import NothingRead, TerminalInfo, UnreadableFile, harmless
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import InternalError, InvalidArguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import cast
 
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.permission_results import Answered, PendingRequests
 from tk_ai_extension.cli.session import Session

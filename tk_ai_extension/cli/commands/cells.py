@@ -6,7 +6,7 @@ import argparse
 import re
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import WHOLE, Command, given
+from tk_ai_extension.cli.commands.command import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 

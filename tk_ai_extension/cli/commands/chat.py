@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.chat_client import ChatClient, Json
+from tk_ai_extension.cli.chat_printer import ChatPrinter
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import UNREACHABLE_CODES, Session
-from tk_ai_extension.cli.talk import ChatClient, Json
-from tk_ai_extension.cli.telling import Telling
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.agent_variables import FOR_CHATS
 from tk_ai_extension.model.callers import Mode
@@ -64,23 +64,23 @@ class ChatList(Result):
 
 
 async def _chat(session: Session, args: argparse.Namespace) -> int:
-    talk, notebook = await _place(session, args.notebook)
+    client, notebook = await _place(session, args.notebook)
     if args.trust_folder:
-        await talk.trust()
+        await client.trust()
         if not args.message:
             session.terminal.out("The folder's file of keys is used from now on.\n")
             return wire.OK
     if args.list:
-        return session.finish(ChatList(chats=await talk.list()))
+        return session.finish(ChatList(chats=await client.list()))
     if args.show:
-        return await _show(session, talk, args.show)
-    chat = (await _found(talk, args.resume))["id"] if args.resume else None
-    dialogue = Dialogue(session, talk, notebook, args.mode, args.model, chat, fresh=args.new)
+        return await _show(session, client, args.show)
+    chat = (await _found(client, args.resume))["id"] if args.resume else None
+    dialogue = Dialogue(session, client, notebook, args.mode, args.model, chat, fresh=args.new)
     message = " ".join(args.message)
     if message == STDIN:
         message = await session.terminal.read()
     if message:
-        return await dialogue.say(message)
+        return await dialogue.send(message)
     if session.options.json or not session.terminal.info.tty:
         raise WrongCall('nb chat: say something: nb chat "plot the prices", or - to read it\n')
     return await dialogue.run()
@@ -107,13 +107,13 @@ async def _place(session: Session, given: str | None) -> tuple[ChatClient, str |
     return await context.chats(context.user, models), path
 
 
-async def _found(talk: ChatClient, beginning: str) -> Json:
+async def _found(client: ChatClient, beginning: str) -> Json:
     """The chat whose id begins so.
 
     Raises:
         ChatNotFound: there is none, or more than one.
     """
-    found = [chat for chat in await talk.list() if chat["id"].startswith(beginning)]
+    found = [chat for chat in await client.list() if chat["id"].startswith(beginning)]
     if len(found) != 1:
         raise ChatNotFound(
             f"{len(found) or 'No'} chats begin with `{beginning[:80]}`.",
@@ -122,12 +122,12 @@ async def _found(talk: ChatClient, beginning: str) -> Json:
     return found[0]
 
 
-async def _show(session: Session, talk: ChatClient, beginning: str) -> int:
-    chat = (await _found(talk, beginning))["id"]
+async def _show(session: Session, client: ChatClient, beginning: str) -> int:
+    chat = (await _found(client, beginning))["id"]
     if session.options.json:
-        session.terminal.out(json.dumps(await talk.read(chat)) + "\n")
+        session.terminal.out(json.dumps(await client.read(chat)) + "\n")
     else:
-        session.terminal.out(await talk.export(chat))
+        session.terminal.out(await client.export(chat))
     return wire.OK
 
 
@@ -137,7 +137,7 @@ class Dialogue:
 
     Attributes:
         session: The command.
-        talk: Where the chat is.
+        client: Where the chat is.
         notebook: What it is about.
         mode: What is done without asking.
         model: The model that answers; None for the usual one.
@@ -146,25 +146,25 @@ class Dialogue:
     """
 
     session: Session
-    talk: ChatClient
+    client: ChatClient
     notebook: str | None
     mode: Mode
     model: str | None = None
     chat: str | None = None
     fresh: bool = False
-    _telling: Telling = field(init=False)
+    _printer: ChatPrinter = field(init=False)
     _plan: Json | None = None
 
     def __post_init__(self) -> None:
         terminal = self.session.terminal
         coloured = terminal.info.tty and "NO_COLOR" not in terminal.info.env
-        self._telling = Telling(terminal, coloured=coloured, as_json=self.session.options.json)
+        self._printer = ChatPrinter(terminal, coloured=coloured, as_json=self.session.options.json)
 
     async def run(self) -> int:
         """Reads messages and has them answered until the person has enough; the exit status."""
         terminal = self.session.terminal
         terminal.err(HELP)
-        while (said := await self._hear(f"{self.mode}> ")) is not None:
+        while (said := await self._read_line(f"{self.mode}> ")) is not None:
             words = said.split()
             match words:
                 case []:
@@ -178,22 +178,22 @@ class Dialogue:
                 case [command, *_] if command.startswith("/"):
                     terminal.err(HELP)
                 case _:
-                    await self.say(said)
+                    await self.send(said)
         return wire.OK
 
-    async def say(self, message: str) -> int:
+    async def send(self, message: str) -> int:
         """Says something, and shows what comes of it; the exit status."""
         body: Json = {"message": message, "mode": self.mode, "model": self.model}
         if self.chat is not None:
             body["chat"] = self.chat
         else:
             body["latest"] = not self.fresh
-        status = await self._turn(self.talk.send({**body, "notebook": self.notebook}))
+        status = await self._turn(self.client.send({**body, "notebook": self.notebook}))
         while self._plan is not None and self.chat is not None:
             answer = await self._about_plan(self._plan)
             if answer is None:
                 break
-            status = await self._turn(self.talk.approve(self.chat, answer))
+            status = await self._turn(self.client.approve(self.chat, answer))
         return status
 
     async def _turn(self, events: AsyncIterator[Json]) -> int:
@@ -208,7 +208,7 @@ class Dialogue:
                     case "message":
                         self.chat = event["chat"]
                     case "permission":
-                        self._telling.tell(event)
+                        self._printer.print_event(event)
                         await self._ask_permission(event)
                         continue
                     case "plan":
@@ -218,10 +218,10 @@ class Dialogue:
                         continue
                     case "done" if event["end"] == "stopped":
                         status = wire.INTERRUPTED
-                        self._telling.note("Stopped.")
+                        self._printer.note("Stopped.")
                     case _:
                         pass
-                self._telling.tell(event)
+                self._printer.print_event(event)
         except ToolError as error:
             return self.session.refuse(error)
         return status
@@ -230,7 +230,7 @@ class Dialogue:
         if self.session.options.json:
             self.session.terminal.out(json.dumps({"error": error}) + "\n")
         else:
-            self._telling.note(f"Error [{error['code']}]: {error['message']}\n{error['hint']}")
+            self._printer.note(f"Error [{error['code']}]: {error['message']}\n{error['hint']}")
         return wire.UNREACHABLE if error["code"] in UNREACHABLE_CODES else wire.REFUSED
 
     async def _ask_permission(self, event: Json) -> None:
@@ -238,24 +238,24 @@ class Dialogue:
 
         What follows ``no`` is a message for Claude.
         """
-        self._telling.preview(event)
+        self._printer.preview(event)
         choices = {word: answer for word, answer in WORDS.items() if answer in event["answers"]}
         prompt = f"{event['tool']}: {', '.join(choices)}? "
         answer, message = None, ""
-        while answer is None and (said := await self._hear(prompt)) is not None:
+        while answer is None and (said := await self._read_line(prompt)) is not None:
             word, message = first_word(said)
             answer = next((choices[one] for one in choices if word in (one, one[0])), None)
             if message and answer != "deny":
                 answer = None
         if answer is None:
             answer, message = "deny", ""
-            self._telling.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
+            self._printer.note("Nobody can be asked here; `--mode edit` or `auto` asks less.")
         try:
-            await self.talk.answer(event["id"], answer, message)
+            await self.client.answer(event["id"], answer, message)
         except ToolError as error:
             if error.code != "permission_not_found":
                 raise
-            self._telling.note("That was answered elsewhere.")
+            self._printer.note("That was answered elsewhere.")
 
     async def _about_plan(self, plan: Json) -> Json | None:
         """What the person says to a plan; None where they say nothing."""
@@ -269,13 +269,13 @@ class Dialogue:
 
     async def _chosen(self, prompt: str, choices: Mapping[str, str]) -> str | None:
         """What a person chooses; None where nobody does."""
-        while (said := await self._hear(prompt)) is not None:
+        while (said := await self._read_line(prompt)) is not None:
             for word, choice in choices.items():
                 if said.strip().lower() in (word, word[0]):
                     return choice
         return None
 
-    async def _hear(self, prompt: str) -> str | None:
+    async def _read_line(self, prompt: str) -> str | None:
         """A line that a person types; None where they end it, or nobody is there."""
         terminal = self.session.terminal
         if self.session.options.json or not terminal.info.tty:
@@ -291,7 +291,7 @@ class Dialogue:
             await asyncio.wait((hearing, interrupted), return_when=asyncio.FIRST_COMPLETED)
             if terminal.interrupted.is_set() and self.chat is not None:
                 terminal.interrupted.clear()
-                await self.talk.stop(self.chat)
+                await self.client.stop(self.chat)
             return await hearing
         finally:
             hearing.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import WHOLE, Command, given
+from tk_ai_extension.cli.commands.command import WHOLE, Command, given
 from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless

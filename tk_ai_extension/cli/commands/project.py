@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.commands.base import Command
+from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER

@@ -10,12 +10,18 @@ from functools import partial
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands import approve, cells, chat, completion, doctor, notebook, project
-from tk_ai_extension.cli.commands.base import Command, given
+from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.commands.examples import EXAMPLES
 from tk_ai_extension.cli.commands.topics import errors_topic, json_topic
 from tk_ai_extension.cli.context import CommandContext
 from tk_ai_extension.cli.no_kernels import ServerRequired
-from tk_ai_extension.cli.parsing import HelpAsked, Parser, Words, WrongCall, add_tool_arguments
+from tk_ai_extension.cli.parsing import (
+    CommandSignature,
+    HelpAsked,
+    Parser,
+    WrongCall,
+    add_tool_arguments,
+)
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.cli.session import Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
@@ -135,7 +141,7 @@ class Commands:
             return json_topic((self._by_tool[tool.name], tool.result) for tool in self._tools)
         return errors_topic() if topic == "errors" else self.parser(topic).format_help()
 
-    def in_words(self, error: ToolError, command: str) -> ToolError:
+    def with_commands(self, error: ToolError, command: str) -> ToolError:
         """The same error, with what it says to call as commands instead of tools."""
         if error.hint == InvalidArguments.default_hint:
             error.hint = f"See `nb {command} --help`."
@@ -199,7 +205,7 @@ class Commands:
             if server is not None:
                 session.redirect(server)
                 return wire.OK
-            return session.refuse(self.in_words(error, command.name))
+            return session.refuse(self.with_commands(error, command.name))
         except BrokenPipeError:
             # Whoever read what is printed right here has enough.
             raise
@@ -255,19 +261,19 @@ def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
 
 def tool_command(tool: Tool) -> Command:
     """A tool's command."""
-    words = Words.of(tool)
+    signature = CommandSignature.of(tool)
     return Command(
-        words.name,
+        signature.name,
         " ".join(tool.description.split()),
-        partial(_configure, tool=tool, words=words),
+        partial(_configure, tool=tool, signature=signature),
         partial(_call, tool=tool),
-        examples=EXAMPLES.get(words.name, ()),
+        examples=EXAMPLES.get(signature.name, ()),
         group={"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}[tool.effect],
     )
 
 
-def _configure(parser: argparse.ArgumentParser, *, tool: Tool, words: Words) -> None:
-    add_tool_arguments(parser, tool, words.positionals)
+def _configure(parser: argparse.ArgumentParser, *, tool: Tool, signature: CommandSignature) -> None:
+    add_tool_arguments(parser, tool, signature.positionals)
 
 
 async def _call(session: Session, args: argparse.Namespace, *, tool: Tool) -> int:

@@ -83,7 +83,7 @@ def test_a_command_says_that_its_input_is_too_long(
     monkeypatch.setattr(wire, "LONGEST_LINE", 100)
     here, there = socket.socketpair()
     with here, there:
-        client._say(here, {"answer": "x" * 100})  # pyright: ignore[reportPrivateUsage]
+        client._send(here, {"answer": "x" * 100})  # pyright: ignore[reportPrivateUsage]
         assert there.recv(1000) == b'{"too_long": true}\n'
 
 

@@ -10,7 +10,7 @@ from tk_ai_extension.notebooks.files.saving import save_error
 
 
 @contextmanager
-def written(what: str) -> Generator[None]:
+def translate_write_errors(what: str) -> Generator[None]:
     """Turns the system's errors of a block into those of the tools.
 
     Args:

@@ -20,7 +20,7 @@ _MARKS = {"+": GREEN, "-": RED, "@": DIM, "title": YELLOW, "note": DIM}
 """The colour of each kind of line of a diff or a proposal."""
 
 
-class Telling:
+class ChatPrinter:
     """Tells of events: Claude's words on standard output, all else beside it.
 
     Args:
@@ -36,7 +36,7 @@ class Telling:
         self._block: int | None = None
         self._in_line = False
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def print_event(self, event: Mapping[str, Any]) -> None:
         """Shows an event."""
         if self._json:
             self._terminal.out(json.dumps(event) + "\n")

@@ -58,7 +58,7 @@ GAP = 3
 """Characters between two columns."""
 
 
-def answer(result: Result) -> RenderableType:
+def render_result(result: Result) -> RenderableType:
     """A tool's answer, as what it is: an execution, a cell, a notebook, rows, or else its text."""
     if isinstance(result, ExecutionResult):
         return _execution(result)
@@ -82,11 +82,15 @@ def _code(text: str) -> RenderableType:
     )
 
 
-def refusal(error: ToolError) -> RenderableType:
+def render_error(error: ToolError) -> RenderableType:
     """An error: what is wrong, and what to do."""
     # A conflict has more to show: the source as it is, which counts as seen from then on.
     more = error.as_text().removeprefix(ToolError.as_text(error)).strip("\n")
-    body = Group(plain(error.message), plain(error.hint, "dim"), *([plain(more)] if more else []))
+    body = Group(
+        plain(error.message),
+        plain(error.hint, "dim"),
+        *([plain(more)] if more else []),
+    )
     return Panel(body, title=error.code, title_align="left", border_style="red", box=ROUNDED)
 
 
