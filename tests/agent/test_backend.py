@@ -68,7 +68,7 @@ async def test_a_call_waits_for_its_approval_and_is_undone_with_its_turn(
     assert of_kind(events, "tool_result")[0]["ok"]
     assert of_kind(events, "cell_change")[0]["action"] == "insert"
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
-    await talk.chats.take_back(USER, started.chat, turn=started.turn)
+    await talk.chats.undo_turn(USER, started.chat, turn=started.turn)
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 

@@ -93,7 +93,7 @@ async def test_what_goes_on_is_stopped_and_what_it_changed_stays(
     assert ended.data["end"] == "stopped"
     assert "Add and count." not in heard(talk)
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
-    await talk.chats.take_back(USER, begun.chat, turn=begun.turn)
+    await talk.chats.undo_turn(USER, begun.chat, turn=begun.turn)
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 

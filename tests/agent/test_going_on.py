@@ -186,7 +186,7 @@ async def test_a_chat_is_its_users_alone(talk: Talk) -> None:
         talk.chats.stop("bob", chat),
         talk.chats.rename("bob", chat, "Mine"),
         talk.chats.delete("bob", chat),
-        talk.chats.take_back("bob", chat, turn=events[0].turn),
+        talk.chats.undo_turn("bob", chat, turn=events[0].turn),
         talk.send("Mine.", "bob", chat=chat),
     ):
         with pytest.raises(ChatNotFound):

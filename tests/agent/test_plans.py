@@ -56,7 +56,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     assert "Plan it." in asked[0]
     assert asked[-1].endswith(f"{APPROVED} At the top.")
     # The turn is taken back as one: the plan changed nothing.
-    await talk.chats.take_back(USER, begun.chat, turn=begun.turn)
+    await talk.chats.undo_turn(USER, begun.chat, turn=begun.turn)
     assert harness.sources("a.ipynb") == ["1"]
 
 

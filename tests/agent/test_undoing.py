@@ -30,11 +30,11 @@ async def test_it_is_taken_back_as_one(talk: Talk, harness: ToolHarness) -> None
     events = await changed(talk)
     chat, turn = events[0].data["chat"], events[0].turn
     assert harness.sources("a.ipynb") == ["a = 2", "b = 1"]
-    (taken,) = await talk.chats.take_back(USER, chat, turn=turn)
+    (taken,) = await talk.chats.undo_turn(USER, chat, turn=turn)
     assert (taken.notebook, taken.left) == ("a.ipynb", ())
     assert harness.sources("a.ipynb") == ["a = 1"]
     with pytest.raises(NothingToUndo):
-        await talk.chats.take_back(USER, chat, turn=turn)
+        await talk.chats.undo_turn(USER, chat, turn=turn)
 
 
 async def test_some_of_its_cells_alone_and_then_the_others(
@@ -44,9 +44,9 @@ async def test_some_of_its_cells_alone_and_then_the_others(
     events = await changed(talk)
     chat, turn = events[0].data["chat"], events[0].turn
     cells = frozenset({"cella000"})
-    await talk.chats.take_back(USER, chat, turn=turn, cells=cells)
+    await talk.chats.undo_turn(USER, chat, turn=turn, cells=cells)
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
-    await talk.chats.take_back(USER, chat, turn=turn)
+    await talk.chats.undo_turn(USER, chat, turn=turn)
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 
@@ -56,7 +56,7 @@ async def test_with_all_that_came_after_it(talk: Talk, harness: ToolHarness) -> 
     chat = first[0].data["chat"]
     await changed(talk, chat)
     assert harness.sources("a.ipynb") == ["a = 2", "b = 1", "b = 1"]
-    await talk.chats.take_back(USER, chat, turn=first[0].turn, onwards=True)
+    await talk.chats.undo_turn(USER, chat, turn=first[0].turn, onwards=True)
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 
@@ -65,6 +65,6 @@ async def test_a_persons_later_work_stays(talk: Talk, harness: ToolHarness) -> N
     events = await changed(talk)
     await harness.call("read_cell", cell=0, notebook="a.ipynb")
     await harness.call("overwrite_cell", cell=0, source="a = 3", notebook="a.ipynb")
-    (taken,) = await talk.chats.take_back(USER, events[0].data["chat"], turn=events[0].turn)
+    (taken,) = await talk.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
     assert harness.sources("a.ipynb") == ["a = 3"]
     assert "worked on since" in taken.left[0]

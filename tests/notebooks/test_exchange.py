@@ -164,7 +164,7 @@ async def test_outputs_go_to_and_fro_between_the_file_and_a_tab(harness: TabHarn
             if turn % 2:
                 await harness.page.open(PATH)
             else:
-                await harness.page.shut(PATH)
+                await harness.page.close_notebook(PATH)
         await writer.finish(4)
     assert await document.outputs("aaaa1111") == (stream(text),)
     assert (await document.read()).cells[1].source == "edit 3"

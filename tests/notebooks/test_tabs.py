@@ -153,7 +153,7 @@ async def test_a_tab_that_is_closed_in_the_middle_leaves_the_change_to_the_file(
     document = await harness.document()
 
     async def closed(_: Json) -> None:
-        await harness.page.leave()
+        await harness.page.unload()
         await asyncio.Event().wait()
 
     harness.page.before = once(at, closed)
@@ -172,7 +172,7 @@ async def test_a_change_that_was_saved_before_the_tab_was_closed_is_not_made_aga
 
     async def saved_and_closed(_: Json) -> None:
         await harness.page.save(PATH)
-        await harness.page.leave()
+        await harness.page.unload()
         await asyncio.Event().wait()
 
     harness.page.before = once("save", saved_and_closed)
@@ -289,7 +289,7 @@ async def test_outputs_go_on_in_the_file_and_in_the_tab_that_opens_it_again(
         await writer.start()
         await writer.write([Append(stream("one "))])
         await document.outputs("aaaa1111")
-        await harness.page.leave()
+        await harness.page.unload()
         await writer.write([StreamEdit(0, 4, "two ")])
         assert await document.outputs("aaaa1111") == (stream("one two "),)
         assert document.backend == "file"
@@ -366,7 +366,7 @@ async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness
 async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all(
     harness: TabHarness,
 ) -> None:
-    await harness.page.shut(PATH)
+    await harness.page.close_notebook(PATH)
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         await writer.start()

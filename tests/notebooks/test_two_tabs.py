@@ -42,7 +42,7 @@ async def test_two_tabs_with_unsaved_changes_are_told(harness: TabHarness) -> No
         await document.read()
     with pytest.raises(OpenTwice):
         await document.apply([INSERT])
-    await other.leave()
+    await other.unload()
     await harness.changes(lambda: len(harness.channel.present(PATH)) == 1)
     with pytest.raises(Conflict):
         await document.apply([Replace("aaaa1111", "x", expect="0" * 32)])
@@ -58,7 +58,7 @@ async def test_a_tab_that_was_looked_at_last_shows_what_another_has_saved_before
     await other.open(PATH)
     await harness.person.type(PATH, 0, " typed")
     await harness.page.save(PATH)
-    await harness.page.known()
+    await harness.page.report_and_wait()
     document = await harness.document()
     assert sources((await document.read()).cells) == ["a typed", "b"]
     await document.apply([Replace("bbbb2222", "x")])

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.events import Done, Event, Failed, PlanSettled
 from tk_ai_extension.agent.log import ChatLog
-from tk_ai_extension.agent.requests import Asking, ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.requests import AskingCell, ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.session import ChatServices, ChatSession
 from tk_ai_extension.agent.transcripts import MAX_CHAT, Chat, storable
 from tk_ai_extension.model.agent_errors import (
@@ -74,7 +74,7 @@ class Chats:
         self._replacing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(
-        self, user: str, request: ChatRequest, *, asking: Asking | None = None
+        self, user: str, request: ChatRequest, *, asking: AskingCell | None = None
     ) -> StartedTurn:
         """Queues a turn in a chat of the user's, or in a new one.
 
@@ -237,7 +237,7 @@ class Chats:
         """
         await self._remove(await self.get(user, chat_id))
 
-    async def take_back(
+    async def undo_turn(
         self,
         user: str,
         chat_id: str,

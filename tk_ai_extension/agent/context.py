@@ -99,7 +99,7 @@ async def content(
     workspace: Workspace, registry: Registry, caller: Caller, message: Message
 ) -> list[ContentBlock]:
     """The blocks of a user's message as the model gets them: what is seen, pictures, the text."""
-    view = _View(registry, ToolContext(workspace, caller))
+    view = _ContextReader(registry, ToolContext(workspace, caller))
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
         parts += await view.notebook(message.request)
@@ -138,7 +138,7 @@ def _numbers(before: int, count: int) -> str:
     return f"\n[picture {first}]" if first == last else f"\n[pictures {first} to {last}]"
 
 
-class _View:
+class _ContextReader:
     """Looks at things as the agent's own tools would."""
 
     def __init__(self, registry: Registry, context: ToolContext) -> None:

@@ -161,7 +161,7 @@ class PlanAnswer(_Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AskingCell:
     """A running cell that asks, and waits for the answer (`%tk`).
 
     Attributes:
@@ -188,7 +188,7 @@ class Message:
     request: ChatRequest
     notebook: str | None
     model: str
-    asking: Asking | None = None
+    asking: AskingCell | None = None
     replaces: tuple[str, ...] = ()
 
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.places import (
+from tk_ai_extension.mcp.prompts import JOBS
+from tk_ai_extension.mcp.resources import Resources
+from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.uris import (
     ARTIFACT_TEMPLATE,
     CELL_TEMPLATE,
     NOTEBOOK_TEMPLATE,
     OUTPUT_TEMPLATE,
 )
-from tk_ai_extension.mcp.prompts import JOBS
-from tk_ai_extension.mcp.resources import Resources
-from tk_ai_extension.mcp.sdk import Context
 
 MAX_VALUES = 100
 """How many values the protocol allows in one answer."""

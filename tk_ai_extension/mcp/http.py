@@ -12,10 +12,10 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from tk_ai_extension.mcp.admission import Admission, user_of
-from tk_ai_extension.mcp.answers import LoneAnswer
 from tk_ai_extension.mcp.callers import http_caller
 from tk_ai_extension.mcp.sdk import Context
 from tk_ai_extension.mcp.server import BuiltServer, build_server
+from tk_ai_extension.mcp.single_response import SingleResponse
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -98,7 +98,7 @@ class McpHttp:
             LimitReached: every session is in use.
         """
         if scope["method"] == "POST":
-            send = LoneAnswer(send)
+            send = SingleResponse(send)
         await self._admission({**scope, "user": user_of(scope["user"])}, receive, send)
 
     async def _run(self, ready: asyncio.Event) -> None:

@@ -11,17 +11,17 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from tk_ai_extension.mcp.callers import CallerOf
-from tk_ai_extension.mcp.places import (
+from tk_ai_extension.mcp.sdk import Context, is_modern
+from tk_ai_extension.mcp.uris import (
     ARTIFACT_TEMPLATE,
     CELL_TEMPLATE,
     NOTEBOOK_TEMPLATE,
     OUTPUT_TEMPLATE,
-    ArtifactPlace,
-    NotebookPlace,
+    ArtifactUri,
+    NotebookUri,
     Place,
     parse,
 )
-from tk_ai_extension.mcp.sdk import Context, is_modern
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.digest import error_text, sanitise
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
@@ -69,7 +69,7 @@ class Resources:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
-                    uri=NotebookPlace(path).uri,
+                    uri=NotebookUri(path).uri,
                     name=path.rsplit("/", 1)[-1],
                     title=path,
                     description="A notebook: its cells with their outputs, as text",
@@ -110,13 +110,13 @@ class Resources:
             raise no_resource(context, params.uri)
         return types.ReadResourceResult(contents=await self.contents(context, place))
 
-    def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookPlace:
+    def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookUri:
         """The place of a notebook as a caller names it (or of the current one), or of its cell."""
         try:
             path = self._workspace.path(self._caller_of(context), notebook, tool="this prompt")
         except ToolError as error:
             raise protocol_error(context, error) from None
-        return NotebookPlace(path, cell)
+        return NotebookUri(path, cell)
 
     async def contents(self, context: Context, place: Place) -> Contents:
         """What is at a place.
@@ -126,15 +126,15 @@ class Resources:
         """
         try:
             match place:
-                case ArtifactPlace(artifact_id):
+                case ArtifactUri(artifact_id):
                     user = self._caller_of(context).user
                     data, mime = await self._workspace.artifacts.data(user, artifact_id)
                     return [_contents(place.uri, mime, data)]
-                case NotebookPlace(path, None):
+                case NotebookUri(path, None):
                     text = await self._call(context, "read_notebook", notebook=path, view="reading")
-                case NotebookPlace(path, str(cell), None):
+                case NotebookUri(path, str(cell), None):
                     text = await self._call(context, "read_cell", notebook=path, cell=cell)
-                case NotebookPlace(path, cell, output):
+                case NotebookUri(path, cell, output):
                     return await self._output(context, place, path, cell or "", output or 0)
         except ToolError as error:
             raise protocol_error(context, error) from None
@@ -171,7 +171,7 @@ class Resources:
         return result.full_text()
 
     async def _output(
-        self, context: Context, place: NotebookPlace, path: str, cell: str, index: int
+        self, context: Context, place: NotebookUri, path: str, cell: str, index: int
     ) -> Contents:
         document = await self._workspace.open(self._caller_of(context), path)
         found, _ = (await document.read()).find(cell)

@@ -16,7 +16,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.registry import Registry
 
 
-class Lines(Protocol):
+class LineConnection(Protocol):
     """A connection of lines."""
 
     async def read_line(self) -> bytes:
@@ -39,7 +39,9 @@ class Lines(Protocol):
 logger = logging.getLogger(__name__)
 
 
-async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: Lines) -> None:
+async def serve_lines(
+    mcp: McpHttp, registry: Registry, caller: Caller, lines: LineConnection
+) -> None:
     """Serve MCP to one client until its connection ends.
 
     Args:
@@ -70,19 +72,19 @@ async def serve_lines(mcp: McpHttp, registry: Registry, caller: Caller, lines: L
         serving.result()
 
 
-async def _serve(built: BuiltServer, lines: Lines) -> None:
-    files = cast("Any", _Files(lines))
+async def _serve(built: BuiltServer, lines: LineConnection) -> None:
+    files = cast("Any", _TextStreams(lines))
     async with stdio_server(files, files) as (incoming, outgoing):
         await built.server.run(incoming, outgoing, built.server.create_initialization_options())
 
 
-class _Files:
+class _TextStreams:
     """A connection as the text files that the SDK's stdio transport reads and writes."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LineConnection) -> None:
         self._lines = lines
 
-    def __aiter__(self) -> _Files:
+    def __aiter__(self) -> _TextStreams:
         return self
 
     async def __anext__(self) -> str:

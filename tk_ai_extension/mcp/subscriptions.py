@@ -12,9 +12,9 @@ import mcp_types as types
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.places import NotebookPlace, parse
 from tk_ai_extension.mcp.resources import no_resource, protocol_error
 from tk_ai_extension.mcp.sdk import Context, connection_of
+from tk_ai_extension.mcp.uris import NotebookUri, parse
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.workspace import Workspace
@@ -120,7 +120,7 @@ class Subscriptions:
         place = parse(uri)
         if place is None:
             raise no_resource(context, uri)
-        if not isinstance(place, NotebookPlace):
+        if not isinstance(place, NotebookUri):
             return  # an artifact never changes
         try:
             path = self._workspace.contain(place.path)

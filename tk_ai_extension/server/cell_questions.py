@@ -7,7 +7,7 @@ from typing import Any
 
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.requests import Asking, ChatRequest, parse_request
+from tk_ai_extension.agent.requests import AskingCell, ChatRequest, parse_request
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, NotebookRequired, PermissionNotFound
 from tk_ai_extension.server.kernel_chat_server import JsonLineConnection
@@ -70,7 +70,7 @@ class CellQuestion:
         if not isinstance(error, str) or len(error) > MAX_ERROR:
             raise InvalidArguments(f"`error` is text of at most {MAX_ERROR:,} characters.")
         request = await self._request(question)
-        asking = Asking(self._kernel_id, error)
+        asking = AskingCell(self._kernel_id, error)
         begun = await self._chats.send(self._user, request, asking=asking)
         caller = Caller(user=self._user, key=begun.chat, face="chat")
         self._workspace.asking.begin(self._kernel_id, caller)

@@ -45,10 +45,10 @@ finally:
 
 
 def ignore_interrupts(seconds: float) -> str:
-    """Code that prints ``deaf`` and cannot be interrupted for a while."""
+    """Code that prints ``ignoring`` and cannot be interrupted for a while."""
     return (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        f"print('deaf', flush=True)\nend = time.monotonic() + {seconds}\n"
+        f"print('ignoring', flush=True)\nend = time.monotonic() + {seconds}\n"
         "while time.monotonic() < end:\n    time.sleep(0.01)"
     )
 

@@ -82,7 +82,7 @@ class Proxy:
         if self._connections:
             await asyncio.wait(self._connections)
 
-    async def mend(self) -> None:
+    async def restore(self) -> None:
         """Listens and passes everything on again; forgets what was."""
         self.requests.clear()
         self.refusals.clear()

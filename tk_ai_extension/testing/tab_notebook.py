@@ -69,7 +69,7 @@ class TabNotebook:
         """Whether something is not saved."""
         return self.version > self.saved_version
 
-    def told(self) -> Json:
+    def description(self) -> Json:
         """How the page tells of it."""
         return {"id": self.name, "path": self.path, "dirty": self.dirty, "focused": self.focused}
 

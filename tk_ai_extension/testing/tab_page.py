@@ -37,7 +37,7 @@ class SaveRefused(Exception):
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:
         super().__init__(message)
-        self.told = {"code": code, "message": message, "status": status}
+        self.error = {"code": code, "message": message, "status": status}
 
 
 class TabPage:
@@ -65,7 +65,7 @@ class TabPage:
         self._socket: WebSocketClientConnection | None = None
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._heard = 0
+        self._acknowledged = 0
         self._lists = 0
         self._listed: dict[int, asyncio.Event] = {}
         self._opening = asyncio.Lock()
@@ -78,38 +78,38 @@ class TabPage:
             f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
             headers=self._headers,
         )
-        self._heard = 0
+        self._acknowledged = 0
         self._socket = await websocket_connect(request, max_message_size=1 << 30)
         self._reading = asyncio.create_task(self._read(self._socket))
-        await self.known()
+        await self.report_and_wait()
         for notebook in self.notebooks.values():
             await self._refresh(notebook)
 
     async def _read(self, socket: WebSocketClientConnection) -> None:
-        while (message := await socket.read_message()) is not None:
-            told = json.loads(message)
-            if "listed" in told:
-                self._listed.pop(told["listed"]).set()
+        while (text := await socket.read_message()) is not None:
+            message = json.loads(text)
+            if "listed" in message:
+                self._listed.pop(message["listed"]).set()
                 continue
-            task = asyncio.create_task(self._answer(socket, told))
+            task = asyncio.create_task(self._answer(socket, message))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         socket.close()
 
-    async def tell(self) -> asyncio.Event | None:
+    async def report(self) -> asyncio.Event | None:
         """Tells the server all that is open; what is returned is set once the server knows."""
         if self._socket is not None:
-            tabs = [notebook.told() for notebook in self.notebooks.values()]
+            tabs = [notebook.description() for notebook in self.notebooks.values()]
             self._lists += 1
             listed = self._listed[self._lists] = asyncio.Event()
-            told = {"tabs": tabs, "heard": self._heard, "list": self._lists}
-            await self._send(self._socket, told)
+            message = {"tabs": tabs, "heard": self._acknowledged, "list": self._lists}
+            await self._send(self._socket, message)
             return listed
         return None
 
-    async def known(self) -> None:
+    async def report_and_wait(self) -> None:
         """Tells the server what is open, and waits until it knows: from then on the page holds it."""
-        listed = await self.tell()
+        listed = await self.report()
         if listed is not None:
             await asyncio.wait_for(listed.wait(), DEADLINE)
 
@@ -121,20 +121,20 @@ class TabPage:
         """The connection is lost; the page stays, and finishes what it was asked."""
         assert self._socket is not None
         self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
-        await self._unheard()
+        await self._wait_disconnected()
 
-    async def leave(self) -> None:
+    async def unload(self) -> None:
         """The person closes or reloads the page: what is unsaved is lost."""
         assert self._socket is not None
         self._socket.close(1001)
-        await self._unheard()
+        await self._wait_disconnected()
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.notebooks.clear()
 
-    async def _unheard(self) -> None:
+    async def _wait_disconnected(self) -> None:
         assert self._reading is not None
         await asyncio.wait_for(self._reading, DEADLINE)
         self._socket = None
@@ -142,12 +142,12 @@ class TabPage:
     async def close(self) -> None:
         """Ends it, whatever its state."""
         if self._socket is not None:
-            await self.leave()
+            await self.unload()
 
     # --- what the server asks
 
     async def _answer(self, socket: WebSocketClientConnection, question: Json) -> None:
-        self._heard = max(self._heard, question["id"])
+        self._acknowledged = max(self._acknowledged, question["id"])
         self.asked.append(question["method"])
         if self.before is not None:
             await self.before(question)
@@ -155,10 +155,10 @@ class TabPage:
         try:
             answer["result"] = await self._carry_out(question)
         except SaveRefused as error:
-            answer["error"] = error.told
+            answer["error"] = error.error
         await self._send(socket, answer)
         if question["method"] in {"apply", "outputs", "save", "refresh"}:
-            await self.tell()
+            await self.report()
 
     async def _carry_out(self, question: Json) -> Json:
         found = (each for each in self.notebooks.values() if each.name == question["tab"])
@@ -207,7 +207,7 @@ class TabPage:
         model = await self._contents("GET", path, type="notebook", content=1, hash=1)  # pyright: ignore[reportArgumentType]
         notebook = TabNotebook(path, model["content"], model["hash"])
         self.notebooks[path] = notebook
-        await self.known()
+        await self.report_and_wait()
         await self._refresh(notebook)
         return notebook
 
@@ -216,17 +216,17 @@ class TabPage:
         async with self._opening:
             return self.notebooks.get(path) or await self.open(path)
 
-    async def shut(self, path: str) -> None:
+    async def close_notebook(self, path: str) -> None:
         """The person closes one notebook."""
         del self.notebooks[path]
-        await self.known()
+        await self.report_and_wait()
 
     async def rename(self, path: str, new: str) -> None:
         """The person renames a notebook."""
         await self._contents("PATCH", path, {"path": new})
         notebook = self.notebooks[new] = self.notebooks.pop(path)
         notebook.path = new
-        await self.known()
+        await self.report_and_wait()
 
     async def save(self, path: str) -> None:
         """Saves, one after the other; who comes while a save runs shares the next one.
@@ -279,21 +279,21 @@ class TabPerson:
         notebook = await self._page.opened(path)
         cell = notebook.cells[index]
         notebook.edit(cell, source=cell["source"] + text)
-        await self._page.known()
+        await self._page.report_and_wait()
 
     async def insert(self, path: str, index: int, source: str) -> None:
         """See `Person.insert`."""
         cell = code(source, uuid.uuid4().hex[:8]) | {"source": source}
         (await self._page.opened(path)).insert(index, cell)
-        await self._page.known()
+        await self._page.report_and_wait()
 
     async def delete(self, path: str, index: int) -> None:
         """See `Person.delete`."""
         (await self._page.opened(path)).delete(index)
-        await self._page.known()
+        await self._page.report_and_wait()
 
     async def move(self, path: str, index: int, to: int) -> None:
         """See `Person.move`."""
         notebook = await self._page.opened(path)
         notebook.insert(to, notebook.delete(index))
-        await self._page.known()
+        await self._page.report_and_wait()

@@ -28,7 +28,7 @@ from tk_ai_extension.agent.backend import (
 from tk_ai_extension.agent.claude.process import inherited, started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.tool_server import SERVER, build_tool_server
-from tk_ai_extension.agent.claude.translating import CostMeter, Translator
+from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.imports import gc_paused
 from tk_ai_extension.model.agent_errors import (
     AgentDied,

@@ -246,7 +246,7 @@ class ChatUndoHandler(TkAIHandler):
         """
         chats, user = await self.services.chats(), username(self)
         cells = None if body.cells is None else frozenset(body.cells)
-        found = await chats.take_back(
+        found = await chats.undo_turn(
             user, chat_id, turn=body.turn, cells=cells, onwards=body.onwards
         )
         return {"notebooks": found}

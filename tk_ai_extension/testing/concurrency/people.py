@@ -115,7 +115,7 @@ class TabTypist:
             notebook.delete(at)
         else:
             notebook.insert(edit.index, notebook.delete(at))
-        await self._page.tell()
+        await self._page.report()
         return edit
 
     async def cells(self, path: str) -> list[CellState]:

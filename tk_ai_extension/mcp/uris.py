@@ -18,7 +18,7 @@ _ARTIFACT = re.compile(r"artifact://(?P<id>[^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class NotebookPlace:
+class NotebookUri:
     """A notebook, one of its cells, or one output of a cell.
 
     Attributes:
@@ -35,7 +35,7 @@ class NotebookPlace:
     def uri(self) -> str:
         """The URI of this place.
 
-        >>> NotebookPlace("my plots/fig 1.ipynb", "318a", 0).uri
+        >>> NotebookUri("my plots/fig 1.ipynb", "318a", 0).uri
         'notebook://my%20plots/fig%201.ipynb/cells/318a/outputs/0'
         """
         uri = f"notebook://{quote(self.path)}"
@@ -45,7 +45,7 @@ class NotebookPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ArtifactPlace:
+class ArtifactUri:
     """An output that was too long to show."""
 
     id: str
@@ -56,27 +56,27 @@ class ArtifactPlace:
         return f"artifact://{quote(self.id, safe='')}"
 
 
-Place = NotebookPlace | ArtifactPlace
+Place = NotebookUri | ArtifactUri
 
 
 def parse(uri: str) -> Place | None:
     """What a URI names, or None where it is none of ours. Whether it exists is another question.
 
     >>> parse("notebook://../secret.ipynb")  # the workspace refuses it, like any path
-    NotebookPlace(path='../secret.ipynb', cell=None, output=None)
+    NotebookUri(path='../secret.ipynb', cell=None, output=None)
     >>> parse("notebook://a%20b.ipynb/cells/cell-3/outputs/1")
-    NotebookPlace(path='a b.ipynb', cell='cell-3', output=1)
+    NotebookUri(path='a b.ipynb', cell='cell-3', output=1)
     >>> parse("artifact://x1")
-    ArtifactPlace(id='x1')
+    ArtifactUri(id='x1')
     >>> parse("file:///etc/passwd")
     """
     if found := _NOTEBOOK.fullmatch(uri):
         cell, output = found["cell"], found["output"]
-        return NotebookPlace(
+        return NotebookUri(
             unquote(found["path"]),
             None if cell is None else unquote(cell),
             None if output is None else int(output),
         )
     if found := _ARTIFACT.fullmatch(uri):
-        return ArtifactPlace(unquote(found["id"]))
+        return ArtifactUri(unquote(found["id"]))
     return None

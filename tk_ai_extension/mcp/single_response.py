@@ -18,7 +18,7 @@ from starlette.types import Message, Send
 STREAM = "text/event-stream"
 
 
-class LoneAnswer:
+class SingleResponse:
     """Passes on what an ASGI application sends; an answer that is all there is goes as JSON.
 
     The head of a stream waits for the first piece. The answer makes it JSON; anything else (a
@@ -43,7 +43,7 @@ class LoneAnswer:
     async def _pass_on(self, message: Message) -> None:
         head, self._head = self._head, None
         if head is not None:
-            answer = _lone_answer(message.get("body", b""))
+            answer = _single_response(message.get("body", b""))
             if answer is not None:
                 self._answered = True
                 headers = MutableHeaders(scope=head)
@@ -58,7 +58,7 @@ def _is_stream(head: Message) -> bool:
     return MutableHeaders(scope=head).get("content-type", "").startswith(STREAM)
 
 
-def _lone_answer(piece: bytes) -> bytes | None:
+def _single_response(piece: bytes) -> bytes | None:
     """The JSON-RPC response that is all of a piece of a stream; None where it is anything else."""
     fields = [line.partition(b": ") for line in piece.split(b"\r\n") if line]
     if [name for name, _, _ in fields] != [b"event", b"data"]:
