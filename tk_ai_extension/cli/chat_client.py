@@ -32,7 +32,7 @@ class ChatClient:
         self._user = user
 
     async def send(self, message: Json) -> AsyncIterator[Json]:
-        """Sends a message (the body of ``POST mcp/chat``), and gives what happens until its turn ends.
+        """Send a message (the body of ``POST mcp/chat``), and gives what happens until its turn ends.
 
         Raises:
             ToolError.
@@ -44,7 +44,7 @@ class ChatClient:
             yield event
 
     async def approve(self, chat: str, answer: Json) -> AsyncIterator[Json]:
-        """Answers a plan (the body of ``POST chats/{id}/plan``), and gives what comes of it.
+        """Answer a plan (the body of ``POST chats/{id}/plan``), and gives what comes of it.
 
         Raises:
             ToolError.
@@ -56,7 +56,7 @@ class ChatClient:
             yield event
 
     async def answer(self, permission: str, answer: str, message: str = "") -> None:
-        """Answers a question of a turn.
+        """Answer a question of a turn.
 
         Raises:
             PermissionNotFound: it was answered before.
@@ -65,7 +65,7 @@ class ChatClient:
         policy.answer(self._user, permission, cast("Answer", answer), message)
 
     async def stop(self, chat: str) -> None:
-        """Stops what goes on in a chat."""
+        """Stop what goes on in a chat."""
         await self._chats.stop(self._user, chat)
 
     async def list(self) -> list[Json]:
@@ -105,7 +105,7 @@ class ChatClient:
         return as_markdown(found, await self._chats.events(self._user, chat))
 
     async def trust(self) -> None:
-        """Uses the key of the folder's file from now on.
+        """Use the key of the folder's file from now on.
 
         Raises:
             ToolError.

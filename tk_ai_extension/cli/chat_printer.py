@@ -37,7 +37,7 @@ class ChatPrinter:
         self._in_line = False
 
     def print_event(self, event: Mapping[str, Any]) -> None:
-        """Shows an event."""
+        """Show an event."""
         if self._json:
             self._terminal.out(json.dumps(event) + "\n")
             return
@@ -57,12 +57,12 @@ class ChatPrinter:
                     self.note(said)
 
     def note(self, text: str) -> None:
-        """Says something besides."""
+        """Report something besides."""
         if not self._json:
             self._beside(text, YELLOW)
 
     def preview(self, event: Mapping[str, Any]) -> None:
-        """Shows what a call that needs approval would do."""
+        """Show what a call that needs approval would do."""
         if not self._json:
             where = f" in {event['notebook']}" if event["notebook"] else ""
             self._beside(f"Claude wants to run {event['tool']}{where}", YELLOW)

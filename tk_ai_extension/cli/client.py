@@ -39,7 +39,7 @@ def forward(
     started: bool = False,
     notebook: str | None = None,
 ) -> int | Redirect:
-    """Has a server run a command, and is its terminal meanwhile.
+    """Have a server run a command, and is its terminal meanwhile.
 
     Ctrl-C interrupts what runs; a second one only stops waiting for it. A command that is killed
     stops waiting, too: what it started runs on.
@@ -91,7 +91,7 @@ def forward(
 
 
 def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
-    """Ends a command as the server says; the exit status."""
+    """End a command as the server says; the exit status."""
     if frame.get("ending"):
         lines.readline()
     console.clear(done=frame["exit"] == wire.OK)
@@ -99,7 +99,7 @@ def _exit(frame: Mapping[str, Any], lines: TextIO, console: Console) -> int:
 
 
 def unreachable(why: str, argv: list[str]) -> int:
-    """Says that a server does not answer, as a server says an error; the exit status."""
+    """Report that a server does not answer, as a server says an error; the exit status."""
     if "--json" in argv:
         error = {"code": "server_unreachable", "message": why, "hint": "", "retryable": True}
         sys.stdout.write(json.dumps({"error": error}) + "\n")
@@ -141,7 +141,7 @@ def _greeting(argv: list[str], project: str, own: bool) -> dict[str, object]:
 
 
 def browse(url: str) -> None:
-    """Opens a page in the person's browser, where there is one."""
+    """Open a page in the person's browser, where there is one."""
     import webbrowser
 
     webbrowser.open(url)
@@ -175,7 +175,7 @@ def _print(frame: Mapping[str, Any], *, own: bool) -> None:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Writes and flushes text; what the stream's encoding does not have becomes an escape.
+    """Write and flushes text; what the stream's encoding does not have becomes an escape.
 
     Raises:
         BrokenPipeError: nobody reads it.
@@ -197,7 +197,7 @@ def write(stream: TextIO, text: str) -> None:
 def _answer(
     connection: socket.socket, question: Mapping[str, Any], console: Console, argv: list[str]
 ) -> bool:
-    """Answers what a server asks; False where Ctrl-C did: nothing is sent then, and nothing done.
+    """Answer what a server asks; False where Ctrl-C did: nothing is sent then, and nothing done.
 
     A server gets what the command names, and nothing else of this machine.
     """
@@ -237,7 +237,7 @@ def read_file(path: str) -> str:
 
 
 def _answer_line(connection: socket.socket, prompt: str) -> None:
-    """Sends the line that a person types; Ctrl-C is said, too, and no line."""
+    """Send the line that a person types; Ctrl-C is said, too, and no line."""
     line = None
     try:
         line = read_line(prompt)
@@ -261,7 +261,7 @@ def read_line(prompt: str) -> str | None:
 
 
 def _wait_for_line() -> None:
-    """Waits until a line can be read from the terminal.
+    """Wait until a line can be read from the terminal.
 
     `input` would miss a Ctrl-C between its prompt and its read: the read goes on then. Here it wakes what
     waits, whenever it comes.
@@ -331,7 +331,7 @@ class Console:
             return file.read()
 
     def clear(self, *, done: bool) -> None:
-        """Removes the file, or says where it is if what was written in it has not arrived."""
+        """Remove the file, or says where it is if what was written in it has not arrived."""
         if not self._path:
             return
         if not done:

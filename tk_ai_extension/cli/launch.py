@@ -18,7 +18,7 @@ LISTENS = "listens"
 
 
 def launch(project: Project) -> bool:
-    """Starts the project's server, unless another command has just done so, and waits until it listens.
+    """Start the project's server, unless another command has just done so, and waits until it listens.
 
     Returns:
         Whether it was started.

@@ -39,7 +39,7 @@ OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Returns:
         The exit status: 0, 1 where the cell failed, 2 for any refusal, 3 where no kernel or server
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(project: Project, folder: str, argv: list[str]) -> int:
-    """Runs a command in the server that it belongs to, else right here; the exit status."""
+    """Run a command in the server that it belongs to, else right here; the exit status."""
     name = argv[0] if argv else ""
     asks_for_help = bool({"-h", "--help"} & set(argv))
     found = find_server(
@@ -105,7 +105,7 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
 def _forward(
     found: Connected, project: Project, argv: list[str], console: Console
 ) -> int | Redirect:
-    """Runs a command in a server; the exit status, or the server that it belongs to."""
+    """Run a command in a server; the exit status, or the server that it belongs to."""
     with found.connection as connection:
         return forward(
             connection, argv, project.root, console, own=found.own, started=found.started

@@ -33,7 +33,7 @@ class Memory:
         self._recalled: set[str] = set()
 
     def recall(self, workspace: Workspace, caller: Caller) -> None:
-        """Tells a workspace what this caller knew when it was last saved, once."""
+        """Report a workspace what this caller knew when it was last saved, once."""
         if caller.identity in self._recalled:
             return
         self._recalled.add(caller.identity)
@@ -50,7 +50,7 @@ class Memory:
                 continue
 
     def save(self, workspace: Workspace, caller: Caller) -> None:
-        """Writes down what this caller knows now, if that is news."""
+        """Write down what this caller knows now, if that is news."""
         # The current one last: whoever is added last is current.
         notebooks = sorted(workspace.notebooks.list(caller), key=lambda managed: managed.current)
         seen = workspace.seen.of(caller)

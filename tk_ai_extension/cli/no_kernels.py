@@ -36,7 +36,7 @@ class NoKernels:
         return []
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002 - the protocol's
-        """Refuses.
+        """Refuse.
 
         Raises:
             ServerRequired: always.

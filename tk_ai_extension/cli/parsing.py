@@ -32,11 +32,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raises `WrongCall` with the usage."""
+        """Raise `WrongCall` with the usage."""
         raise WrongCall(f"{self.prog}: {message}\n{self.format_usage()}")
 
     def print_help(self, file: Any = None) -> NoReturn:  # noqa: ARG002 - argparse's signature
-        """Raises `HelpAsked` with the help."""
+        """Raise `HelpAsked` with the help."""
         raise HelpAsked(self.format_help())
 
 
@@ -105,7 +105,7 @@ def add_tool_arguments(
     *,
     exclude: Sequence[str] = (),
 ) -> None:
-    """Adds a tool's arguments to a parser.
+    """Add a tool's arguments to a parser.
 
     Args:
         parser: Where to.

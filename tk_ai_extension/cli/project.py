@@ -136,7 +136,7 @@ class Project:
         return ""
 
     def make(self) -> None:
-        """Makes ``.nb``, for its owner alone, and kept out of version control.
+        """Make ``.nb``, for its owner alone, and kept out of version control.
 
         Raises:
             Refused: it cannot be written, belongs to somebody else, or has links in it.
@@ -182,7 +182,7 @@ class Project:
             return False
 
     def clean(self) -> None:
-        """Removes what `nb` has made in ``.nb``, and ``.nb`` where nothing else is in it."""
+        """Remove what `nb` has made in ``.nb``, and ``.nb`` where nothing else is in it."""
         if not self.is_open():
             return
         for name in OWN_FILES:
@@ -236,7 +236,7 @@ class Project:
 
 
 def at_socket(folder: str, act: object) -> None:
-    """Binds or connects a socket by its bare name, from inside its folder.
+    """Bind or connects a socket by its bare name, from inside its folder.
 
     A socket's path may be 104 bytes long, and a project's is what it is. The process must have no
     other thread that minds where it is.

@@ -88,7 +88,7 @@ class ProjectServices:
         self._deciding = asyncio.Lock()
 
     def stop(self, *, clean: bool) -> None:
-        """Has the server end when the command that says so is answered.
+        """Have the server end when the command that says so is answered.
 
         Args:
             clean: Whether it removes what it has made; kernels that still run would not be found.
@@ -146,7 +146,7 @@ class ProjectServices:
         return await asyncio.to_thread(Confinement.of, self._root, hidden=hidden, names=[FOLDER])
 
     async def confine(self, kernels: Kernels, *, sandbox: bool) -> None:
-        """Has kernels that are started from now on run in a sandbox, or no more.
+        """Have kernels that are started from now on run in a sandbox, or no more.
 
         Args:
             kernels: Those of the project.
@@ -185,7 +185,7 @@ class ProjectServices:
     # -- sharing
 
     async def share(self, kernels: Kernels, path: str, kernel_id: str | None) -> InstalledShare:
-        """Shares the kernel of a notebook with people's programs, and each that takes its place.
+        """Share the kernel of a notebook with people's programs, and each that takes its place.
 
         Args:
             kernels: Those of the project.
@@ -211,7 +211,7 @@ class ProjectServices:
             return installed
 
     async def unshare(self) -> bool:
-        """Shares no kernel any more; whether one was shared.
+        """Share no kernel any more; whether one was shared.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed: not all of it could be removed.

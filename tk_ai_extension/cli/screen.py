@@ -39,7 +39,7 @@ class Screen:
         self._line = False
 
     async def progress(self, message: str) -> None:
-        """Shows what a running call is doing, on a line that gives way to what comes next."""
+        """Show what a running call is doing, on a line that gives way to what comes next."""
         if self.live:
             width = max(self._terminal.info.columns - 3, 20)
             line = harmless(" ".join(message.split())[:width])
@@ -47,13 +47,13 @@ class Screen:
             self._line = True
 
     def clear_progress(self) -> None:
-        """Takes the line of progress away."""
+        """Take the line of progress away."""
         if self._line:
             self._terminal.err(_CLEAR)
             self._line = False
 
     def show(self, result: Result) -> None:
-        """Shows an answer."""
+        """Show an answer."""
         if not self.live:
             text = _with_commands(result.full_text())
             self._terminal.out(text if text.endswith("\n") else text + "\n")
@@ -66,11 +66,11 @@ class Screen:
         self._show_images(result)
 
     def print_text(self, text: str) -> None:
-        """Prints a part of an answer, where nobody looks on."""
+        """Print a part of an answer, where nobody looks on."""
         self._terminal.out(_with_commands(text).rstrip("\n") + "\n")
 
     def show_part(self, result: ExecutionResult) -> None:
-        """Shows what is new in an execution that goes on."""
+        """Show what is new in an execution that goes on."""
         from tk_ai_extension.cli import rendering
 
         for run in result.runs:
@@ -79,7 +79,7 @@ class Screen:
         self._show_images(result)
 
     def refuse(self, error: ToolError) -> None:
-        """Shows an error: what is wrong, and what to do."""
+        """Show an error: what is wrong, and what to do."""
         if self.live:
             from tk_ai_extension.cli import rendering
 

@@ -281,7 +281,7 @@ class Servers:
     async def _refuse_if_open(
         self, server: Server, path: Path, problem: ServerUnreachable | None
     ) -> None:
-        """Refuses where a server without the extension has a notebook open, or does not say.
+        """Refuse where a server without the extension has a notebook open, or does not say.
 
         Raises:
             OpenElsewhere.

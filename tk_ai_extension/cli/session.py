@@ -168,7 +168,7 @@ class Session:
         return result
 
     def _show_ended(self, result: ExecutionResult, shown: int) -> int:
-        """Prints the cells that have ended since the last look; how many are printed now."""
+        """Print the cells that have ended since the last look; how many are printed now."""
         ended = 0
         while (text := result.first_ended()) is not None:
             ended += 1
@@ -193,13 +193,13 @@ class Session:
             waiting.cancel()
 
     def redirect(self, server: Server) -> None:
-        """Has the command run in another server instead; it has done nothing here."""
+        """Have the command run in another server instead; it has done nothing here."""
         current = self.context.workspace.notebooks.current(self.caller)
         path = None if current is None else os.path.join(self.context.root, current.path)
         self.terminal.redirect(server.url, server.token, path)
 
     def finish(self, result: Result) -> int:
-        """Shows an answer; the exit status."""
+        """Show an answer; the exit status."""
         if self.options.json:
             self.terminal.out(as_json(result.structured()))
         else:
@@ -211,7 +211,7 @@ class Session:
         return wire.FAILED if result.is_error else wire.OK
 
     def refuse(self, error: ToolError) -> int:
-        """Shows an error; the exit status."""
+        """Show an error; the exit status."""
         if self.options.json:
             self.terminal.out(as_json({"error": error.as_dict()}))
         else:

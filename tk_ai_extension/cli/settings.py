@@ -46,7 +46,7 @@ class SettingsFile:
         self.now = Settings() if self._file is None else self._load(self._file)
 
     def change(self, **changes: Any) -> None:
-        """Sets some of them; none where that cannot be written.
+        """Set some of them; none where that cannot be written.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed.
@@ -114,7 +114,7 @@ def _unreadable(file: Path, why: str) -> Refused:
 
 
 def _keep(file: Path, content: Any) -> None:
-    """Writes a file, whole or not at all, for its user alone; removes it where there is no content."""
+    """Write a file, whole or not at all, for its user alone; removes it where there is no content."""
     new = file.with_suffix(".new")
     with translate_write_errors(file.name):
         if content is None:

@@ -31,7 +31,7 @@ UNKNOWN = ("execution_not_found", "artifact_not_found")
 
 
 def relay(project: Project, argv: list[str]) -> int:
-    """Connects standard input and output to the MCP of a server until one side ends.
+    """Connect standard input and output to the MCP of a server until one side ends.
 
     Args:
         project: Whose server, or a person's over its folder; it is started where there is none.
@@ -91,7 +91,7 @@ class _Relay:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> int:
-        """Carries lines until one side ends; the exit status."""
+        """Carry lines until one side ends; the exit status."""
         incoming = sys.stdin.fileno()
         ended = False
         self._selector.register(self._first, selectors.EVENT_READ)
@@ -132,7 +132,7 @@ class _Relay:
     # -- from the client
 
     def _from_client(self, line: bytes) -> None:
-        """Hands on a message: a request to the first server, an answer to the one that asked."""
+        """Hand on a message: a request to the first server, an answer to the one that asked."""
         if len(self._opening) < 2 and (b'"initialize"' in line or b"/initialized" in line):
             self._opening.append(line)
         if b'"tools/call"' in line:
@@ -155,7 +155,7 @@ class _Relay:
     # -- from servers
 
     def _from_server(self, server: socket.socket) -> bool:
-        """Carries what a server says; False where the first one has ended."""
+        """Carry what a server says; False where the first one has ended."""
         try:
             data = server.recv(CHUNK)
         except ConnectionError:
@@ -188,7 +188,7 @@ class _Relay:
         return json.dumps({**message, "id": name}).encode() + b"\n"
 
     def _belongs_elsewhere(self, line: bytes) -> bool:
-        """Sends a call on where its answer says that another server has what it is about."""
+        """Send a call on where its answer says that another server has what it is about."""
         if not self._requests or b'"id"' not in line:
             return False
         answer = _parsed(line)
@@ -230,7 +230,7 @@ class _Relay:
 
 
 def _introduce(connection: socket.socket, opening: list[bytes]) -> None:
-    """Opens a session as the client opened its first one; its answer is nobody's."""
+    """Open a session as the client opened its first one; its answer is nobody's."""
     for line in opening:
         connection.sendall(line)
     if opening:

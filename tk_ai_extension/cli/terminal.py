@@ -63,11 +63,11 @@ class Terminal(Protocol):
     """Set by Ctrl-C; whoever acts on it clears it."""
 
     def out(self, text: str) -> None:
-        """Prints what was asked for."""
+        """Print what was asked for."""
         ...
 
     def err(self, text: str) -> None:
-        """Prints what is said besides."""
+        """Print what is said besides."""
         ...
 
     async def read(self) -> str:
@@ -91,11 +91,11 @@ class Terminal(Protocol):
         ...
 
     def browse(self, url: str) -> None:
-        """Opens a page in the person's browser."""
+        """Open a page in the person's browser."""
         ...
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
-        """Has the command run in another server instead; it has done nothing here.
+        """Have the command run in another server instead; it has done nothing here.
 
         Args:
             url: The server's address; empty for the project's own, which is started.
@@ -126,11 +126,11 @@ class LocalTerminal:
         self._console = console
 
     def out(self, text: str) -> None:
-        """Prints what was asked for."""
+        """Print what was asked for."""
         client.write(sys.stdout, text)
 
     def err(self, text: str) -> None:
-        """Prints what is said besides."""
+        """Print what is said besides."""
         client.write(sys.stderr, text)
 
     async def read(self) -> str:
@@ -154,11 +154,11 @@ class LocalTerminal:
             raise UnreadableFile(error.strerror) from None
 
     def browse(self, url: str) -> None:
-        """Opens a page in the person's browser."""
+        """Open a page in the person's browser."""
         client.browse(url)
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
-        """Has the command run in a server instead."""
+        """Have the command run in a server instead."""
         self.elsewhere = client.Redirect(url, token, notebook)
 
     async def ask(self, prompt: str) -> str | None:

@@ -11,7 +11,7 @@ from tk_ai_extension.notebooks.files.saving import save_error
 
 @contextmanager
 def translate_write_errors(what: str) -> Generator[None]:
-    """Turns the system's errors of a block into those of the tools.
+    """Turn the system's errors of a block into those of the tools.
 
     Args:
         what: What is written in it, as a sentence names it.

@@ -67,7 +67,7 @@ class Admission:
         self._opening = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request.
+        """Answer a request.
 
         Raises:
             InvalidArguments: it is no message of the protocol.
@@ -93,7 +93,7 @@ class Admission:
             await self._use(session, message, scope, receive, send)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request open a session; where there are too many, one that nobody uses ends."""
+        """Let a request open a session; where there are too many, one that nobody uses ends."""
         while len(self._sessions) + self._opening >= self._max_sessions:
             idle = self._longest_idle()
             if idle is None:
@@ -119,7 +119,7 @@ class Admission:
     async def _use(
         self, session: OpenSession, message: Any, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Passes a request of a session on, and knows what the session is doing."""
+        """Pass a request of a session on, and knows what the session is doing."""
 
         async def watched(sent: Message) -> None:
             if sent["type"] == "http.response.start" and sent["status"] == 404:
@@ -148,7 +148,7 @@ class Admission:
     async def _stream(
         self, session: OpenSession, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Gives a session its stream; one that it had before ends, as its client has reconnected."""
+        """Give a session its stream; one that it had before ends, as its client has reconnected."""
         if session.stream is not None:
             session.stream.set()
         ends: asyncio.Event = scope[GONE]
@@ -169,7 +169,7 @@ class Admission:
         return min(idle, key=lambda each: (-counts[each.user], each.used), default=None)
 
     async def _end(self, session: OpenSession, scope: Scope) -> None:
-        """Ends a session as its client's DELETE would."""
+        """End a session as its client's DELETE would."""
         del self._sessions[session.id]
         named = [(SESSION_HEADER, session.id.encode("latin-1"))]
         delete = {**scope, "method": "DELETE", "headers": named, "user": user_of(session.user)}

@@ -39,7 +39,7 @@ class Calls:
         self._all: set[asyncio.Task[Outcome]] = set()
 
     async def run(self, context: Context, call: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Runs a call to its end, whether or not somebody still waits for it."""
+        """Run a call to its end, whether or not somebody still waits for it."""
         task = asyncio.create_task(call)
         self._all.add(task)
         task.add_done_callback(self._ended)
@@ -67,7 +67,7 @@ class Calls:
         return await call_next(ctx)
 
     async def close(self) -> None:
-        """Ends all calls: those whose run has ended answer by themselves, the others are cancelled."""
+        """End all calls: those whose run has ended answer by themselves, the others are cancelled."""
         if self._all:
             await asyncio.wait(self._all, timeout=GRACE)
         tasks = list(self._all)

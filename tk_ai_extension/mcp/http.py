@@ -76,14 +76,14 @@ class McpHttp:
         return self._registry("default")
 
     async def start(self) -> None:
-        """Makes it ready for requests."""
+        """Make it ready for requests."""
         _watch_no_uvicorn()
         ready = asyncio.Event()
         self._task = asyncio.create_task(self._run(ready), name="tk-ai MCP sessions")
         await ready.wait()
 
     async def close(self) -> None:
-        """Ends all sessions and calls."""
+        """End all sessions and calls."""
         for built in (self._built, *self.others):
             await built.close()
         self._stop.set()
@@ -91,7 +91,7 @@ class McpHttp:
             await self._task
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request; the scope's ``user`` is the name of the user.
+        """Answer a request; the scope's ``user`` is the name of the user.
 
         Raises:
             InvalidArguments: it is no message of the protocol.
@@ -109,7 +109,7 @@ class McpHttp:
 
 
 def _watch_no_uvicorn() -> None:
-    """Keeps sse-starlette from asking twice a second whether uvicorn stops: there is no uvicorn.
+    """Keep sse-starlette from asking twice a second whether uvicorn stops: there is no uvicorn.
 
     Its task would run as long as the loop, and the loop would say so when it ends. Streams end with
     their sessions (`McpHttp.close`).

@@ -30,7 +30,7 @@ class ProgressReporter:
         self._closed = False
 
     async def __call__(self, message: str) -> None:
-        """Takes a report and returns at once."""
+        """Take a report and returns at once."""
         if self._closed:
             return
         if self._waiting.full():
@@ -41,7 +41,7 @@ class ProgressReporter:
             self._task = asyncio.create_task(self._send())
 
     async def close(self) -> None:
-        """Lets waiting reports go out for a moment, then drops them: the answer comes next."""
+        """Let waiting reports go out for a moment, then drops them: the answer comes next."""
         self._closed = True
         task = self._task
         if task is None:
@@ -80,7 +80,7 @@ class ClientLog:
         return types.EmptyResult()
 
     async def send(self, context: Context, level: types.LoggingLevel, data: dict[str, Any]) -> None:
-        """Sends a message along with the answer to this request, if the client wants it."""
+        """Send a message along with the answer to this request, if the client wants it."""
         wanted = _wanted(context)
         if wanted is None or _LEVELS.index(level) < _LEVELS.index(wanted):
             return

@@ -221,7 +221,7 @@ def _contents(
 
 
 def one_page(params: types.PaginatedRequestParams | None) -> None:
-    """Refuses a cursor where a list has one page, so that no cursor was ever given.
+    """Refuse a cursor where a list has one page, so that no cursor was ever given.
 
     Raises:
         MCPError.

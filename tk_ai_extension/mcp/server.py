@@ -57,7 +57,7 @@ class Tools:
         return types.ListToolsResult(tools=[describe(tool) for tool in self._registry_of(context)])
 
     async def call(self, context: Context, params: types.CallToolRequestParams) -> Outcome:
-        """Calls a tool. A name that does not exist is a protocol error; all else is a result."""
+        """Call a tool. A name that does not exist is a protocol error; all else is a result."""
         registry = self._registry_of(context)
         try:
             registry.get(params.name)

@@ -34,7 +34,7 @@ class SingleResponse:
         self._answered = False
 
     async def __call__(self, message: Message) -> None:
-        """Takes a message of the application."""
+        """Take a message of the application."""
         if message["type"] == "http.response.start" and _is_stream(message):
             self._head = message
         elif not self._answered:

@@ -45,7 +45,7 @@ class Throttle:
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._elapsed)
 
     def close(self) -> None:
-        """Calls no more."""
+        """Call no more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -67,7 +67,7 @@ class Subscriptions:
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        """Follows a resource until the session ends or unsubscribes."""
+        """Follow a resource until the session ends or unsubscribes."""
         followed = _followed(context)
         if params.uri in followed:
             return types.EmptyResult()
@@ -89,7 +89,7 @@ class Subscriptions:
     async def unsubscribe(
         self, context: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """Follows it no longer."""
+        """Follow it no longer."""
         stack = _followed(context).pop(params.uri, None)
         if stack is not None:
             stack.close()
@@ -98,7 +98,7 @@ class Subscriptions:
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Follows resources for as long as the client keeps the stream open."""
+        """Follow resources for as long as the client keeps the stream open."""
         uris = (params.notifications.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS]
         with ExitStack() as stack:
             for uri in dict.fromkeys(uris):
@@ -109,14 +109,14 @@ class Subscriptions:
             return await self._listen(context, params)
 
     async def close(self) -> None:
-        """Ends all streams, saying so; the server stops."""
+        """End all streams, saying so; the server stops."""
         self._listen.close()
         await self._tasks.close()
 
     def _follow(
         self, context: Context, uri: str, notify: Callable[[], None], stack: ExitStack
     ) -> None:
-        """Calls ``notify`` when the notebook changes; ``stack`` ends that."""
+        """Call ``notify`` when the notebook changes; ``stack`` ends that."""
         place = parse(uri)
         if place is None:
             raise no_resource(context, uri)

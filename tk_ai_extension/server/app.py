@@ -250,7 +250,7 @@ class TkAIExtensionApp(ExtensionApp):
     # -- the life of a server
 
     def initialize_settings(self) -> None:
-        """Registers the server's managers, once, where every call finds them.
+        """Register the server's managers, once, where every call finds them.
 
         What works on them is put together when the server is up (`Services.ready`). Only what must
         not miss anything begins here: secrets are kept from kernels, renamed notebooks followed.
@@ -282,7 +282,7 @@ class TkAIExtensionApp(ExtensionApp):
         self._activity = ServerActivity(server.web_app.settings, self.services.working)
 
     def initialize_handlers(self) -> None:
-        """Adds the routes."""
+        """Add the routes."""
         cast("list[Any]", self.handlers).extend([*SOCKETS, *LINES, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
@@ -296,7 +296,7 @@ class TkAIExtensionApp(ExtensionApp):
         return self.services.working() or None
 
     async def stop_extension(self) -> None:
-        """Ends what runs here."""
+        """End what runs here."""
         self._renames.close()
         self._activity.stop()
         self._channels.close()
@@ -317,7 +317,7 @@ class TkAIExtensionApp(ExtensionApp):
         return build_chats(self, managers, components, registry)
 
     def _stop_on_interrupt(self) -> None:
-        """Lets SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.
+        """Let SIGINT stop the server as SIGTERM does, where Jupyter leaves it to Python.
 
         With a terminal Jupyter asks there. Without one its loop would just be left: no extension
         would be stopped, cells and rooms would be cut off in the middle of a save.

@@ -21,7 +21,7 @@ AsgiApp = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 def send_at_once(handler: RequestHandler) -> None:
-    """Lets each flushed piece go when it is flushed.
+    """Let each flushed piece go when it is flushed.
 
     TCP would keep a small one back until the one before it is acknowledged, up to 40 ms later.
     """
@@ -59,7 +59,7 @@ class AsgiExchange:
         return self._handler.request.method == "POST"
 
     async def run(self, app: AsgiApp) -> None:
-        """Lets the application answer; returns when it has."""
+        """Let the application answer; returns when it has."""
         try:
             await app(self.scope(), self._receive, self._send)
         finally:

@@ -61,7 +61,7 @@ class CellQuestion:
         self._asked: dict[str, tuple[Answer, ...]] = {}
 
     async def answer(self, question: dict[str, Any]) -> None:
-        """Answers it.
+        """Answer it.
 
         Raises:
             InvalidArguments, NotebookRequired, and what `Chats.send` raises.
@@ -80,7 +80,7 @@ class CellQuestion:
             self._workspace.asking.end(self._kernel_id, caller)
 
     async def _follow(self, begun: StartedTurn) -> None:
-        """Tells the cell what happens, and hears what it says, until the turn is over."""
+        """Report the cell what happens, and hears what it says, until the turn is over."""
         sending = asyncio.create_task(self._send_events(begun))
         receiving = asyncio.create_task(self._receive_answers())
         try:
@@ -137,7 +137,7 @@ class CellQuestion:
             await self._connection.send({"kind": "later", "cells": cells})
 
     async def _receive_answers(self) -> None:
-        """Takes answers to what the turn asks, until the cell stops it or is gone."""
+        """Take answers to what the turn asks, until the cell stops it or is gone."""
         while (said := await self._connection.receive()) is not None and "stop" not in said:
             permission, answer = str(said.get("permission")), said.get("answer")
             message = str(said.get("message", ""))[:MAX_MESSAGE] if answer == "deny" else ""

@@ -49,7 +49,7 @@ class ClaudeOrTour:
 def build_chats(
     app: TkAIExtensionApp, managers: Managers, components: ServerComponents, registry: Registry
 ) -> Chats:
-    """Puts the chats together, as the app's traits say."""
+    """Put the chats together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
     models = find_models(app, root or Path())

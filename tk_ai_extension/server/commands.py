@@ -77,11 +77,11 @@ class RemoteTerminal:
         self._silent: Exception | None = None
 
     def out(self, text: str) -> None:
-        """Prints what was asked for."""
+        """Print what was asked for."""
         self.send(out=text)
 
     def err(self, text: str) -> None:
-        """Prints what is said besides."""
+        """Print what is said besides."""
         self.send(err=text)
 
     async def read(self) -> str:
@@ -107,25 +107,25 @@ class RemoteTerminal:
         return await self._ask(ask="line", prompt=prompt)
 
     def browse(self, url: str) -> None:
-        """Opens a page in the person's browser."""
+        """Open a page in the person's browser."""
         self.send(browse=url)
 
     def redirect(self, url: str, token: str, notebook: str | None = None) -> None:
-        """Has the command run in another server instead."""
+        """Have the command run in another server instead."""
         self.redirected = True
         self.send(redirect=url, token=token, notebook=notebook)
 
     def send(self, **frame: object) -> None:
-        """Sends a frame; nothing happens where nobody is there any more."""
+        """Send a frame; nothing happens where nobody is there any more."""
         self._lines.write(json.dumps(frame).encode() + b"\n")
 
     def send_last(self, **frame: object) -> None:
-        """Sends a frame, and keeps the connection open until this process is no more."""
+        """Send a frame, and keeps the connection open until this process is no more."""
         self._lines.keep_open()
         self.send(**frame)
 
     def receive(self, frame: object) -> None:
-        """Takes what the command says.
+        """Take what the command says.
 
         Raises:
             TypeError: it is no message.
@@ -212,7 +212,7 @@ class CommandServer:
         await self._running.close()
 
     async def _run(self, argv: list[str], terminal: RemoteTerminal, user: str) -> None:
-        """Runs a command to its end, whether or not somebody still waits for it."""
+        """Run a command to its end, whether or not somebody still waits for it."""
         context = self._context.for_user(user)
         self._under_way += 1
         try:

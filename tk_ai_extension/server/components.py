@@ -47,5 +47,5 @@ class ServerComponents:
 
     @property
     def ownership(self) -> Ownership | None:
-        """Says which calls belong to another server; None where all belong to this one."""
+        """Report which calls belong to another server; None where all belong to this one."""
         return None if self.project is None else self.project.ownership

@@ -48,7 +48,7 @@ APPROVE = "with `nb approve {id}` in the project's folder"
 def build_components(
     app: TkAIExtensionApp, managers: Managers, tabs: TabChannel
 ) -> ServerComponents:
-    """Puts the parts together, as the app's traits say."""
+    """Put the parts together, as the app's traits say."""
     root = root_of(managers.contents)
     state = state_of(app.data_dir, root)
     hidden = bool(getattr(managers.contents, "allow_hidden", False))

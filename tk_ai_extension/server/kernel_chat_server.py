@@ -50,7 +50,7 @@ class JsonLineConnection:
         self._writer = writer
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Sends a line; nothing happens where nobody listens any more."""
+        """Send a line; nothing happens where nobody listens any more."""
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
             with contextlib.suppress(ConnectionError):
@@ -117,7 +117,7 @@ class KernelChatServer:
         self._passes.pop(kernel_id, None)
 
     async def close(self) -> None:
-        """Ends all questions and removes the socket."""
+        """End all questions and removes the socket."""
         await self._listener.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -141,11 +141,11 @@ class Services:
             await chats.renamed(old, new)
 
     def prepare(self) -> None:
-        """Imports in the background what the first call would wait for."""
+        """Import in the background what the first call would wait for."""
         self._preparing = asyncio.create_task(self._prepare(), name="tk-ai preparation")
 
     async def ready(self) -> None:
-        """Waits until the workspace is imported and put together.
+        """Wait until the workspace is imported and put together.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -219,7 +219,7 @@ class Services:
         return await self._made(self._commands)
 
     async def close(self) -> None:
-        """Ends all calls and sessions, then the workspace. Kernels are left to their owner."""
+        """End all calls and sessions, then the workspace. Kernels are left to their owner."""
         self._closing = True
         await self.kernel_chat.close()
         if self._preparing is not None:

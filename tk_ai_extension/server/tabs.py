@@ -47,11 +47,11 @@ class PageConnection(Protocol):
     """The WebSocket of a page."""
 
     def send(self, message: str) -> Awaitable[None]:
-        """Sends a message; over when the page's buffers have taken it."""
+        """Send a message; over when the page's buffers have taken it."""
         ...
 
     def drop(self) -> None:
-        """Closes it: the page does not answer, or another one has come in its place."""
+        """Close it: the page does not answer, or another one has come in its place."""
         ...
 
 
@@ -83,7 +83,7 @@ class OpenTab:
         return self.reported_dirty or self.changed_by > self.page.acknowledged
 
     def rank(self) -> tuple[bool, int]:
-        """Sorts tabs of one notebook: first the one with unsaved changes, then who was there last."""
+        """Sort tabs of one notebook: first the one with unsaved changes, then who was there last."""
         return not self.dirty, -self.seen
 
     async def ask(self, method: str, **arguments: Any) -> Json:
@@ -126,7 +126,7 @@ class Page:
         return next(self._numbers)
 
     async def ask(self, number: int, question: Json, seconds: float) -> Json:
-        """Asks the page, and waits for its answer.
+        """Ask the page, and waits for its answer.
 
         Raises:
             TabGone, TabRefused.
@@ -280,7 +280,7 @@ class Tabs:
     # --- what a page says
 
     def handle(self, page: Page, said: Any) -> Json | None:
-        """Takes in a message of a page, and returns what it is answered.
+        """Take in a message of a page, and returns what it is answered.
 
         From the answer to its notebooks on, nobody else writes their files: only then can the page
         know whether it shows what is in them.
@@ -443,7 +443,7 @@ class Tabs:
         return next((each for each in found if each is tab), None)
 
     async def _wait_for_change(self, seconds: float | None) -> bool:
-        """Waits until anything about any tab is another way, at most so long; whether it is."""
+        """Wait until anything about any tab is another way, at most so long; whether it is."""
         change = self._change
         if seconds is not None and seconds <= 0:
             return change.is_set()

@@ -46,6 +46,6 @@ class Registries:
         return self._made[chosen]
 
     def prepare(self) -> None:
-        """Loads the usual tools and their schemas; takes a while, and may be done in a thread."""
+        """Load the usual tools and their schemas; takes a while, and may be done in a thread."""
         for tool in self.get():
             _ = tool.input_schema, tool.output_schema

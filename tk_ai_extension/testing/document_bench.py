@@ -28,7 +28,7 @@ class Person(Protocol):
         ...
 
     async def type(self, path: str, index: int, text: str) -> None:
-        """Types at the end of a cell."""
+        """Type at the end of a cell."""
         ...
 
     async def insert(self, path: str, index: int, source: str) -> None:
@@ -36,11 +36,11 @@ class Person(Protocol):
         ...
 
     async def delete(self, path: str, index: int) -> None:
-        """Deletes a cell."""
+        """Delete a cell."""
         ...
 
     async def move(self, path: str, index: int, to: int) -> None:
-        """Moves a cell."""
+        """Move a cell."""
         ...
 
 
@@ -70,7 +70,7 @@ class DocumentBench:
     _names: itertools.count[int] = field(default_factory=itertools.count)
 
     def put(self, content: Json | bytes, name: str | None = None) -> str:
-        """Puts a file there, as another program would; returns its path."""
+        """Put a file there, as another program would; returns its path."""
         path = name or f"n{next(self._names)}-{uuid4().hex[:6]}.ipynb"
         data = content if isinstance(content, bytes) else written(content)
         (self.root / path).write_bytes(data)

@@ -51,7 +51,7 @@ BROKEN: dict[str, tuple[bytes, int, int]] = {
 
 @contextmanager
 def another_user(folder: Path, mode: int = 0o777) -> Generator[None]:
-    """Acts as a user to whom file permissions apply: they do not to root.
+    """Act as a user to whom file permissions apply: they do not to root.
 
     Args:
         folder: Where the files are; that user may pass through to it.

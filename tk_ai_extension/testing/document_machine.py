@@ -103,7 +103,7 @@ class NotebookMachine(RuleBasedStateMachine):
             self.expect(agent, place, None)
 
     def expect(self, agent: str, place: int, new: str | None) -> None:
-        """Replaces or deletes a cell that the agent saw; works just if it is as it was seen."""
+        """Replace or deletes a cell that the agent saw; works just if it is as it was seen."""
         view = self.views[agent]
         seen = view.cells[place % len(view.cells)]
         now = self.do(self.document_read()).by_key.get(seen.key)
@@ -141,7 +141,7 @@ class NotebookMachine(RuleBasedStateMachine):
 
     @rule(agent=AGENTS, place=PLACES)
     def writes_the_text_back(self, agent: str, place: int) -> None:
-        """Changes one cell of the text that it read, and adds one after it."""
+        """Change one cell of the text that it read, and adds one after it."""
         view = self.views[agent]
         seen = view.cells[place % len(view.cells)]
         new, added = self.token(agent), self.token(agent)

@@ -304,7 +304,7 @@ class OutputsConformance:
 
 
 async def run(document: NotebookDocument, cell: str, text: str, count: int) -> None:
-    """Runs a cell that prints a text, a part at a time."""
+    """Run a cell that prints a text, a part at a time."""
     async with document.writing(cell) as writer:
         await writer.start()
         await writer.write([Append(stream(""))])

@@ -97,14 +97,14 @@ class Submitted:
         return Outcome(last, before)
 
     async def printed(self) -> None:
-        """Waits until it has printed something."""
+        """Wait until it has printed something."""
         async with asyncio.timeout(DEADLINE):
             while not any(isinstance(event, OutputsChanged) for event in self.events):
                 self._heard.clear()
                 await self._heard.wait()
 
     async def outcome(self, deadline: float = DEADLINE) -> Outcome:
-        """Waits until it has ended."""
+        """Wait until it has ended."""
         async with asyncio.timeout(deadline):
             return await self.task
 
@@ -120,12 +120,12 @@ def rebuilt(events: list[ExecutionEvent]) -> list[Json]:
 
 
 def submit(bench: ExecutorBench, code: str, kernel_id: str = "", **options: Any) -> Submitted:
-    """Starts to execute code."""
+    """Start to execute code."""
     return Submitted(bench, kernel_id or bench.kernel_id, ExecutionRequest(code, **options))
 
 
 async def run(bench: ExecutorBench, code: str, kernel_id: str = "", **options: Any) -> Outcome:
-    """Executes code to its end."""
+    """Execute code to its end."""
     return await submit(bench, code, kernel_id, **options).outcome()
 
 
@@ -142,7 +142,7 @@ async def kernel_events(bench: ExecutorBench) -> AsyncGenerator[asyncio.Queue[Ke
 
 
 async def happens(events: asyncio.Queue[KernelEvent], kind: str, **fields: Any) -> KernelEvent:
-    """Waits for an event of a kind, with these fields."""
+    """Wait for an event of a kind, with these fields."""
     async with asyncio.timeout(DEADLINE):
         while True:
             event = await events.get()

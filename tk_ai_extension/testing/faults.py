@@ -102,7 +102,7 @@ GARBAGE = (
 def write_kernelspec(
     folder: Path, name: str, argv: Sequence[str], *, language: str = "python"
 ) -> str:
-    """Writes a kernelspec into a folder of kernelspecs; returns its name."""
+    """Write a kernelspec into a folder of kernelspecs; returns its name."""
     (folder / name).mkdir(parents=True)
     spec = {"argv": list(argv), "display_name": name, "language": language}
     (folder / name / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -110,7 +110,7 @@ def write_kernelspec(
 
 
 def write_broken_kernelspec(folder: Path, name: str, code: str) -> str:
-    """Writes the kernelspec of a "kernel" that runs ``code`` and never answers."""
+    """Write the kernelspec of a "kernel" that runs ``code`` and never answers."""
     return write_kernelspec(folder, name, [sys.executable, "-c", code, "{connection_file}"])
 
 
@@ -125,7 +125,7 @@ def processes_with(argument: str) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """Kills a process from outside, as the system does that is out of memory."""
+    """Kill a process from outside, as the system does that is out of memory."""
     os.kill(pid, signal.SIGKILL)
 
 
@@ -147,7 +147,7 @@ async def person(manager: Any, kernel_id: str) -> AsyncGenerator[Any]:
 
 
 async def control_round_trip(client: Any) -> None:
-    """Waits until a kernel has answered a client on its control channel."""
+    """Wait until a kernel has answered a client on its control channel."""
     client.control_channel.send(client.session.msg("kernel_info_request", {}))
     await client.get_control_msg(timeout=20)
 

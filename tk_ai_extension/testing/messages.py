@@ -317,7 +317,7 @@ class Answer:
         return {**start, "content": content, "stop_reason": self.ending, "usage": usage}
 
     async def send(self, to: Exchange) -> None:
-        """Answers with events where the request wants them, with one message where it does not."""
+        """Answer with events where the request wants them, with one message where it does not."""
         if not to.request.streams:
             await to.answer(self.message(to.request))
             return
@@ -331,7 +331,7 @@ def _block_event(what: str, index: int, **more: Mapping[str, Any]) -> Event:
 
 
 def _add(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Adds a delta to its block."""
+    """Add a delta to its block."""
     for name, piece in delta.items():
         if name != "type":
             block[name] = block.get(name, "") + piece
@@ -354,7 +354,7 @@ class Failure:
     retry_after: int | None = None
 
     async def send(self, to: Exchange) -> None:
-        """Answers with the error."""
+        """Answer with the error."""
         headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
         body = error_body(self.kind, self.message)
         await to.answer(body, status=self.status, headers=headers)

@@ -29,7 +29,7 @@ class Reply(Protocol):
     """What a model answers a request with."""
 
     async def send(self, to: Exchange) -> None:
-        """Sends itself; cancelled when the client goes away.
+        """Send itself; cancelled when the client goes away.
 
         Returns when there is nothing more to send. Every stream of events that was begun is ended
         afterwards, as a complete HTTP response, unless it was cut.
@@ -65,7 +65,7 @@ class Exchange:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answers with a JSON body, whole."""
+        """Answer with a JSON body, whole."""
         self._handler.set_status(status)
         for name, value in (headers or {}).items():
             self._handler.set_header(name, value)
@@ -73,7 +73,7 @@ class Exchange:
         await self._handler.finish(json.dumps(body))  # pyright: ignore[reportUnknownMemberType]
 
     async def event(self, event: Event) -> None:
-        """Sends one server-sent event, at once; the first one begins the stream."""
+        """Send one server-sent event, at once; the first one begins the stream."""
         if not self._streams:
             self._streams = True
             self._handler.set_header("Content-Type", "text/event-stream; charset=utf-8")
@@ -87,7 +87,7 @@ class Exchange:
         await self._handler.flush()
 
     def cut(self) -> None:
-        """Closes the connection where it is, as a network that fails would."""
+        """Close the connection where it is, as a network that fails would."""
         stream: Any = getattr(self._handler.request.connection, "stream", None)
         if stream is not None:
             stream.close()
@@ -128,7 +128,7 @@ class MessagesServer:
         self._server.add_sockets(sockets)
 
     async def stop(self) -> None:
-        """Stops listening and closes every connection; stopping twice changes nothing."""
+        """Stop listening and closes every connection; stopping twice changes nothing."""
         self._server.stop()
         await self._server.close_all_connections()
 

@@ -76,7 +76,7 @@ class Proxy:
         await self.cut()
 
     async def cut(self) -> None:
-        """Cuts all connections, in the middle of whatever they carry; new ones are passed on."""
+        """Cut all connections, in the middle of whatever they carry; new ones are passed on."""
         for task in self._connections:
             task.cancel()
         if self._connections:
@@ -92,7 +92,7 @@ class Proxy:
             await self.open()
 
     def swallow(self) -> None:
-        """Passes nothing on any more, and closes nothing: as a network that has lost the other end."""
+        """Pass nothing on any more, and closes nothing: as a network that has lost the other end."""
         self._flowing.clear()
 
     def seen(self, line: str) -> int:
@@ -100,7 +100,7 @@ class Proxy:
         return sum(request.line.startswith(f"{line} ") for request in self.requests)
 
     async def asked(self, line: str) -> None:
-        """Waits until a request begins so."""
+        """Wait until a request begins so."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: self.seen(line))
 

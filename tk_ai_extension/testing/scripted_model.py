@@ -100,7 +100,7 @@ class Hang:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, to: Exchange) -> None:
-        """Waits until it is cancelled."""
+        """Wait until it is cancelled."""
         del to
         try:
             await asyncio.Event().wait()
@@ -116,7 +116,7 @@ class Cut:
     after: int = 3
 
     async def send(self, to: Exchange) -> None:
-        """Sends the first events, then closes the connection."""
+        """Send the first events, then closes the connection."""
         for event in islice(self.answer.events(to.request), self.after):
             await to.event(event)
         to.cut()
@@ -141,7 +141,7 @@ class Held:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, to: Exchange) -> None:
-        """Sends it in its two parts."""
+        """Send it in its two parts."""
         events = self.answer.events(to.request)
         try:
             for event in islice(events, self.after):
@@ -180,11 +180,11 @@ class ScriptedModel:
         self._arrived = asyncio.Event()
 
     def add(self, *turns: Turn) -> None:
-        """Adds turns to the end of the script."""
+        """Add turns to the end of the script."""
         self._turns.extend(turns)
 
     def clear(self) -> None:
-        """Drops the turns that nobody has asked for yet."""
+        """Drop the turns that nobody has asked for yet."""
         self._turns.clear()
 
     @property
@@ -211,7 +211,7 @@ class ScriptedModel:
         return turn(request) if callable(turn) else turn
 
     async def requested(self, count: int = 1) -> MessagesRequest:
-        """Waits for the so manieth request (from 1, those that came already count); returns it."""
+        """Wait for the so manieth request (from 1, those that came already count); returns it."""
         while len(self.requests) < count:
             await self._arrived.wait()
         return self.requests[count - 1]

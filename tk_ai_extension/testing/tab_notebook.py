@@ -41,7 +41,7 @@ class TabNotebook:
         self.load(content, hash)
 
     def load(self, content: Json, hash: str) -> None:  # noqa: A002
-        """Shows what is in the file."""
+        """Show what is in the file."""
         self.hash = hash
         content = copy.deepcopy(content)
         self.cells = cast("list[Json]", content.pop("cells"))
@@ -85,7 +85,7 @@ class TabNotebook:
     # --- what a person does
 
     def edit(self, cell: Json, **fields: Any) -> None:
-        """Changes fields of a cell."""
+        """Change fields of a cell."""
         cell.update(fields)
         self._touch(cell, source=bool(fields.keys() & {"source", "cell_type", "metadata"}))
 
@@ -96,7 +96,7 @@ class TabNotebook:
         self._order_at = self._next()
 
     def delete(self, index: int) -> Json:
-        """Deletes a cell, and returns it."""
+        """Delete a cell, and returns it."""
         self._order_at = self._next()
         return self.cells.pop(index)
 
@@ -129,7 +129,7 @@ class TabNotebook:
         return {**answer, "more": more}
 
     def apply(self, question: Json, limit: int) -> Json:
-        """Carries out steps, if what they need is as the server saw it, and not twice."""
+        """Carry out steps, if what they need is as the server saw it, and not twice."""
         since, op = question["since"], question["op"]
         applied = op in self.operations
         if not applied and self._is_as_seen(question["needs"], since, question["exact"]):
@@ -178,7 +178,7 @@ class TabNotebook:
         self.edit(cell, **fields)
 
     def set_outputs(self, question: Json) -> Json:
-        """Changes the outputs of a cell that runs, if there are as many as the server knows of."""
+        """Change the outputs of a cell that runs, if there are as many as the server knows of."""
         index = self.find(question["cell"])
         cell = self.cells[index] if index is not None else None
         if cell is None or cell["cell_type"] != "code":

@@ -73,7 +73,7 @@ class TabPage:
     # --- the line
 
     async def connect(self) -> None:
-        """Opens the line, as at the page's start and after it was cut."""
+        """Open the line, as at the page's start and after it was cut."""
         request = HTTPRequest(
             f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
             headers=self._headers,
@@ -97,7 +97,7 @@ class TabPage:
         socket.close()
 
     async def report(self) -> asyncio.Event | None:
-        """Tells the server all that is open; what is returned is set once the server knows."""
+        """Report the server all that is open; what is returned is set once the server knows."""
         if self._socket is not None:
             tabs = [notebook.description() for notebook in self.notebooks.values()]
             self._lists += 1
@@ -108,7 +108,7 @@ class TabPage:
         return None
 
     async def report_and_wait(self) -> None:
-        """Tells the server what is open, and waits until it knows: from then on the page holds it."""
+        """Report the server what is open, and waits until it knows: from then on the page holds it."""
         listed = await self.report()
         if listed is not None:
             await asyncio.wait_for(listed.wait(), DEADLINE)
@@ -140,7 +140,7 @@ class TabPage:
         self._socket = None
 
     async def close(self) -> None:
-        """Ends it, whatever its state."""
+        """End it, whatever its state."""
         if self._socket is not None:
             await self.unload()
 
@@ -255,7 +255,7 @@ class TabPage:
             notebook.hash, notebook.saved_version = saved["hash"], version
 
     async def _refresh(self, notebook: TabNotebook) -> None:
-        """Shows what is in the file, where it was written by others and nothing is unsaved."""
+        """Show what is in the file, where it was written by others and nothing is unsaved."""
         async with notebook.saving:
             with suppress(HTTPClientError):
                 present = await self._contents("GET", notebook.path, content=0, hash=1)

@@ -161,7 +161,7 @@ class Dialogue:
         self._printer = ChatPrinter(terminal, coloured=coloured, as_json=self.session.options.json)
 
     async def run(self) -> int:
-        """Reads messages and has them answered until the person has enough; the exit status."""
+        """Read messages and has them answered until the person has enough; the exit status."""
         terminal = self.session.terminal
         terminal.err(HELP)
         while (said := await self._read_line(f"{self.mode}> ")) is not None:
@@ -182,7 +182,7 @@ class Dialogue:
         return wire.OK
 
     async def send(self, message: str) -> int:
-        """Says something, and shows what comes of it; the exit status."""
+        """Report something, and shows what comes of it; the exit status."""
         body: Json = {"message": message, "mode": self.mode, "model": self.model}
         if self.chat is not None:
             body["chat"] = self.chat
@@ -197,7 +197,7 @@ class Dialogue:
         return status
 
     async def _turn(self, events: AsyncIterator[Json]) -> int:
-        """Shows a turn to its end; the exit status."""
+        """Show a turn to its end; the exit status."""
         self._plan = None
         status = wire.OK
         # One that came too late for the turn before is not meant for this one.

@@ -64,7 +64,7 @@ async def complete(
     commands: Iterable[str],
     parser_of: Callable[[str], Parser],
 ) -> int:
-    """Prints what the last word may become, a line each.
+    """Print what the last word may become, a line each.
 
     Args:
         session: Who asks.

@@ -85,7 +85,7 @@ async def _servers() -> list[Check]:
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
-    """Takes no arguments."""
+    """Take no arguments."""
 
 
 COMMANDS = (

@@ -228,7 +228,7 @@ async def _shutdown(session: Session, args: argparse.Namespace) -> int:  # noqa:
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
-    """Takes no arguments."""
+    """Take no arguments."""
 
 
 COMMANDS = (

@@ -156,7 +156,7 @@ class Commands:
         return error
 
     async def run(self, context: CommandContext, argv: list[str], terminal: Terminal) -> int:
-        """Runs what was typed; the exit status."""
+        """Run what was typed; the exit status."""
         if not argv or argv[0] in ("-h", "--help", "help"):
             try:
                 terminal.out(self.help(argv[1:]))
@@ -248,7 +248,7 @@ def _first_sentence(text: str) -> str:
 
 
 def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
-    """Says how a call goes; the exit status."""
+    """Report how a call goes; the exit status."""
     if json:
         import json as encoder
 

@@ -74,7 +74,7 @@ Action = Literal["read", "write", "execute"]
 
 
 def allowed(action: Action) -> Callable[[Method], Method]:
-    """Lets a method be called by users who are authenticated and authorized for this action."""
+    """Let a method be called by users who are authenticated and authorized for this action."""
 
     def decorate(method: Method) -> Method:
         decorator = cast("Callable[[Method], Method]", authorized(action, resource=RESOURCE))
@@ -138,7 +138,7 @@ class TkAIHandler(APIHandler):
         return Caller(user=username(self), key=checked_key(key), face="rest")
 
     async def prepare(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Refuses what has no business here."""
+        """Refuse what has no business here."""
         self._chunks: list[bytes] = []
         self._received = 0
         await super().prepare()
@@ -160,7 +160,7 @@ class TkAIHandler(APIHandler):
         self._is_prepared = True
 
     def check_xsrf_cookie(self) -> None:
-        """Refuses a request of nobody for that: only a login has an XSRF token to compare."""
+        """Refuse a request of nobody for that: only a login has an XSRF token to compare."""
         if getattr(self, "_jupyter_current_user", True) is None and not self._is_preflight():
             raise self._unauthenticated()
         try:
@@ -173,12 +173,12 @@ class TkAIHandler(APIHandler):
         raise self._unauthenticated()
 
     def check_method(self) -> None:
-        """Refuses a method that the route does not have."""
+        """Refuse a method that the route does not have."""
         if self.request.method not in self.methods():
             raise HTTPError(405, f"There is no {self.request.method} at {self.request.path}.")
 
     def data_received(self, chunk: bytes) -> None:
-        """Keeps the body, up to the bound."""
+        """Keep the body, up to the bound."""
         self._received += len(chunk)
         if self._received <= self.services.settings.max_body:
             self._chunks.append(chunk)
@@ -211,16 +211,16 @@ class TkAIHandler(APIHandler):
         return cast("dict[str, Any]", found)
 
     def send(self, piece: str | bytes) -> None:
-        """Adds a piece to the answer; `flush` lets it go."""
+        """Add a piece to the answer; `flush` lets it go."""
         self.write(piece)  # pyright: ignore[reportUnknownMemberType]
 
     def write_json(self, value: Any) -> None:
-        """Answers with JSON."""
+        """Answer with JSON."""
         self.set_header("Content-Type", "application/json")
         self.finish(dumps(value))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answers with a typed error."""
+        """Answer with a typed error."""
         error: Any = (kwargs.get("exc_info") or (None, None))[1]
         if status_code == 401:
             self.set_header("WWW-Authenticate", 'Bearer realm="Jupyter Server"')
@@ -261,14 +261,14 @@ class TkAIHandler(APIHandler):
             super().log_exception(typ, value, tb)
 
     def options(self, *_args: Any, **_kwargs: Any) -> None:
-        """Tells a page that may call this what it may send (CORS)."""
+        """Report a page that may call this what it may send (CORS)."""
         self.set_header("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE, OPTIONS")
         self.set_header("Access-Control-Allow-Headers", ", ".join(BROWSER_HEADERS))
         self.set_status(204)
         self.finish()
 
     def _tell_browser(self) -> None:
-        """Lets the browser show the answer to the page, whose origin has been found allowed."""
+        """Let the browser show the answer to the page, whose origin has been found allowed."""
         origin = self.get_origin()
         if origin is not None and "Access-Control-Allow-Origin" not in self.settings.get(
             "headers", {}
@@ -331,5 +331,5 @@ class NotFoundHandler(TkAIHandler):
     """What is no route: a typed error like any other, where Jupyter would answer with a page."""
 
     def check_method(self) -> None:
-        """Refuses everybody whom not every route refuses."""
+        """Refuse everybody whom not every route refuses."""
         raise HTTPError(404, f"There is nothing at {self.request.path}.")

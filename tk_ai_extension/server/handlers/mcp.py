@@ -24,17 +24,17 @@ class McpHandler(TkAIHandler):
 
     @allowed("execute")
     async def get(self) -> None:
-        """Streams what the server has to tell a session."""
+        """Stream what the server has to tell a session."""
         await self._serve()
 
     @allowed("execute")
     async def post(self) -> None:
-        """Takes a message, and answers a request."""
+        """Take a message, and answers a request."""
         await self._serve()
 
     @allowed("execute")
     async def delete(self) -> None:
-        """Ends a session."""
+        """End a session."""
         await self._serve()
 
     def error_body(self, error: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class ToolHandler(TkAIHandler):
 
     @allowed("read")
     async def post(self, name: str) -> None:
-        """Calls it with the body as its arguments; its effect is what the user has to be allowed.
+        """Call it with the body as its arguments; its effect is what the user has to be allowed.
 
         Answers with the structured reading, or with the compact text where only that is accepted.
         Where the client goes away first, the call goes on.

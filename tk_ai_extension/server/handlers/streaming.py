@@ -29,7 +29,7 @@ class StreamingHandler(TkAIHandler):
     _streaming: asyncio.Task[None] | None = None
 
     async def stream(self, frames: AsyncIterator[str]) -> bool:
-        """Streams events until they end; whether they did, and not the line or the server before.
+        """Stream events until they end; whether they did, and not the line or the server before.
 
         A frame is made when the client has taken the one before. A client that takes nothing for
         `STALLED` seconds is disconnected; `Last-Event-ID` resumes.
@@ -69,7 +69,7 @@ class StreamingHandler(TkAIHandler):
         return "text/event-stream" in self.request.headers.get("Accept", "")
 
     def check_streams(self) -> None:
-        """Refuses a stream more than a user may have.
+        """Refuse a stream more than a user may have.
 
         Raises:
             LimitReached.
@@ -81,7 +81,7 @@ class StreamingHandler(TkAIHandler):
             )
 
     async def _flush(self) -> None:
-        """Sends what was written.
+        """Send what was written.
 
         Raises:
             StreamClosedError: the client is gone, or takes nothing.

@@ -30,7 +30,7 @@ class Session(Protocol):
     lanes: int
 
     async def call(self, tool: str, arguments: Mapping[str, Any], turn: str) -> Answer:
-        """Calls a tool."""
+        """Call a tool."""
         ...
 
 
@@ -247,7 +247,7 @@ class Agent:
         return "undo", {"steps": random.choice([1, 1, 2, 3])}, {}
 
     def write(self, random: Random) -> tuple[str, Json, dict[str, str]]:
-        """Writes the text that it read last with one cell changed, and one more at the end."""
+        """Write the text that it read last with one cell changed, and one more at the end."""
         parsed = celltext.parse(self._text)
         text = self._text
         if parsed.cells:
@@ -259,7 +259,7 @@ class Agent:
     # --- learning
 
     def learn(self, call: Call) -> None:
-        """Takes in an answer."""
+        """Take in an answer."""
         answer = call.answer
         assert answer is not None
         data = answer.data

@@ -138,7 +138,7 @@ class History:
         self._clock = itertools.count(1)
 
     async def record(self, call: Call, work: Callable[[], Awaitable[Answer | PersonEdit]]) -> Call:
-        """Carries out a call, and notes when it began and ended and what came of it."""
+        """Carry out a call, and notes when it began and ended and what came of it."""
         self.calls.append(call)
         call.began, began = next(self._clock), time.time()
         result = await work()

@@ -69,7 +69,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 @contextmanager
 def interleaved(random: Random, share: float = 0.3) -> Generator[None]:
-    """Holds up the tasks that are created meanwhile.
+    """Hold up the tasks that are created meanwhile.
 
     Args:
         random: Says when and how long.

@@ -121,7 +121,7 @@ class SayingKernels:
         return [Kernelspec("python3", "Python 3", "python", default=True)]
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:  # noqa: ARG002
-        """Starts one."""
+        """Start one."""
         kernel_id = str(uuid4())
         self._kernels[kernel_id] = _Kernel()
         return kernel_id
@@ -150,13 +150,13 @@ class SayingKernels:
         self._known(kernel_id)
 
     async def restart(self, kernel_id: str) -> None:
-        """Ends what runs and what waits, and begins to count again."""
+        """End what runs and what waits, and begins to count again."""
         kernel = self._known(kernel_id)
         kernel.restarts += 1
         kernel.counts = itertools.count(1)
 
     async def restart_busy(self, path: str, random: Random) -> None:
-        """Restarts a notebook's kernel while it runs something, if it does so soon."""
+        """Restart a notebook's kernel while it runs something, if it does so soon."""
         for _ in range(random.randrange(2_000)):
             kernel_id = self._bound.get(path)
             if kernel_id and self._kernels[kernel_id].lock.locked() and random.random() < 0.2:
@@ -165,7 +165,7 @@ class SayingKernels:
             await asyncio.sleep(0)
 
     async def shutdown(self, kernel_id: str) -> None:
-        """Ends one."""
+        """End one."""
         self._known(kernel_id)
         del self._kernels[kernel_id]
 
@@ -186,7 +186,7 @@ class SayingKernels:
     async def execute(
         self, kernel_id: str, request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
-        """Says what a source says, one line at a time."""
+        """Report what a source says, one line at a time."""
         kernel = self._known(kernel_id)
         restarts = kernel.restarts
         async with kernel.lock:
@@ -236,7 +236,7 @@ class SayingKernels:
         return self._bound.get(path)
 
     async def bind(self, path: str, kernel_id: str) -> None:
-        """Gives a notebook its kernel."""
+        """Give a notebook its kernel."""
         self._bound[path] = kernel_id
 
     async def paths_of(self, kernel_id: str) -> list[str]:

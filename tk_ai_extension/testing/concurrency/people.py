@@ -27,7 +27,7 @@ class Person(Protocol):
     """Somebody who edits a notebook at one moment, by what they see then."""
 
     async def edit(self, path: str, choose: Choose) -> PersonEdit:
-        """Does what ``choose`` says; nobody else comes in between."""
+        """Do what ``choose`` says; nobody else comes in between."""
         ...
 
     async def cells(self, path: str) -> list[CellState]:

@@ -127,7 +127,7 @@ class Tally:
 
 
 async def run_rounds(bench: ConcurrencyBench, seed: int, steps: int) -> Tally:
-    """Plays rounds until so many steps are done.
+    """Play rounds until so many steps are done.
 
     Raises:
         Violation: with the seed, the history of the round and what is wrong with it.
@@ -166,7 +166,7 @@ class _Notebook:
         self._said: set[int] = set(bench.said.said())
 
     async def begin(self) -> None:
-        """Makes the notebook."""
+        """Make the notebook."""
         cells = [
             code(self._names.source("s"), f"{self._names.token('s')}start") for _ in range(CELLS)
         ]
@@ -174,7 +174,7 @@ class _Notebook:
         await self._bench.opened(self._path)
 
     async def round(self) -> None:
-        """Has everybody act at once, and checks what came of it."""
+        """Have everybody act at once, and checks what came of it."""
         bench, random = self._bench, self._random
         if bench.program is not None and random.random() < 0.3:
             await bench.program.edit(self._path, choice(random, self._names))
@@ -266,7 +266,7 @@ class _Notebook:
         return state, {cell["id"]: _text(cell.get("outputs", ())) for cell in cells}
 
     def _assign(self, calls: Sequence[Call]) -> None:
-        """Gives each call the rows of the journal that it wrote."""
+        """Give each call the rows of the journal that it wrote."""
         with closing(sqlite3.connect(self._bench.journal)) as db:
             rows = db.execute(_ENTRIES, (self._entry, self._path)).fetchall()
         by_turn = {call.turn: call for call in calls if call.turn}
