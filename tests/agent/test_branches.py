@@ -176,7 +176,7 @@ async def test_a_chat_of_a_version_that_kept_no_positions_goes_on_and_a_fork_of_
     with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
         database.execute("DELETE FROM positions")
     forked = await again.say("Who am I?", chat=chat, replaces=second[0].turn)
-    assert "does not remember" in of_kind(forked, "notice")[0]["text"]
+    assert "has lost the earlier messages" in of_kind(forked, "notice")[0]["text"]
     assert forked[-1].data == {"end": "done", "text": "Ada."}
     assert "plum" not in heard(again)
 

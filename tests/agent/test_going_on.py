@@ -109,7 +109,7 @@ async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
     shutil.rmtree(tmp_path / "claude" / "projects")
     again = open_chats()
     events = await again.say("Who am I?", chat=chat)
-    assert "does not remember" in of_kind(events, "notice")[0]["text"]
+    assert "has lost the earlier messages" in of_kind(events, "notice")[0]["text"]
     assert events[-1].data == {"end": "done", "text": "I do not know."}
 
 

@@ -103,7 +103,7 @@ def test_a_host_that_breaks_off_or_is_none_ends_the_command_with_3(
     there.close()
     with here:
         assert client.forward(here, ["cells"], "/", client.Console(), own=True) == wire.UNREACHABLE
-    assert "The server ended before it had answered" in capsys.readouterr().err
+    assert "The server stopped before it answered" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_server_gets_what_the_command_names_and_nothing_else(
         assert ended == wire.OK
         greeting, answer = (json.loads(line) for line in there.recv(100_000).splitlines())
     assert "canary" not in json.dumps(greeting)
-    assert answer == {"problem": "The command does not name that."}
+    assert answer == {"problem": "The command does not name this file."}
 
 
 async def test_ctrl_c_while_a_command_reads_ends_it_and_nothing_is_changed(opened: Nb) -> None:

@@ -48,7 +48,7 @@ class TestWhichOne:
         made(tmp_path / "a" / "b", sandbox=False)
         found = Project.find(str(tmp_path / "a" / "b"))
         assert found.root == str(tmp_path)
-        assert f"the kernels of {tmp_path} have a sandbox" in found.notice
+        assert f"using {tmp_path}" in found.notice
         assert str(tmp_path / "a" / "b") in found.notice
 
     def test_one_without_leaves_those_below_alone(self, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_link_is_no_project_and_nothing_is_written_through_it(nb: Nb, target: 
     assert "is a link" in read.err
     # What shares a kernel starts none, and there is none to share.
     for words, status in ((["open", "a.ipynb"], 2), (["mcp"], 2), (["serve", "a.ipynb"], 3)):
-        assert "is a link, and nb makes none" in nb(*words, status=status).err
+        assert "is a symbolic link" in nb(*words, status=status).err
     assert "0 kernels stopped" in nb("shutdown").out
     assert sorted(nb.root.rglob("*")) == before
 

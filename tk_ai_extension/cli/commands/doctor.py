@@ -1,4 +1,4 @@
-"""What this machine and this project can do: each thing looked at, and what to do where it is missing."""
+"""`nb doctor`: check what this machine and this project support, and say what to do if it is missing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tk_ai_extension.kernels.sandbox.finding import probe
 from tk_ai_extension.tools.results import Result
 
 LABELS = {"host": "server"}
-"""What the text says for a name that scripts may read in JSON."""
+"""Labels in the text for names that are stable in JSON."""
 
 
 class Check(BaseModel):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     ok: bool
@@ -30,12 +30,12 @@ class Check(BaseModel):
 
 
 class CheckResults(Result):
-    """All that was looked at."""
+    """Results of all checks."""
 
     looks: list[Check]
 
     def as_text(self) -> str:
-        """A line for each."""
+        """Return one line per check."""
         return "\n".join(
             f"{'ok' if check.ok else '--'}  {LABELS.get(check.name, check.name)}: {check.detail}"
             for check in self.looks
@@ -68,7 +68,7 @@ async def _writable(root: str) -> Check:
 async def _kernelspecs(session: Session) -> Check:
     specs = await session.context.workspace.kernels.kernelspecs()
     names = [spec.name for spec in specs]
-    detail = ", ".join(names) or "none is installed: `pip install ipykernel` brings Python's"
+    detail = ", ".join(names) or "No kernel is installed: `pip install ipykernel`"
     return Check(name="kernels", ok=bool(names), detail=detail)
 
 
@@ -79,19 +79,21 @@ async def _servers() -> list[Check]:
         ok = await servers.has_extension(server)
         detail = f"{server.url} on {server.root}"
         if not ok:
-            detail += " has no tk-ai-extension: what is open there is not changed from here"
+            detail += (
+                " has no tk-ai-extension: notebooks that are open there cannot be changed from here"
+            )
         checks.append(Check(name="Jupyter Server", ok=ok, detail=detail))
     return checks
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
-    """Take no arguments."""
+    """Add no arguments."""
 
 
 COMMANDS = (
     Command(
         "doctor",
-        "Looks at what this machine and this project can do.",
+        "Checks what this machine and this project support.",
         _nothing,
         _doctor,
         ("nb doctor", "nb doctor --json"),

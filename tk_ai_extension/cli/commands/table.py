@@ -1,4 +1,4 @@
-"""All commands: a tool's by itself, the others by their modules; and how one is run."""
+"""Table of all commands, from tools and from modules, and how a command is run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OWN = (
     *completion.COMMANDS,
     *doctor.COMMANDS,
 )
-"""The commands that are more than a tool's call."""
+"""Commands beyond a single tool call."""
 
 _USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"
 _INTRODUCTION = """\
@@ -60,13 +60,13 @@ which makes a change conditional on the version. `-` stands for standard input.
   nb open analysis.ipynb            start its kernel and make it the current notebook
   nb cells                          one line per cell
   nb insert -1 'df.describe()'      a new cell at the end
-  nb exec 318a                      run a cell, its outputs into the notebook
-  nb read > a.txt; nb write a.txt   the whole as text and back, merged with what others did
+  nb exec 318a                      run a cell and store its outputs in the notebook
+  nb read > a.txt; nb write a.txt   the notebook as text and back, merged with changes by others
 """
 
 
 class Commands:
-    """The commands over a registry's tools."""
+    """The commands of a registry's tools and of the modules."""
 
     def __init__(self, registry: Registry) -> None:
         own = {command.name for command in OWN}
@@ -84,7 +84,7 @@ class Commands:
         return iter(self._commands.values())
 
     def parser(self, name: str) -> Parser:
-        """The parser of a command.
+        """Return the parser of a command.
 
         Raises:
             WrongCall: there is no such command.
@@ -105,7 +105,7 @@ class Commands:
         return self._parsers[name]
 
     def overview(self) -> str:
-        """What ``nb --help`` says."""
+        """Return the text of ``nb --help``."""
         groups: dict[str, list[Command]] = {}
         for command in self:
             groups.setdefault(command.group, []).append(command)
@@ -129,7 +129,7 @@ class Commands:
         return "\n".join(lines) + "\n"
 
     def help(self, words: list[str]) -> str:
-        """What ``nb help`` says of a topic or a command; the overview where none is named.
+        """Return the help of a topic or a command, or the overview.
 
         Raises:
             WrongCall: there is no such command.
@@ -142,7 +142,7 @@ class Commands:
         return errors_topic() if topic == "errors" else self.parser(topic).format_help()
 
     def with_commands(self, error: ToolError, command: str) -> ToolError:
-        """The same error, with what it says to call as commands instead of tools."""
+        """Replace tools by commands in an error."""
         if error.hint == InvalidArguments.default_hint:
             error.hint = f"See `nb {command} --help`."
         error.message, error.hint = (
@@ -156,7 +156,7 @@ class Commands:
         return error
 
     async def run(self, context: CommandContext, argv: list[str], terminal: Terminal) -> int:
-        """Run what was typed; the exit status."""
+        """Run a command line; return the exit status."""
         if not argv or argv[0] in ("-h", "--help", "help"):
             try:
                 terminal.out(self.help(argv[1:]))
@@ -181,7 +181,7 @@ class Commands:
             return refuse_call(terminal, wrong, json="--json" in argv)
         context.memory.recall(context.workspace, caller)
         if terminal.info.notebook is not None:
-            with suppress(ToolError):  # it is none here: the command will say so
+            with suppress(ToolError):  # not a path here: the command reports it
                 path = context.workspace.contain(terminal.info.notebook)
                 context.workspace.notebooks.add(caller, None, path, kernel_id=None)
         try:
@@ -207,14 +207,14 @@ class Commands:
                 return wire.OK
             return session.refuse(self.with_commands(error, command.name))
         except BrokenPipeError:
-            # Whoever read what is printed right here has enough.
+            # The reader closed the pipe of this local command.
             raise
         except OSError as error:
             where = str(error.filename or session.context.root)
             return session.refuse(save_error(error, where))
 
     async def _elsewhere(self, session: Session, error: ToolError) -> Server | None:
-        """The server that a command belongs to, where an error says so; it has done nothing here."""
+        """Return the server that an error names as the owner; nothing was done here."""
         project = session.context.project
         if project is None:
             return None
@@ -230,15 +230,15 @@ class Commands:
 
 
 def _key(terminal: Terminal) -> str | None:
-    """The caller's key, from the environment.
+    """Return the caller's key from the environment.
 
     Raises:
-        InvalidArguments: it is none.
+        InvalidArguments: the key is invalid.
     """
     try:
         return checked_key(terminal.info.env.get("NB_CALLER"))
     except InvalidArguments as error:
-        error.hint = f"Give NB_CALLER up to {MAX_KEY} printable characters."
+        error.hint = f"Set NB_CALLER to at most {MAX_KEY} printable characters."
         raise
 
 
@@ -248,11 +248,11 @@ def _first_sentence(text: str) -> str:
 
 
 def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
-    """Report how a call goes; the exit status."""
+    """Print the usage of a command; return the exit status."""
     if json:
         import json as encoder
 
-        error = InvalidArguments(str(wrong).strip(), hint="--help says how it is called.")
+        error = InvalidArguments(str(wrong).strip(), hint="See --help for the usage.")
         terminal.out(encoder.dumps({"error": error.as_dict()}) + "\n")
     else:
         terminal.err(str(wrong))
@@ -260,7 +260,7 @@ def refuse_call(terminal: Terminal, wrong: WrongCall, *, json: bool) -> int:
 
 
 def tool_command(tool: Tool) -> Command:
-    """A tool's command."""
+    """Create the command of a tool."""
     signature = CommandSignature.of(tool)
     return Command(
         signature.name,
