@@ -61,7 +61,7 @@ def greeting(nb: Nb, *argv: str) -> bytes:
 def test_an_answer_that_is_none_is_refused_and_changes_nothing(opened: Nb, answer: bytes) -> None:
     asked, said, ended = talk(opened, greeting(opened, "edit", "0", "-"), answer)
     assert asked == {"ask": "stdin"}
-    assert "cannot be understood" in said["err"]
+    assert "sent an invalid message" in said["err"]
     assert ended == {"exit": wire.REFUSED}
     assert opened.read("a.ipynb").cells[0].source == "x = 1"
 

@@ -83,7 +83,7 @@ async def test_a_pass_ends_with_its_kernel_and_a_restart_gives_a_new_one(
     again = await harness.person(person.kernel_id)
     assert json.loads((await again.run(TOLD)).printed) not in ([line, shown], [])
     refused = await ask(line, **{"pass": shown}, message="Hello.")
-    assert "does not know this pass" in refused["error"]["message"]
+    assert "does not know this credential" in refused["error"]["message"]
     await extension.workspace.kernels.shutdown(person.kernel_id)
     assert extension.services.kernel_chat._passes == {}
 
@@ -117,7 +117,7 @@ async def test_a_cell_reaches_no_other_chat_and_answers_nobody_elses_question(
     )
     assert notebook in ran.printed.split()
     assert "['once', 'notebook', 'deny']" in ran.printed
-    assert "answers no question of this turn" in ran.traceback[0]
+    assert "has no such permission request" in ran.traceback[0]
     assert len(cells_of(jp_root_dir, notebook)) == 2
 
 

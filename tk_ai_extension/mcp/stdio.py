@@ -1,4 +1,4 @@
-"""MCP over a connection of lines, by the SDK's own stdio transport."""
+"""MCP over a line-based connection, by the SDK's stdio transport."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tk_ai_extension.tools.registry import Registry
 
 
 class LineConnection(Protocol):
-    """A connection of lines."""
+    """Line-based connection."""
 
     async def read_line(self) -> bytes:
-        """Return the next line; nothing at the end.
+        """Return the next line; empty at the end.
 
         Raises:
-            ValueError: it is too long.
+            ValueError: the line is too long.
         """
         ...
 
@@ -45,10 +45,10 @@ async def serve_lines(
     """Serve MCP to one client until its connection ends.
 
     Args:
-        mcp: The server's MCP.
-        registry: The tools that the client gets.
-        caller: Who it is.
-        lines: The connection, a message a line.
+        mcp: The MCP server.
+        registry: The client's tools.
+        caller: The client as a caller.
+        lines: The connection, one message per line.
     """
 
     def caller_of(context: Context) -> Caller:
@@ -61,7 +61,7 @@ async def serve_lines(
         caller_of=caller_of,
     )
     mcp.others.add(built)
-    # The SDK's transport cancels the task that it ends in: it gets one of its own.
+    # The SDK's transport cancels the task that it ends in: run it in a separate one.
     serving = asyncio.create_task(_serve(built, lines), name="MCP over a connection of lines")
     try:
         await asyncio.wait((serving,))
@@ -79,7 +79,7 @@ async def _serve(built: BuiltServer, lines: LineConnection) -> None:
 
 
 class _TextStreams:
-    """A connection as the text files that the SDK's stdio transport reads and writes."""
+    """A connection as the text streams that the SDK's stdio transport uses."""
 
     def __init__(self, lines: LineConnection) -> None:
         self._lines = lines
@@ -91,7 +91,7 @@ class _TextStreams:
         try:
             line = await self._lines.read_line()
         except ValueError:
-            logger.warning("A message of MCP is too long: its connection ends")
+            logger.warning("An MCP message is too long: closing its connection")
             line = b""
         if not line:
             raise StopAsyncIteration

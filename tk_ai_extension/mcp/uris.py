@@ -1,4 +1,4 @@
-"""What the URIs of resources name."""
+"""URIs of resources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ARTIFACT = re.compile(r"artifact://(?P<id>[^/]+)")
 
 @dataclass(frozen=True, slots=True)
 class NotebookUri:
-    """A notebook, one of its cells, or one output of a cell.
+    """URI of a notebook, one of its cells, or one output of a cell.
 
     Attributes:
         path: Relative to the server's root, with forward slashes.
-        cell: The cell's address; None for the whole notebook.
-        output: The output's index, from 0; None for the whole cell.
+        cell: Address of the cell; None for the notebook.
+        output: Index of the output, from 0; None for the cell.
     """
 
     path: str
@@ -33,7 +33,7 @@ class NotebookUri:
 
     @property
     def uri(self) -> str:
-        """The URI of this place.
+        """Return the URI.
 
         >>> NotebookUri("my plots/fig 1.ipynb", "318a", 0).uri
         'notebook://my%20plots/fig%201.ipynb/cells/318a/outputs/0'
@@ -46,13 +46,13 @@ class NotebookUri:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactUri:
-    """An output that was too long to show."""
+    """URI of an output that was too long to show."""
 
     id: str
 
     @property
     def uri(self) -> str:
-        """The URI of this place."""
+        """Return the URI."""
         return f"artifact://{quote(self.id, safe='')}"
 
 
@@ -60,7 +60,7 @@ Place = NotebookUri | ArtifactUri
 
 
 def parse(uri: str) -> Place | None:
-    """What a URI names, or None where it is none of ours. Whether it exists is another question.
+    """Parse a URI; None if it is not one of ours. The resource need not exist.
 
     >>> parse("notebook://../secret.ipynb")  # the workspace refuses it, like any path
     NotebookUri(path='../secret.ipynb', cell=None, output=None)

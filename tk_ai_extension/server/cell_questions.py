@@ -1,4 +1,4 @@
-"""What a running cell asks Claude (`%tk`): a turn of its notebook's chat, followed and stopped by it."""
+"""Messages of running cells to Claude (`%tk`): each is a turn of its notebook's chat."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from tk_ai_extension.workspace.running import Run
 from tk_ai_extension.workspace.workspace import Workspace
 
 FIELDS = ("message", "mode", "model", "active_cell")
-"""What of a chat's message a cell says itself."""
+"""Fields of a chat's message that a cell may set."""
 
 MAX_ERROR = 50_000
-"""Characters of an error that a cell asks about."""
+"""Maximum length of an error in a message, in characters."""
 
 ANSWERS: tuple[Answer, ...] = ("once", "notebook", "deny")
-"""What a cell may say to a question of its own turn: leave for a whole chat would reach beyond it."""
+"""Answers of a cell to permission requests of its turn: approval for a whole chat would outlast the turn."""
 
 
 class CellQuestion:
-    """One question of a cell, and the turn that answers it.
+    """A message of a cell, and the turn that answers it.
 
-    The turn goes into the newest chat about the kernel's notebook, or a new one. The cell is sent the
-    chat's events, without what it has no use for, and at last ``later``: which cells run when it has
-    ended. It may send ``{"permission": id, "answer": "once"}`` for what this turn asks, and
-    ``{"stop": true}``; one that goes away stops the turn as well. What the turn has queued in the kernel
-    does not run then.
+    The turn goes to the newest chat about the kernel's notebook, or to a new one. The cell receives the
+    chat's events, except fields that it does not need, and finally ``later``: the cells that run after
+    it has ended. It may send ``{"permission": id, "answer": "once"}`` for requests of this turn, and
+    ``{"stop": true}``; a disconnect stops the turn as well. Then the turn's queued runs are cancelled.
 
     Args:
-        chats: The server's.
+        chats: The server's chats.
         workspace: What their tools work on.
-        user: For whom the cell asks.
-        kernel_id: The kernel that the cell runs in.
-        connection: The cell's end.
+        user: The user of the cell.
+        kernel_id: The cell's kernel.
+        connection: Connection to the cell.
     """
 
     def __init__(
@@ -57,18 +56,18 @@ class CellQuestion:
         self._kernel_id = kernel_id
         self._connection = connection
         self._path = ""
-        # What may be said to each question of this turn.
+        # Possible answers to each permission request of this turn.
         self._asked: dict[str, tuple[Answer, ...]] = {}
 
     async def answer(self, question: dict[str, Any]) -> None:
-        """Answer it.
+        """Run the turn and send its events.
 
         Raises:
             InvalidArguments, NotebookRequired, and what `Chats.send` raises.
         """
         error = question.get("error", "")
         if not isinstance(error, str) or len(error) > MAX_ERROR:
-            raise InvalidArguments(f"`error` is text of at most {MAX_ERROR:,} characters.")
+            raise InvalidArguments(f"`error` must be text of at most {MAX_ERROR:,} characters.")
         request = await self._request(question)
         asking = AskingCell(self._kernel_id, error)
         begun = await self._chats.send(self._user, request, asking=asking)
@@ -80,7 +79,7 @@ class CellQuestion:
             self._workspace.asking.end(self._kernel_id, caller)
 
     async def _follow(self, begun: StartedTurn) -> None:
-        """Report the cell what happens, and hears what it says, until the turn is over."""
+        """Send events to the cell and receive its answers until the turn is over."""
         sending = asyncio.create_task(self._send_events(begun))
         receiving = asyncio.create_task(self._receive_answers())
         try:
@@ -91,7 +90,7 @@ class CellQuestion:
             if receiving.done():
                 receiving.result()
         except asyncio.CancelledError:
-            # The server stops, and with it the turn.
+            # The server is stopping: stop the turn.
             await self._stop(begun)
             raise
         finally:
@@ -100,18 +99,18 @@ class CellQuestion:
             await asyncio.gather(sending, receiving, return_exceptions=True)
 
     async def _request(self, question: dict[str, Any]) -> ChatRequest:
-        """What is asked, about the kernel's own notebook.
+        """Return the message as a request about the kernel's notebook.
 
         Raises:
-            NotebookRequired: it has none.
+            NotebookRequired: the kernel has no notebook.
         """
         paths = await self._workspace.sessions.paths_of(self._kernel_id)
         if not paths:
             raise NotebookRequired(
-                "This kernel belongs to no notebook of the server.",
+                "This kernel has no notebook on this server.",
                 hint="Ask from a notebook, or in the chat.",
             )
-        # A kernel that several notebooks share knows which of them it was started for.
+        # If several notebooks share the kernel: the one that it was started for.
         started_for = str(question.get("notebook", ""))
         self._path = next((path for path in paths if started_for.endswith(f"/{path}")), paths[0])
         fields = {name: question[name] for name in FIELDS if name in question}
@@ -137,33 +136,33 @@ class CellQuestion:
             await self._connection.send({"kind": "later", "cells": cells})
 
     async def _receive_answers(self) -> None:
-        """Take answers to what the turn asks, until the cell stops it or is gone."""
+        """Receive answers to permission requests until the cell stops the turn or disconnects."""
         while (said := await self._connection.receive()) is not None and "stop" not in said:
             permission, answer = str(said.get("permission")), said.get("answer")
             message = str(said.get("message", ""))[:MAX_MESSAGE] if answer == "deny" else ""
             if answer not in self._asked.get(permission, ()):
-                raise InvalidArguments("This answers no question of this turn.")
+                raise InvalidArguments("This turn has no such permission request.")
             try:
                 self._workspace.policy.answer(self._user, permission, answer, message)
             except PermissionNotFound:
                 await self._connection.send(
-                    {"kind": "notice", "text": "That was answered elsewhere."}
+                    {"kind": "notice", "text": "This request was answered elsewhere."}
                 )
 
     async def _stop(self, begun: StartedTurn) -> None:
         await self._chats.stop(self._user, begun.chat, begun.turn)
-        # They have not begun: the kernel still waits.
+        # They have not started: the kernel is still busy with this cell.
         for run in self._queued(begun.turn):
             await self._workspace.executions.cancel(run, grace=0)
 
     def _queued(self, turn: str) -> list[Run]:
-        """The turn's runs that wait for this kernel."""
+        """Return the turn's queued runs in this kernel."""
         active = self._workspace.executions.active(kernel_id=self._kernel_id)
         return [run for run in active if run.caller.turn == turn]
 
 
 def _light(event: Event) -> dict[str, Any]:
-    """An event without what the notebook shows anyway."""
+    """Return an event without the fields that the notebook shows anyway."""
     shown = event.as_dict()
     if event.kind == "tool_result":
         del shown["structured"], shown["images"]

@@ -1,4 +1,4 @@
-"""The pages of JupyterLab that are connected, and the notebooks that they have open."""
+"""Connected pages of JupyterLab and their open notebooks."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ if TYPE_CHECKING:
     from tk_ai_extension.model.cells import Json
 
 GRACE = 5.0
-"""Seconds in which a page whose connection was cut may come back before its notebooks count as closed."""
+"""Grace period for a page to reconnect, in seconds; then its notebooks count as closed."""
 
 ANSWER = 20.0
-"""Seconds in which a tab has to answer; after that its connection is cut, since nobody knows what it does."""
+"""Timeout for a tab's answer, in seconds; then its connection is dropped, since its state is unknown."""
 
 SAVE = 60.0
-"""Seconds in which a tab has to save, which a slow disk or a large notebook may need."""
+"""Timeout for a tab to save, in seconds: disks may be slow and notebooks large."""
 
 KEEP_LOST = 24 * 3600.0
-"""Seconds for which a notebook waits for a tab that was lost with unsaved work."""
+"""Seconds for which a notebook waits for a lost tab with unsaved changes."""
 
 MAX_LOST = 20
-"""How many of one user's lost pages are waited for; the one lost first is given up."""
+"""Maximum number of lost pages of a user; the oldest is dropped first."""
 
 MAX_PAGES = 200
 MAX_TABS = 500
-"""How many pages may be connected, and how many notebooks one of them may have open."""
+"""Maximum number of connected pages, and of open notebooks of a page."""
 
 MAX_NAME = 64
-"""Characters of a page's name for itself or for a notebook."""
+"""Maximum length of a page's or notebook's name, in characters."""
 
 MAX_ASKED = 200
-"""How many questions one page may have to answer at once."""
+"""Maximum number of pending questions to a page."""
 
 
 class PageConnection(Protocol):
     """The WebSocket of a page."""
 
     def send(self, message: str) -> Awaitable[None]:
-        """Send a message; over when the page's buffers have taken it."""
+        """Send a message; returns when it is flushed."""
         ...
 
     def drop(self) -> None:
-        """Close it: the page does not answer, or another one has come in its place."""
+        """Drop the connection: the page does not answer, or a newer connection replaces it."""
         ...
 
 
 class OpenTab:
-    """One notebook, open in one page; see `notebooks.tabs.Tab`.
+    """A notebook that is open in a page; see `notebooks.tabs.Tab`.
 
     Attributes:
-        name: What the page calls it.
+        name: The page's name for it.
         page: The page.
-        reported_dirty: Whether it had something unsaved when the page last said.
-        changed_by: The number of the last question that changed it.
-        focused: Whether it is what its person works in.
-        seen: When it last became that, as a number that rises.
+        reported_dirty: Whether it had unsaved changes by the page's last report.
+        changed_by: Number of the last question that changed it.
+        focused: Whether it has the focus.
+        seen: Increasing number of its last focus.
     """
 
     def __init__(self, page: Page, name: str, tab_id: str) -> None:
@@ -79,11 +79,11 @@ class OpenTab:
 
     @property
     def dirty(self) -> bool:
-        """See `Tab.dirty`; so it is after a change of ours until the page says otherwise."""
+        """See `Tab.dirty`; true after our changes until the page's next report."""
         return self.reported_dirty or self.changed_by > self.page.acknowledged
 
     def rank(self) -> tuple[bool, int]:
-        """Sort tabs of one notebook: first the one with unsaved changes, then who was there last."""
+        """Return the sort key of a notebook's tabs: unsaved changes first, then the most recent focus."""
         return not self.dirty, -self.seen
 
     async def ask(self, method: str, **arguments: Any) -> Json:
@@ -98,15 +98,15 @@ class OpenTab:
 
 @dataclass
 class Page:
-    """One page of JupyterLab, of one user.
+    """A page of JupyterLab.
 
     Attributes:
-        user: Whose.
-        client: The page's own name for itself; another one after a reload.
+        user: Its user.
+        client: The page's name; a new one after a reload.
         tabs: Its notebooks by their ids.
-        connection: Its WebSocket; None while it is away.
-        away_since: When its connection was cut, on the monotonic clock.
-        acknowledged: The number of the last question that it had seen when it last fields its notebooks.
+        connection: Its WebSocket; None while it is disconnected.
+        away_since: When its connection was lost, on the monotonic clock.
+        acknowledged: Number of the last question that it had received by its last report.
     """
 
     user: str
@@ -122,21 +122,21 @@ class Page:
         self._asked: dict[int, asyncio.Future[Json]] = {}
 
     def number(self) -> int:
-        """A number for a question."""
+        """Return the number of a new question."""
         return next(self._numbers)
 
     async def ask(self, number: int, question: Json, seconds: float) -> Json:
-        """Ask the page, and waits for its answer.
+        """Send a question to the page and return its answer.
 
         Raises:
             TabGone, TabRefused.
-            LimitReached: too many questions wait for answers.
+            LimitReached: too many questions are pending.
         """
         connection = self.connection
         if connection is None:
             raise TabGone
         if len(self._asked) >= MAX_ASKED:
-            raise LimitReached(f"A tab has {MAX_ASKED} questions to answer.")
+            raise LimitReached(f"{MAX_ASKED} questions to this page are pending.")
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
@@ -150,7 +150,7 @@ class Page:
             del self._asked[number]
 
     def answered(self, message: Json) -> None:
-        """The page's answer to a question; one that nobody waits for any more is nothing."""
+        """Handle the page's answer to a question; ignored if it is no longer pending."""
         number: Any = message.get("answer")
         waiting = self._asked.get(number) if isinstance(number, int) else None
         if waiting is None or waiting.done():
@@ -160,7 +160,7 @@ class Page:
         if isinstance(error, dict):
             fields = cast("Json", error)
             if fields.get("code") == "not_open":
-                # It was closed a moment ago, which the page is about to tell.
+                # It was just closed; the page is about to report that.
                 waiting.set_exception(TabGone())
                 return
             status: Any = fields.get("status")
@@ -174,10 +174,10 @@ class Page:
         elif isinstance(result, dict):
             waiting.set_result(cast("Json", result))
         else:
-            waiting.set_exception(TabRefused("bad_request", "The tab's answer is none."))
+            waiting.set_exception(TabRefused("bad_request", "The tab sent an invalid answer."))
 
     def lost(self) -> None:
-        """The connection is gone, and with it every answer that was to come."""
+        """Handle a lost connection: all pending questions fail."""
         self.connection = None
         self.away_since = time.monotonic()
         for waiting in self._asked.values():
@@ -197,13 +197,13 @@ class Tabs:
         self._grace: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._expiry: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
-    # --- pages come and go
+    # --- connections
 
     def connect(self, user: str, client: str, connection: PageConnection) -> Page:
-        """A page has connected, for the first time or again.
+        """Register the connection of a new or returning page.
 
         Raises:
-            LimitReached: too many are there.
+            LimitReached: too many pages are connected.
         """
         key = (user, client)
         page = self._pages.get(key)
@@ -216,7 +216,7 @@ class Tabs:
             if (timer := timers.pop(key, None)) is not None:
                 timer.cancel()
         if page.connection is not None:
-            # The page knows better than we do that its former connection is dead.
+            # The page has reconnected: its former connection is dead.
             former = page.connection
             page.lost()
             former.drop()
@@ -224,12 +224,12 @@ class Tabs:
         return page
 
     def disconnect(self, page: Page, connection: PageConnection, *, left: bool) -> None:
-        """A page's connection is gone.
+        """Handle the end of a page's connection.
 
         Args:
             page: The page.
-            connection: Its connection, if it has no newer one.
-            left: Whether the page was closed or reloaded, and what it held with it.
+            connection: Its connection; ignored if it has a newer one.
+            left: Whether the page was closed or reloaded, and its unsaved changes are gone.
         """
         if page.connection is not connection:
             return
@@ -243,7 +243,7 @@ class Tabs:
         self._notify(self._opened, {tab.path for tab in page.tabs.values()})
 
     def _on_grace_over(self, key: tuple[str, str]) -> None:
-        """A page has not come back in time: notebooks in which nothing was unsaved are let go."""
+        """Release the notebooks without unsaved changes of a page that has not reconnected in time."""
         self._grace.pop(key, None)
         page = self._pages[key]
         paths = {tab.path for tab in page.tabs.values()}
@@ -251,7 +251,7 @@ class Tabs:
         if not page.tabs:
             del self._pages[key]
         else:
-            # What waits for a page that never comes back would block the notebook for everybody.
+            # A page that never reconnects would block the notebook for everybody.
             loop = asyncio.get_running_loop()
             self._expiry[key] = loop.call_later(KEEP_LOST, self._forget, key)
             own = [lost for lost in self._lost_pages() if lost[1].user == page.user]
@@ -269,7 +269,7 @@ class Tabs:
         return self._pages.pop(key)
 
     def close(self) -> None:
-        """The server stops."""
+        """Close all connections."""
         for timer in (*self._grace.values(), *self._expiry.values()):
             timer.cancel()
         for page in list(self._pages.values()):
@@ -277,16 +277,16 @@ class Tabs:
                 page.connection.drop()
                 page.lost()
 
-    # --- what a page says
+    # --- messages of pages
 
     def handle(self, page: Page, said: Any) -> Json | None:
-        """Take in a message of a page, and returns what it is answered.
+        """Handle a message of a page and return the reply.
 
-        From the answer to its notebooks on, nobody else writes their files: only then can the page
-        know whether it shows what is in them.
+        After the reply to a list of notebooks nobody else writes their files: only then can the page
+        tell whether it shows their current content.
 
         Raises:
-            InvalidArguments: it is none that a page sends.
+            InvalidArguments: the message is invalid.
         """
         message = cast("Json", said) if isinstance(said, dict) else {}
         if "answer" in message:
@@ -300,13 +300,13 @@ class Tabs:
                 tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
                 self._notify(self._changed, {tab.path})
         else:
-            raise InvalidArguments("That is no message that a page sends.")
+            raise InvalidArguments("This is not a message of a page.")
         return None
 
     def _list(self, page: Page, listed: list[Any], acknowledged: Any) -> None:
-        """A page tells all the notebooks that it has open."""
+        """Handle the list of a page's open notebooks."""
         if len(listed) > MAX_TABS:
-            raise InvalidArguments(f"A page may have {MAX_TABS} notebooks open.")
+            raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
         by_name = {tab.name: tab for tab in page.tabs.values()}
         before = {(tab.id, tab.path, tab.dirty) for tab in page.tabs.values()}
         tabs: dict[str, OpenTab] = {}
@@ -314,7 +314,7 @@ class Tabs:
             fields = cast("Json", each) if isinstance(each, dict) else {}
             name, path = fields.get("id"), fields.get("path")
             if not (isinstance(name, str) and isinstance(path, str) and len(name) <= MAX_NAME):
-                raise InvalidArguments("A notebook in a tab has an id and a path.")
+                raise InvalidArguments("A notebook in a tab must have an id and a path.")
             tab = by_name.get(name) or OpenTab(page, name, str(next(self._count)))
             tabs[tab.id] = tab
             tab.path = path.strip("/")
@@ -323,7 +323,7 @@ class Tabs:
                 tab.seen = next(self._count)
             tab.focused = fields.get("focused") is True
             if not page.has_listed:
-                # What was asked on a former connection the page has done by now, or never will.
+                # Questions on a former connection are done by now, or never will be.
                 tab.changed_by = 0
         page.tabs, page.has_listed = tabs, True
         self._release({tab.path for tab in tabs.values()})
@@ -332,10 +332,10 @@ class Tabs:
         self._notify(self._opened, {path for _, path, _ in before ^ now})
 
     def _release(self, paths: set[str], user: str | None = None) -> None:
-        """Pages that were lost with these, and did not come back, count no more.
+        """Forget notebooks of lost pages.
 
         Args:
-            paths: Notebooks that somebody opened, or has given up.
+            paths: Notebooks that were opened again or discarded.
             user: Only this user's pages.
         """
         for key, page in self._lost_pages():
@@ -346,16 +346,16 @@ class Tabs:
                 self._remove(key)
 
     def _lost_pages(self) -> list[tuple[tuple[str, str], Page]]:
-        """The pages that have not come back in time."""
+        """Return the pages that have not reconnected in time."""
         pages = self._pages.items()
         return [
             (key, page) for key, page in pages if page.connection is None and key not in self._grace
         ]
 
-    # --- lost for good
+    # --- lost pages
 
     def lost(self, user: str) -> dict[str, float]:
-        """The notebooks that wait for a user's tabs with unsaved work, and for how many seconds."""
+        """Return the notebooks that wait for a user's lost tabs with unsaved changes, with the seconds."""
         now = time.monotonic()
         found: dict[str, float] = {}
         for _, page in self._lost_pages():
@@ -364,7 +364,7 @@ class Tabs:
         return found
 
     def give_up(self, user: str, path: str) -> bool:
-        """A user says that what their lost tabs held of a notebook is lost; whether there was any."""
+        """Discard the unsaved changes of a user's lost tabs of a notebook; return whether there were any."""
         if path not in self.lost(user):
             return False
         self._release({path}, user=user)
@@ -378,7 +378,7 @@ class Tabs:
             for listener in listeners:
                 listener(path)
 
-    # --- the channel
+    # --- TabChannel
 
     def present(self, path: str) -> list[Tab]:
         """See `TabChannel.present`."""
@@ -443,7 +443,7 @@ class Tabs:
         return next((each for each in found if each is tab), None)
 
     async def _wait_for_change(self, seconds: float | None) -> bool:
-        """Wait until anything about any tab is another way, at most so long; whether it is."""
+        """Wait for a change of any tab, at most this long; return whether there was one."""
         change = self._change
         if seconds is not None and seconds <= 0:
             return change.is_set()
@@ -456,6 +456,6 @@ class Tabs:
 
 
 def _age(since: float) -> str:
-    """How long ago a moment of the monotonic clock was, for a person."""
+    """Format the time since a moment of the monotonic clock."""
     seconds = round(time.monotonic() - since)
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} minutes"

@@ -60,4 +60,4 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),
     (r"api/tk-ai(?:/.*)?", NotFoundHandler),
 )
-"""Patterns below ``base_url``, and what answers there."""
+"""Patterns below ``base_url`` and their handlers."""
