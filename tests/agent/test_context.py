@@ -135,7 +135,7 @@ async def test_one_output_of_a_cell_goes_along_with_its_picture(
     assert plot.rstrip().endswith("[picture 1]")
     assert "before the plot" not in plot
     assert "after the plot" in seen[seen.index("Attached output 2 of cell @") :]
-    assert "it has 3 outputs now" in seen
+    assert "the cell has 3 outputs now" in seen
     assert "Attached output 0 of cell gone: " in seen
     assert "[picture 2]" in seen[seen.index("Attached cell:") :]
     blocks = talk.model.requests[-1].messages[0]["content"]

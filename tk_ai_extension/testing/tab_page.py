@@ -1,10 +1,9 @@
-"""A page of JupyterLab without its screen: notebooks open over the real WebSocket and contents API.
+"""A headless page of JupyterLab: open notebooks over the real WebSocket and contents API.
 
-It does what the extension's plug-in does in the browser (`src/tabs`), in Python, so that whatever
-depends on open tabs can be tested without a browser: it keeps what a person has not saved, carries
-out what the server asks, and saves as JupyterLab does, which asks the person where the file was
-changed by others. What others changed elsewhere in the notebook it does not put together with what is
-unsaved, as the plug-in does.
+It does in Python what the extension's plug-in does in the browser (`src/tabs`), so that tests of open
+tabs need no browser: it holds unsaved changes, carries out requests of the server, and saves as
+JupyterLab does, with a dialog if the file was changed by others. Unlike the plug-in, it does not merge
+others' changes elsewhere in the notebook with unsaved ones.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tk_ai_extension.testing.document_bench import DEADLINE, code
 from tk_ai_extension.testing.tab_notebook import TabNotebook
 
 MAX_ANSWER = 4_000_000
-"""Characters of cells that one answer holds, about; more is asked for again."""
+"""Approximate maximum of characters of cells in one answer; the rest is requested again."""
 
 
 class SaveRefused(Exception):
@@ -44,14 +43,14 @@ class TabPage:
     """A page of JupyterLab, connected to a server.
 
     Args:
-        url: The server's, ending in a slash.
-        token: What authenticates the page.
+        url: The server's address, ending in a slash.
+        token: The server's token.
 
     Attributes:
-        notebooks: What it has open, by path.
-        dialogs: What JupyterLab would have asked the person.
-        asked: The methods that the server asked for, in order.
-        before: Called with each question before it is answered; what it returns is awaited.
+        notebooks: Open notebooks by path.
+        dialogs: Titles of JupyterLab's dialogs.
+        asked: Methods that the server requested, in order.
+        before: Async hook called with each question before the answer.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -70,10 +69,10 @@ class TabPage:
         self._listed: dict[int, asyncio.Event] = {}
         self._opening = asyncio.Lock()
 
-    # --- the line
+    # --- connection
 
     async def connect(self) -> None:
-        """Open the line, as at the page's start and after it was cut."""
+        """Connect, as at the page's start and after a lost connection."""
         request = HTTPRequest(
             f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
             headers=self._headers,
@@ -97,7 +96,7 @@ class TabPage:
         socket.close()
 
     async def report(self) -> asyncio.Event | None:
-        """Report the server all that is open; what is returned is set once the server knows."""
+        """Report the open notebooks; the returned event is set at the server's reply."""
         if self._socket is not None:
             tabs = [notebook.description() for notebook in self.notebooks.values()]
             self._lists += 1
@@ -108,7 +107,7 @@ class TabPage:
         return None
 
     async def report_and_wait(self) -> None:
-        """Report the server what is open, and waits until it knows: from then on the page holds it."""
+        """Report the open notebooks and wait for the reply: from then on the page owns them."""
         listed = await self.report()
         if listed is not None:
             await asyncio.wait_for(listed.wait(), DEADLINE)
@@ -118,13 +117,13 @@ class TabPage:
             await socket.write_message(json.dumps(message))
 
     async def cut(self) -> None:
-        """The connection is lost; the page stays, and finishes what it was asked."""
+        """Lose the connection; the page stays and finishes pending questions."""
         assert self._socket is not None
         self._socket.protocol.stream.close()  # pyright: ignore[reportOptionalMemberAccess]
         await self._wait_disconnected()
 
     async def unload(self) -> None:
-        """The person closes or reloads the page: what is unsaved is lost."""
+        """Close or reload the page: unsaved changes are lost."""
         assert self._socket is not None
         self._socket.close(1001)
         await self._wait_disconnected()
@@ -140,11 +139,11 @@ class TabPage:
         self._socket = None
 
     async def close(self) -> None:
-        """End it, whatever its state."""
+        """Close the page in any state."""
         if self._socket is not None:
             await self.unload()
 
-    # --- what the server asks
+    # --- questions of the server
 
     async def _answer(self, socket: WebSocketClientConnection, question: Json) -> None:
         self._acknowledged = max(self._acknowledged, question["id"])
@@ -164,7 +163,7 @@ class TabPage:
         found = (each for each in self.notebooks.values() if each.name == question["tab"])
         notebook = next(found, None)
         if notebook is None:
-            raise SaveRefused("not_open", "That notebook is not open here.")
+            raise SaveRefused("not_open", "That notebook is not open.")
         match question["method"]:
             case "read":
                 return notebook.changes(question["since"], MAX_ANSWER)
@@ -199,7 +198,7 @@ class TabPage:
         return cast("Json", json.loads(response.body))
 
     async def open(self, path: str) -> TabNotebook:
-        """The person opens a notebook.
+        """Open a notebook.
 
         Raises:
             HTTPClientError: it cannot be opened.
@@ -212,24 +211,24 @@ class TabPage:
         return notebook
 
     async def opened(self, path: str) -> TabNotebook:
-        """A notebook that the person has open, or opens now; see `open`."""
+        """Return an open notebook, opening it if needed; see `open`."""
         async with self._opening:
             return self.notebooks.get(path) or await self.open(path)
 
     async def close_notebook(self, path: str) -> None:
-        """The person closes one notebook."""
+        """Close one notebook."""
         del self.notebooks[path]
         await self.report_and_wait()
 
     async def rename(self, path: str, new: str) -> None:
-        """The person renames a notebook."""
+        """Rename a notebook."""
         await self._contents("PATCH", path, {"path": new})
         notebook = self.notebooks[new] = self.notebooks.pop(path)
         notebook.path = new
         await self.report_and_wait()
 
     async def save(self, path: str) -> None:
-        """Saves, one after the other; who comes while a save runs shares the next one.
+        """Save; concurrent requests during a save share the next one.
 
         Raises:
             SaveRefused.
@@ -255,7 +254,7 @@ class TabPage:
             notebook.hash, notebook.saved_version = saved["hash"], version
 
     async def _refresh(self, notebook: TabNotebook) -> None:
-        """Show what is in the file, where it was written by others and nothing is unsaved."""
+        """Load the file if others have changed it and there are no unsaved changes."""
         async with notebook.saving:
             with suppress(HTTPClientError):
                 present = await self._contents("GET", notebook.path, content=0, hash=1)
@@ -265,7 +264,7 @@ class TabPage:
 
 
 class TabPerson:
-    """Somebody at work in a page; see `document_bench.Person`."""
+    """A person in a page; see `document_bench.Person`."""
 
     def __init__(self, page: TabPage) -> None:
         self._page = page
