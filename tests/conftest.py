@@ -14,7 +14,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from tests import sandboxes
+from tests import preloaded, sandboxes
 from tests.matrix import write_matrix
 from tests.times import write_times
 
@@ -31,11 +31,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spreads the modules with a browser over the whole run.
+    """Spreads the modules with a browser over the whole run, and gives random tests their time.
 
-    They keep the processors busy, where most other tests wait for something: one beside the other they
-    are done sooner.
+    Those with a browser keep the processors busy, where most other tests wait for something: one beside
+    the other they are done sooner.
     """
+    if "hypothesis" in sys.modules:  # some module has such tests
+        from hypothesis import HealthCheck, settings
+
+        # It measures by the clock how long values take to make: on a busy machine that fails.
+        slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.register_profile("tests", slow)
+        settings.load_profile("tests")
     modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     browser = [tests for tests in modules if "browser" in tests[0].path.parts]
     other = [tests for tests in modules if "browser" not in tests[0].path.parts]
@@ -61,6 +68,20 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def preloaded_processes(temporary_folder: None) -> Iterator[None]:
+    """Servers, kernels and `nb` are forked from a process that has imported their modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        preloaded.install(patch)
+        yield
+
+
+@pytest.fixture
+def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test starts is started as a user starts it: memory and imports are its own."""
+    monkeypatch.setattr(preloaded, "FORKED", {})
+
+
 # The conformance suites are part of the package; their asserts explain themselves like any test's.
 pytest.register_assert_rewrite("tk_ai_extension.testing")
 
@@ -73,6 +94,11 @@ async def jp_asyncio_loop() -> asyncio.AbstractEventLoop:
     never answered.
     """
     return asyncio.get_running_loop()
+
+
+@pytest.fixture
+def jp_nbconvert_templates() -> None:
+    """No copy of nbconvert's templates: pytest-jupyter's own makes 50 files for each server."""
 
 
 @pytest.fixture
@@ -107,6 +133,16 @@ def jp_server_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "BaseFileIdManager": {"db_path": str(tmp_path / "file_id.db")},
         }
     )
+
+
+@pytest.fixture
+def claude_cli(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claude's CLI in the chats of this process: its stand-in, or itself where a test is `real_cli`."""
+    # It imports the SDK, which takes long.
+    from tests import cli_stand_in
+
+    if request.node.get_closest_marker("real_cli") is None:
+        cli_stand_in.install(monkeypatch)
 
 
 @pytest.fixture

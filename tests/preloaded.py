@@ -1,10 +1,10 @@
-"""Kernels and servers that are forked from a process which has imported their modules already.
+"""Processes that are forked from one which has imported their modules.
 
-Most of a kernel's processor time and half of a server's goes to imports, and a whole run starts hundreds
-of them. `install` makes `subprocess.Popen` fork ``python -m ipykernel_launcher`` and ``python
--m jupyter_server`` from such a process, one for each module, where that makes no difference to what runs:
-arguments, environment, folder, descriptors and session are those of the call, and the new process is the
-caller's own child. Everything else is started as ever. Linux alone has what this needs.
+Most of a kernel's processor time, and more than half of a server's, goes to imports, and a whole run
+starts hundreds of them. `install` makes `subprocess.Popen` fork ``python -m MODULE`` for the `FORKED`
+modules where that makes no difference to what runs: arguments, environment, folder, descriptors and
+session are those of the call, and the new process is the caller's own child. So are the kernels of a
+server that was forked. Everything else is started as ever. Linux alone has what this needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import gc
 import importlib
 import json
 import os
-import resource
+import pkgutil
 import runpy
 import signal
 import socket
@@ -29,51 +29,81 @@ from typing import Any, ClassVar
 import pytest
 from jupyter_client import launcher
 
-MODULES = {
-    "ipykernel_launcher": (
-        *("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipykernel.inprocess"),
-        *("IPython.core.completer", "IPython.core.magics", "IPython.core.history", "jedi"),
-        *("ipykernel.comm", "ipykernel.datapub", "matplotlib_inline.config", "comm", "debugpy"),
-    ),
-    "jupyter_server": (
-        *("jupyter_server.serverapp", "jupyter_server.services.contents.handlers", "terminado"),
-        *("jupyter_server_terminals", "jupyter_server_nbmodel", "jupyter_server_fileid"),
-        *("jupyter_server_ydoc", "jupyter_server_ydoc.app", "jupyterlab", "jupyterlab.labapp"),
-        *("jupyter_lsp", "notebook_shim", "tk_ai_extension", "tk_ai_extension.server.extension"),
-    ),
+FORKED = {
+    "ipykernel_launcher": False,
+    "jupyter_server": True,
+    "tk_ai_extension.server.headless": True,
+    "tk_ai_extension.cli": True,
 }
-"""What is forked, and what it has imported: what is not installed is left out."""
+"""The modules that are forked, and whether they may start such processes themselves."""
 
-PR_SET_CHILD_SUBREAPER = 36
+IMPORTED = (
+    *("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipykernel.inprocess"),
+    *("IPython.core.completer", "IPython.core.magics", "IPython.core.history", "jedi"),
+    *("ipykernel.comm", "ipykernel.datapub", "matplotlib_inline.config", "comm", "debugpy"),
+    *("jupyter_server.serverapp", "jupyter_server_terminals", "terminado", "notebook_shim"),
+    *("jupyter_server_nbmodel", "jupyter_server_fileid.extension", "jupyter_server_ydoc.app"),
+    *("jupyterlab.labapp", "jupyterlab.extensions", "jupyterlab_server.handlers", "jupyter_lsp"),
+    *("httpcore", "anyio._backends._asyncio", "notebook.app"),
+)
+"""What has been imported: what is not installed is left out."""
+
+PACKAGES = ("jupyter_server.services", "tk_ai_extension")
+"""Packages of which each module has been, without programs and what only tests use."""
+
+RELOADED = ("jedi.settings", "parso.cache", "send2trash.plat_other")
+"""Modules that read the environment when they are imported, and whose functions alone are used."""
+
+FORGOTTEN = {
+    "ipykernel.kernelapp",
+    "jupyter_server_fileid",
+    "jupyter_server_fileid.extension",
+    "jupyter_server_fileid.manager",
+    "jupyterlab",
+    "jupyterlab.labapp",
+}
+"""Modules that read it for the defaults of their classes: they are imported again."""
+
 LIMITS = ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_NPROC", "RLIMIT_CORE")
-MOST = 1_000_000
+PR_SET_CHILD_SUBREAPER = 36
+PROGRAM = "from tests import preloaded; preloaded.main()"
+MAX_REQUEST = 1_000_000
 """Bytes of a request."""
+
+PATH: list[str] = []
+"""`sys.path` without what comes from the working directory and PYTHONPATH."""
 
 
 class Preloaded:
-    """A process that has imported a module, and forks."""
+    """A connection to a process that has imported the modules, and forks."""
 
-    def __init__(self, module: str) -> None:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    @classmethod
+    def start(cls) -> Preloaded:
+        """Start the process; it ends with this one."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # The spaces are room for the command lines of those that are forked.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, module, str(theirs.fileno()), " " * 400],
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(theirs.fileno()), " " * 1000],
                 cwd=Path(__file__).parent.parent,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
-        self._lock = threading.Lock()
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        atexit.register(self.close)
 
-    def close(self) -> None:
-        """End it."""
-        self._channel.close()
-        self._process.wait()
+        def close() -> None:
+            ours.close()
+            process.wait()
+
+        atexit.register(close)
+        return cls(ours)
 
     def fork(self, request: dict[str, Any], descriptors: list[int]) -> int:
-        """Fork a process that runs the module; its id. It is this process's child."""
+        """Fork a process that runs a module; its id. It is this process's child."""
         with self._lock:
             # Its parent ends at once. It is ours then, and not the init process's.
             self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -87,36 +117,36 @@ class Preloaded:
 class Popen(subprocess.Popen[Any]):
     """`subprocess.Popen`, which forks what is preloaded."""
 
-    _preloaded: ClassVar[dict[str, Preloaded]] = {}
-    _starting = threading.Lock()
+    preloaded: ClassVar[Preloaded | None] = None
+    _starting: ClassVar[threading.Lock] = threading.Lock()
 
     def _execute_child(self, *arguments: Any) -> None:
         argv, executable, preexec_fn, _, pass_fds, cwd, env, *_ = arguments
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = arguments[10:16]
         *_, gid, gids, uid, umask, new_session, process_group = arguments
-        module = _module(argv)
         environment = dict(os.environ if env is None else env)
         is_plain = not (executable and executable != argv[0]) and preexec_fn is None
         is_plain &= not pass_fds and (gid, gids, uid, umask) == (None, None, None, -1)
-        if module is None or not is_plain or process_group != -1 or _interpreter(environment):
+        is_plain &= process_group == -1 and is_forked(argv) and not differs(environment)
+        folder = os.fspath(cwd) if cwd is not None else os.getcwd()  # noqa: PTH109 (may be gone)
+        if not (is_plain and Path(folder).is_dir()):
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
+        import resource  # POSIX only
+
         with self._starting:
-            if module not in self._preloaded:
-                self._preloaded[module] = Preloaded(module)
+            if Popen.preloaded is None:
+                Popen.preloaded = Preloaded.start()
         request = {
             "argv": [os.fspath(each) for each in argv],
-            "cwd": os.fspath(cwd) if cwd is not None else os.getcwd(),  # noqa: PTH109 (may be gone)
+            "cwd": folder,
             "env": {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
             "new_session": bool(new_session),
             "limits": [resource.getrlimit(getattr(resource, name)) for name in LIMITS],
         }
-        if not Path(request["cwd"]).is_dir():
-            super()._execute_child(*arguments)  # type: ignore[misc]  # it raises what it should
-            return
         theirs = (p2cread, c2pwrite, errwrite)
         descriptors = [own if fd == -1 else fd for own, fd in enumerate(theirs)]
-        self.pid = self._preloaded[module].fork(request, descriptors)
+        self.pid = Popen.preloaded.fork(request, descriptors)
         self._child_created = True
         ours: Any = super()
         ours._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
@@ -129,33 +159,57 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(launcher, "Popen", Popen)
 
 
-def _module(argv: Any) -> str | None:
-    is_list = isinstance(argv, list | tuple)
-    if not is_list or len(argv) < 3 or argv[0] != sys.executable or argv[1] != "-m":
-        return None
-    return argv[2] if argv[2] in MODULES else None
+def is_forked(argv: Any) -> bool:
+    """Whether arguments are those of a module that is forked."""
+    if not isinstance(argv, list | tuple) or not argv or argv[0] != sys.executable:
+        return False
+    words = [word for word in argv[1:4] if word != "-P"]
+    return len(words) > 1 and words[0] == "-m" and words[1] in FORKED
 
 
-def _interpreter(environment: dict[Any, Any]) -> bool:
+def differs(environment: dict[Any, Any]) -> bool:
     """Whether the environment has something for the interpreter itself that this process has not."""
-    own = {"PYTHONPATH", "PYTHONUNBUFFERED"}
-    said = {name: value for name, value in environment.items() if str(name).startswith("PYTHON")}
-    here = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
-    return {**said, **dict.fromkeys(own)} != {**here, **dict.fromkeys(own)}
+
+    def relevant(variables: Any) -> dict[str, str]:
+        kept = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+        return {
+            name: value
+            for name, value in variables.items()
+            if str(name).startswith(("PYTHON", "LANG", "LC_")) and name not in kept
+        }
+
+    return relevant(environment) != relevant(os.environ)
 
 
 # -- in the process that is preloaded
 
 
-def serve(module: str, channel: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request; the request, in a process that was forked, and None at the end."""
-    for name in MODULES[module]:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+def preload() -> None:
+    """Import everything."""
+    names = [*IMPORTED]
+    for package in PACKAGES:
+        folders = importlib.import_module(package).__path__
+        names += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]
+    for name in names:
+        if not name.endswith(".__main__") and ".testing" not in name:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    # At each start, JupyterLab asks yarn for the registry of packages that it never installs here, and
+    # jupyter-lsp asks npm for a folder of language servers: two node processes.
+    with contextlib.suppress(ImportError):
+        commands: Any = importlib.import_module("jupyterlab.commands")
+        commands._yarn_config = lambda _: {"yarn config": {}}
+    with contextlib.suppress(ImportError):
+        types: Any = importlib.import_module("jupyter_lsp.types")
+        types.LanguageServerManagerAPI._npm_prefix = lambda *_: None
     gc.collect()
     gc.freeze()
+
+
+def serve(channel: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request; the request, in a process that was forked, and None at the end."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(channel, MOST, 3)
+        message, descriptors, _, _ = socket.recv_fds(channel, MAX_REQUEST, 3)
         if not message:
             return None
         said, going = os.pipe(), os.pipe()
@@ -170,7 +224,10 @@ def serve(module: str, channel: socket.socket) -> dict[str, Any] | None:
             # It runs once this process has its new parent.
             os.close(going[1])
             os.read(going[0], 1)
-            _become(request, descriptors)
+            for own, descriptor in enumerate(descriptors):
+                os.dup2(descriptor, own)
+            channel.detach()
+            os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
             return request
         pid = os.read(said[0], 100)
         os.waitpid(between, 0)
@@ -179,25 +236,50 @@ def serve(module: str, channel: socket.socket) -> dict[str, Any] | None:
             os.close(descriptor)
 
 
-def _become(request: dict[str, Any], descriptors: list[int]) -> None:
-    for own, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, own)
-    os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
+def become(request: dict[str, Any]) -> str:
+    """Take on what a request says; the module to run."""
+    import resource  # POSIX only
+
+    argv = request["argv"]
     os.chdir(request["cwd"])
-    before = os.environ.get("PYTHONPATH", "")
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.path[0] = request["cwd"]
-    if (path := os.environ.get("PYTHONPATH", "")) != before:
-        added = [entry for entry in path.split(os.pathsep) if entry and entry not in sys.path]
-        sys.path[1:1] = added
+    added = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*([] if "-P" in argv[1:3] else [request["cwd"]]), *added, *PATH]
     for name, limit in zip(LIMITS, request["limits"], strict=True):
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(getattr(resource, name), limit)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = request["argv"][2:]
-    sys.orig_argv = request["argv"]
-    _write_command_line(request["argv"])
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    module = argv.index("-m") + 1
+    sys.argv = argv[module:]
+    sys.orig_argv = argv
+    _write_command_line(argv)
+    _open_streams()
+    for name in RELOADED:
+        if name in sys.modules:
+            importlib.reload(sys.modules[name])
+    for name in FORGOTTEN & sys.modules.keys():
+        package, _, own = name.rpartition(".")
+        if package in sys.modules:
+            vars(sys.modules[package]).pop(own, None)
+        del sys.modules[name]
+    return argv[module]
+
+
+def _open_streams() -> None:
+    write_through = bool(os.environ.get("PYTHONUNBUFFERED"))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        before = getattr(sys, name)
+        errors = "backslashreplace" if name == "stderr" else before.errors
+        stream = open(  # noqa: SIM115
+            number, "w" if number else "r", encoding=before.encoding, errors=errors, closefd=False
+        )
+        is_by_line = number == 2 or (number == 1 and stream.isatty())
+        stream.reconfigure(line_buffering=is_by_line, write_through=write_through and number > 0)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def _write_command_line(argv: list[str]) -> None:
@@ -208,10 +290,61 @@ def _write_command_line(argv: list[str]) -> None:
     ctypes.memmove(start, line.ljust(end - start, b"\0"), end - start)
 
 
-if __name__ == "__main__":
-    name = sys.argv[1]
-    with socket.socket(fileno=int(sys.argv[2])) as parent:
-        request = serve(name, parent)
-        parent.detach()
+def run(request: dict[str, Any]) -> None:
+    """Run the module of a request, as ``python -m`` does, and end the process."""
+    module = become(request)
+    if FORKED[module]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if not os.fork():
+            # What this process starts is forked from here: its modules are as they were.
+            ours.close()
+            _write_command_line(["preloaded"])
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            null = os.open(os.devnull, os.O_RDWR)
+            for own in range(3):
+                os.dup2(null, own)
+            if (further := serve(theirs)) is not None:
+                run(further)
+            os._exit(0)
+        theirs.close()
+        Popen.preloaded = Preloaded(ours)
+        subprocess.Popen = launcher.Popen = Popen  # type: ignore[misc]
+    os._exit(_exit_code(module))
+
+
+def _exit_code(module: str) -> int:
+    """Run a module to its end, without taking its hundreds of modules apart."""
+    code: Any = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+        if code is not None and not isinstance(code, int):
+            sys.stderr.write(f"{code}\n")
+            code = 1
+    except BaseException as error:  # noqa: BLE001 (as the interpreter itself does)
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError):
+        code = code or 120
+    if code == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return (code or 0) & 0xFF
+
+
+def main() -> None:
+    """Import everything, then fork for the process at the other end of a socket."""
+    said = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    PATH[:] = [entry for entry in sys.path[1:] if entry not in said]
+    preload()
+    with socket.socket(fileno=int(sys.argv[1])) as parent:
+        request = serve(parent)
     if request is not None:
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
+        run(request)

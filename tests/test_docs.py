@@ -6,23 +6,21 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import pytest
 import yaml
-from markdown.extensions.toc import slugify
 
 from scripts.docs.configuration import traits
 from scripts.docs.decisions import decisions
 from scripts.docs.errors import ENDS
 from scripts.docs.guarantees import BEHAVIOUR, PROMISES, family
-from scripts.docs.pages import DOCS, PAGES
+from scripts.docs.pages import DOCS
 from scripts.docs.performance import performance_page
 from scripts.docs.rest import methods_of, path_of
 from scripts.docs.tools import characters
+from tests.documentation import anchors, page, pages, written
 from tests.proofs import ROOT, proofs
 from tests.requirements import REQUIREMENTS
 from tests.servers import StartServer, start_server
@@ -39,47 +37,7 @@ from tk_ai_extension.tools.toolsets import TOOLSETS
 
 __all__ = ["start_server"]
 
-OUTSIDE = ("README.md", "CHANGELOG.md")
-"""Pages that stand in the project's folder."""
-
-FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
-HEADING = re.compile(r"^#+ (?P<title>.+?)(?: \{ #(?P<id>[\w-]+) \})?$", re.MULTILINE)
-ANCHOR = re.compile(r'\bid="(?P<id>[^"]+)"')
-MAKE = re.compile(r"\bmake ([a-z]+)\b")
 FROM_ELSEWHERE = re.compile(r"""(src|href)=["']https?:|@import|url\(["']?https?:""")
-
-
-@cache
-def page(path: str) -> str:
-    """A generated page."""
-    return PAGES[path]()
-
-
-@cache
-def pages() -> Mapping[str, str]:
-    """Every page by its path from the project's folder, those that are made at build among them."""
-    written = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
-    return {
-        **{path.relative_to(ROOT).as_posix(): text for path, text in written.items()},
-        **{f"docs/{path}": page(path) for path in PAGES},
-        **{name: (ROOT / name).read_text(encoding="utf-8") for name in OUTSIDE},
-    }
-
-
-@cache
-def anchors(path: str) -> frozenset[str]:
-    """What a link can point at within a page."""
-    text = FENCE.sub("", pages()[path])
-    titled = [
-        match["id"] or slugify(plain(match["title"]), "-") for match in HEADING.finditer(text)
-    ]
-    return frozenset(titled) | {match["id"] for match in ANCHOR.finditer(text)}
-
-
-def plain(title: str) -> str:
-    """A heading without its markup."""
-    return re.sub(r"[`*]", "", title)
 
 
 def all_tools() -> Registry:
@@ -171,14 +129,30 @@ def test_every_decision_has_a_number_of_its_own_and_a_place_in_the_list() -> Non
     assert [each.file for each in found if f"({each.file})" not in page("adr/index.md")] == []
 
 
-def test_every_room_is_in_the_picture_of_the_house() -> None:
-    picture = (DOCS / "assets" / "house.svg").read_text(encoding="utf-8")
-    rooms = [path.parent.name for path in (ROOT / "tk_ai_extension").glob("*/__init__.py")]
-    assert [room for room in rooms if f">{room}</text>" not in picture] == []
+def test_every_package_is_in_the_picture_of_the_packages() -> None:
+    picture = (DOCS / "assets" / "packages.svg").read_text(encoding="utf-8")
+    packages = [path.parent.name for path in (ROOT / "tk_ai_extension").glob("*/__init__.py")]
+    assert [name for name in packages if f">{name}</text>" not in picture] == []
+
+
+def test_every_folder_of_the_browser_side_is_described() -> None:
+    described = set(re.findall(r"^\| `(\w+)` \|", written()["docs/architecture.md"], re.MULTILINE))
+    folders = {path.name for path in (ROOT / "src").iterdir() if path.is_dir()} - {"testing"}
+    assert folders - described == set()
+
+
+def test_every_setting_and_key_of_jupyterlab_is_documented() -> None:
+    for path in (ROOT / "schema").glob("*.json"):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        shown = anchors("docs/reference/settings.md")
+        assert {f"{path.stem}-{name}" for name in schema["properties"]} - shown == set()
+        assert all(each.get("description") for each in schema["properties"].values())
+        for key in schema.get("jupyter.lab.shortcuts", ()):
+            assert f"`{key['command']}`" in page("reference/settings.md")
 
 
 def test_the_readme_names_every_tool() -> None:
-    readme = pages()["README.md"]
+    readme = written()["README.md"]
     named = set(
         re.findall(r"`([a-z_]+)`", readme.partition("## The tools")[2].partition("\n## ")[0])
     )
@@ -196,49 +170,6 @@ def test_every_page_is_in_the_navigation() -> None:
     assert {path for path in known if not path.startswith("adr/")} - named == set()
 
 
-def test_every_internal_link_leads_somewhere() -> None:
-    broken = [
-        f"{path}: {target}"
-        for path, text in pages().items()
-        for target in (match["target"] for match in LINK.finditer(FENCE.sub("", text)))
-        if not (re.match(r"[a-z]+:", target) or leads_somewhere(path, target))
-    ]
-    assert broken == []
-
-
-def leads_somewhere(path: str, target: str) -> bool:
-    """Whether a link on a page points at a page (and an anchor on it) or at a file."""
-    file, _, anchor = target.partition("#")
-    found = (ROOT / path).parent / file if file else ROOT / path
-    name = Path(*found.resolve().relative_to(ROOT).parts).as_posix()
-    if anchor:
-        return name in pages() and anchor in anchors(name)
-    return name in pages() or found.is_file()
-
-
-def test_every_command_of_make_exists() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    named = {(path, name) for path, text in pages().items() for name in commands(text)}
-    assert {(path, name) for path, name in named if name not in targets} == set()
-    readme = pages()["README.md"].partition("\n## ")[0]
-    assert {"lab", "test", "demo"} <= set(MAKE.findall(readme)), "they are on the first screen"
-
-
-def commands(text: str) -> set[str]:
-    """The targets of make that a page names as code."""
-    code = re.findall(r"`[^`\n]+`|^ *```.*?^ *```", text, re.MULTILINE | re.DOTALL)
-    return {name for part in code for name in MAKE.findall(part)}
-
-
-@pytest.mark.parametrize("name", ["README.md", "docs/contributing.md", "docs/agents.md"])
-def test_every_file_of_the_project_that_is_named_exists(name: str) -> None:
-    named = set(
-        re.findall(r"`((?:scripts|examples|tests|docs|benchmarks)/[\w./-]+)`", pages()[name])
-    )
-    assert {path for path in named if not (ROOT / path).exists()} == set()
-
-
 def test_nothing_is_fetched_when_the_documentation_is_read() -> None:
     sources = [path for kind in ("md", "svg", "css", "html") for path in DOCS.rglob(f"*.{kind}")]
     found = [
@@ -252,7 +183,7 @@ def test_nothing_is_fetched_when_the_documentation_is_read() -> None:
 
 
 def test_the_changelog_has_a_place_for_what_comes() -> None:
-    assert "\n## [Unreleased]\n" in pages()["CHANGELOG.md"]
+    assert "\n## [Unreleased]\n" in written()["CHANGELOG.md"]
 
 
 def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
@@ -287,7 +218,7 @@ def test_what_was_measured_is_shown_with_its_floor_and_whether_the_goal_was_met(
 
 
 async def test_the_example_in_python_does_what_its_page_says(start_server: StartServer) -> None:
-    assert '--8<-- "examples/client.py:' in (DOCS / "agents.md").read_text(encoding="utf-8")
+    assert '--8<-- "examples/client.py:' in written()["docs/connect.md"]
     server = await start_server()
     client = await asyncio.create_subprocess_exec(
         *(
@@ -307,7 +238,7 @@ async def test_the_example_in_python_does_what_its_page_says(start_server: Start
 @pytest.mark.parametrize("name", ["README.md", "docs/comparison.md"])
 def test_the_size_that_is_claimed_of_the_tools_is_true(name: str) -> None:
     registry = Registry.load()
-    said = re.search(r"\b(\d+)(?: tools take|,) about (\d+),000 characters", pages()[name])
+    said = re.search(r"\b(\d+)(?: tools take|,) about (\d+),000 characters", written()[name])
     assert said is not None
     assert int(said[1]) == len(registry)
     assert abs(int(said[2]) * 1_000 - characters(registry)) < 1_000

@@ -18,8 +18,9 @@ def commands_page(registry: Registry) -> str:
         groups.setdefault(command.group, []).append(command)
     return page(
         "Commands",
-        "What `nb COMMAND --help` says, for every command. "
-        "[The command line](../command-line.md) says how they belong together.",
+        "*For people and scripts that use `nb`.*",
+        "The output of `nb COMMAND --help` for every command. "
+        "[The command line](../command-line.md) shows how to use them together.",
         *_sections(commands, groups.items()),
     )
 

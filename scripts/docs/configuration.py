@@ -50,6 +50,7 @@ def configuration_page(app: type[Configurable]) -> str:
     name = app.__name__
     return page(
         "Configuration",
+        "*For administrators of a server.*",
         "Nothing has to be configured. The settings are traits, set like any of Jupyter Server's, in "
         "`jupyter_server_config.py`:",
         f'```python\nc.{name}.mode_cap = "edit"\nc.{name}.answer_budget = 16_000\n```',
@@ -67,10 +68,10 @@ def configuration_page(app: type[Configurable]) -> str:
                 for each, trait in traits(app).items()
             ),
         ),
-        "## Fixed bounds",
-        "What a caller or an agent cannot exhaust; at the bound there is a "
-        "[typed error](errors.md), or the oldest goes first.",
-        table(["bound", ""], (_bound(module, constant) for module, constant in BOUNDS)),
+        "## Fixed limits",
+        "Limits on what one caller or agent can use. At a limit there is a "
+        "[typed error](errors.md), or the oldest entry is removed.",
+        table(["limit", "value"], (_bound(module, constant) for module, constant in BOUNDS)),
     )
 
 

@@ -40,7 +40,8 @@ def decisions_page(folder: Path) -> str:
     """The index of all decisions."""
     return page(
         "Decisions",
-        'Each page answers one "why?" that a newcomer would ask: the context, the decision, what follows.',
+        "*For developers who ask why something is as it is.*",
+        "Architecture decision records. Each has the context, the decision and its consequences.",
         table(
             ["", "decision"],
             ([str(each.number), f"[{each.title}]({each.file})"] for each in decisions(folder)),

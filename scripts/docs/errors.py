@@ -31,10 +31,11 @@ def errors_page(route_errors: Mapping[int, tuple[str, str]]) -> str:
     """
     return page(
         "Errors",
+        "*For authors of agents and programs that handle errors.*",
         "An error has a stable `code`, a `message` that names what is wrong, a `hint` that says what to do "
         "next, and `retryable`: whether the same call can succeed later without anything being changed. MCP "
         'gives it as an `isError` result, REST with its status and `{"error": {…}}` in the body. '
-        "A call that ends in an error has changed nothing, unless the text below says otherwise.",
+        "A call that ends in an error changed nothing, unless the text below says otherwise.",
         "## Errors of tools",
         table(
             ["code", "status", "meaning, and the usual hint"],

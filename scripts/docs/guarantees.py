@@ -10,12 +10,12 @@ from tests.requirements import Requirement
 
 PROMISES: Mapping[str, tuple[str, str]] = {
     "fault": ("Faults", "What happens when something breaks."),
-    "threat": ("Threats", "What somebody who means harm gets."),
+    "threat": ("Threats", "What an attacker can achieve."),
     "perm": (
         "Permission modes",
         (
-            "Each tool has an [effect](tools.md); the mode says what becomes of it. The default for MCP "
-            "clients, which have approvals of their own, is `auto`; an administrator "
+            "Each tool has an [effect](tools.md); the mode says whether it runs, asks or is refused. "
+            "MCP clients ask by themselves, so their default is `auto`; an administrator "
             "[caps](configuration.md#mode_cap) the mode."
         ),
     ),
@@ -57,10 +57,10 @@ def guarantees_page(requirements: Iterable[Requirement], proofs: Proofs) -> str:
     rows = list(requirements)
     return page(
         "Guarantees",
-        "What may be relied on when things go wrong. Each row is proved by the tests named below it, "
-        "which inject the fault for real: real kernels, real servers, real files. `make test` runs them, "
-        "`make soak` those that take minutes. A row that is open says what it waits for. The ordinary "
-        "behaviour is listed in the same way under [Requirements](requirements.md).",
+        "*For people who rely on it when something breaks.*",
+        "Each row is proved by the tests below it, which inject the fault into real kernels, real servers "
+        "and real files. `make test` runs them, `make soak` those that take minutes. An open row has its "
+        "reason. [Requirements](requirements.md) lists the ordinary behaviour in the same way.",
         summary(rows, proofs, {name: title for name, (title, _) in PROMISES.items()}),
         *(
             part
@@ -80,8 +80,9 @@ def requirements_page(requirements: Iterable[Requirement], proofs: Proofs) -> st
     rows = list(requirements)
     return page(
         "Requirements",
-        "Behaviour as data: each requirement has a stable id and one sentence, and the tests name the ids "
-        "that they prove. A test holds the two together in both directions. "
+        "*For developers who change the code, and for people who want to know what is tested.*",
+        "Each requirement has a stable id and one sentence, and tests name the ids that they prove. A test "
+        "checks both directions. "
         "[Guarantees](guarantees.md) has the rows about faults, threats and permissions.",
         summary(rows, proofs, BEHAVIOUR),
         *(

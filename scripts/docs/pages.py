@@ -12,6 +12,7 @@ from scripts.docs.errors import errors_page
 from scripts.docs.guarantees import guarantees_page, requirements_page
 from scripts.docs.performance import performance_page
 from scripts.docs.rest import rest_page
+from scripts.docs.settings import settings_page
 from scripts.docs.tools import tools_page
 from tests.proofs import proofs
 from tests.requirements import REQUIREMENTS
@@ -35,6 +36,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/tools.md": lambda: tools_page(Registry.load(TOOLSETS), Registry.load()),
     "reference/rest.md": _rest,
     "reference/configuration.md": lambda: configuration_page(TkAIExtensionApp),
+    "reference/settings.md": lambda: settings_page(ROOT / "schema"),
     "reference/commands.md": lambda: commands_page(Registry.load()),
     "reference/errors.md": lambda: errors_page(ROUTE_ERRORS),
     "reference/guarantees.md": lambda: guarantees_page(REQUIREMENTS, proofs()),

@@ -13,9 +13,10 @@ from scripts.docs.markdown import page, sentence, table
 Json = Mapping[str, Any]
 
 ABOUT = """\
-Each figure stands beside a floor or a peer that was measured in the same run on the same machine: look
-at the ratio rather than at the milliseconds. `make bench` runs everything again. Timings are never
-assertions of tests."""
+*For people who want to know what a call costs.*
+
+Each figure is shown with a floor or a peer measured in the same run on the same machine: compare the
+ratios rather than the milliseconds. `make bench` measures again. Tests never assert timings."""
 
 
 def performance_page(benchmarks: Path, plots: Path) -> str:

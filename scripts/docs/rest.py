@@ -27,9 +27,9 @@ def rest_page(
     names = {tool.name for tool in tools}
     return page(
         "REST",
-        "Plain HTTP for programs that speak no MCP. The paths begin with the server's `base_url`. "
-        f"The server itself describes them as OpenAPI {description['openapi']} at "
-        "`/api/tk-ai/openapi.json`; this page is made from that description.",
+        "*For authors of programs that use HTTP without MCP.*",
+        f"The paths begin with the server's `base_url`. `/api/tk-ai/openapi.json` describes them as OpenAPI "
+        f"{description['openapi']}; this page is generated from that description.",
         table(
             ["route", "methods"],
             (
@@ -38,8 +38,8 @@ def rest_page(
                 if methods_of(handler)
             ),
         ),
-        "Anything else below `/api/tk-ai` is a typed error. MCP speaks its own protocol at "
-        "`/api/tk-ai/mcp`: see [Connect an agent](../agents.md).",
+        "Any other path below `/api/tk-ai` is a typed error. MCP has its own protocol at "
+        "`/api/tk-ai/mcp`: see [Connect an agent](../connect.md).",
         "## Authentication",
         table(
             ["scheme", "where", "form"],

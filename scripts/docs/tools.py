@@ -65,8 +65,9 @@ def tools_page(registry: Registry, default: Registry) -> str:
     """
     return page(
         "Tools",
+        "*For authors of agents and programs that call the tools.*",
         "Every tool has one definition, a typed function. This page, the MCP schemas and the "
-        f"[REST routes](rest.md) are made from it. The default toolset has {len(default)} tools; their "
+        f"[REST routes](rest.md) are generated from it. The default toolset has {len(default)} tools; their "
         f"names, descriptions and input schemas take {characters(default):,} characters of a model's "
         "context.",
         table(

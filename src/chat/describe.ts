@@ -98,9 +98,9 @@ function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
     case 'search_cells':
       return { ask: trans.__('search the cells'), done: trans.__('Searched the cells') };
     case 'list_variables':
-      return { ask: trans.__('list the variables'), done: trans.__('Looked at the variables') };
+      return { ask: trans.__('list the variables'), done: trans.__('Listed the variables') };
     case 'inspect_variable':
-      return { ask: trans.__('look at %1', name), done: trans.__('Looked at %1', name) };
+      return { ask: trans.__('inspect %1', name), done: trans.__('Inspected %1', name) };
     default:
       // `interrupt_kernel` as "interrupt kernel".
       return { ask: call.tool.replaceAll('_', ' ') };

@@ -81,7 +81,7 @@ function ReviewView({
     <div
       className="tk-Review-box"
       role="group"
-      aria-label={trans.__('What was changed')}
+      aria-label={trans.__('Changes to this cell')}
       onKeyDown={event => {
         if (event.key === 'Escape') {
           event.stopPropagation();
@@ -152,7 +152,7 @@ function Step({ step, signed, trans }: IStepProps): JSX.Element {
       )}
       {lines.length > 0 && <Lines lines={lines} trans={trans} />}
       {step.truncated && (
-        <div className="tk-Review-words">{trans.__('The difference is longer than this.')}</div>
+        <div className="tk-Review-words">{trans.__('The diff is too long to show in full.')}</div>
       )}
     </div>
   );

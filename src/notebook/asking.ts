@@ -28,12 +28,12 @@ export function messageFor(
       return many ? trans.__('Fix these cells.') : trans.__('Fix this cell.');
     case 'document':
       return many
-        ? trans.__('Document these cells: docstrings, and comments where they say why.')
-        : trans.__('Document this cell: docstrings, and comments where they say why.');
+        ? trans.__('Document these cells: add docstrings, and comments that say why.')
+        : trans.__('Document this cell: add docstrings, and comments that say why.');
     case 'optimise':
       return many
-        ? trans.__('Optimise these cells: faster or leaner, with the same results.')
-        : trans.__('Optimise this cell: faster or leaner, with the same results.');
+        ? trans.__('Optimize these cells: less time or memory, with the same results.')
+        : trans.__('Optimize this cell: less time or memory, with the same results.');
   }
 }
 

@@ -62,26 +62,26 @@ export function addCommands(
     explain: trans.__('Explain'),
     fix: trans.__('Fix'),
     document: trans.__('Document'),
-    optimise: trans.__('Optimise')
+    optimise: trans.__('Optimize')
   };
   const captions: Record<Wish, string> = {
-    explain: trans.__('Let Claude explain the selected cells'),
-    fix: trans.__('Let Claude fix the selected cells'),
-    document: trans.__('Let Claude write docstrings and comments for the selected cells'),
-    optimise: trans.__('Let Claude make the selected cells faster or leaner')
+    explain: trans.__('Ask Claude to explain the selected cells'),
+    fix: trans.__('Ask Claude to fix the selected cells'),
+    document: trans.__('Ask Claude to document the selected cells'),
+    optimise: trans.__('Ask Claude to optimize the selected cells')
   };
   const longs: Record<Wish, string> = {
     explain: trans.__('Explain Cells with Claude'),
     fix: trans.__('Fix Cells with Claude'),
     document: trans.__('Document Cells with Claude'),
-    optimise: trans.__('Optimise Cells with Claude')
+    optimise: trans.__('Optimize Cells with Claude')
   };
   const category = trans.__('Claude');
   const describedBy = {
     args: {
       type: 'object',
       properties: {
-        isPalette: { type: 'boolean', description: trans.__('Whether the palette asks') }
+        isPalette: { type: 'boolean', description: trans.__('Whether the command is shown in the command palette') }
       }
     }
   };
@@ -110,7 +110,7 @@ export function addCommands(
     palette?.addItem({ command, category, args: { isPalette: true } });
   }
   app.commands.addCommand(CommandIDs.chat, {
-    label: trans.__('Chat about This Notebook'),
+    label: trans.__('Chat About This Notebook'),
     caption: trans.__('Chat with Claude about this notebook'),
     icon: chatIcon,
     describedBy: { args: { type: 'object', properties: {} } },

@@ -79,8 +79,8 @@ class Offer implements IDisposable {
       button.addEventListener('click', () => this._ask(wish));
       widget.node.append(button);
     };
-    add('fix', this._trans.__('Fix'), this._trans.__('Let Claude fix this cell'));
-    add('explain', this._trans.__('Explain'), this._trans.__('Let Claude explain this error'));
+    add('fix', this._trans.__('Fix'), this._trans.__('Ask Claude to fix this cell'));
+    add('explain', this._trans.__('Explain'), this._trans.__('Ask Claude to explain this error'));
     return widget;
   }
 

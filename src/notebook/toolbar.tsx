@@ -39,12 +39,12 @@ export class RunningItem extends ReactWidget {
     return (
       <Button
         className="tk-RunningItem-button"
-        title={this._trans.__('Go to the cell that runs')}
+        title={this._trans.__('Go to the running cell')}
         panel={this._panel}
         onClick={() => void goTo(this._panel, first.cell)}
       >
         <span className="tk-Dot" aria-hidden="true" />
-        {this._trans.__('%1 runs…', first.author)}
+        {this._trans.__('%1 is running a cell', first.author)}
       </Button>
     );
   }
@@ -95,7 +95,7 @@ export class ReviewItem extends ReactWidget {
         </Button>
         {yours.length > 0 && (
           <Button
-            title={trans.__('Take back all changes by your agents')}
+            title={trans.__('Undo all changes by your agents')}
             panel={this._panel}
             onClick={() => void this._undo(yours)}
           >

@@ -28,7 +28,7 @@ export function Asked({ chat }: { chat: string }): JSX.Element {
         <span key={said.count}>{said.text}</span>
       </div>
       {waiting.length > 0 && (
-        <section className="tk-Asked" aria-label={trans.__('Questions of other agents')}>
+        <section className="tk-Asked" aria-label={trans.__('Approvals for other agents')}>
           {waiting.length > 1 && (
             <div className="tk-Asked-count">
               {trans._n('%1 approval pending', '%1 approvals pending', waiting.length)}
@@ -52,7 +52,7 @@ function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
       trans.__('Approve'),
       request.within_call
         ? trans.__('Approve this call (Enter)')
-        : trans.__('Approve this call, for when the agent repeats it (Enter)')
+        : trans.__('Approve this call for the agent’s next attempt (Enter)')
     ],
     chat: [
       trans.__('Approve this agent'),

@@ -24,10 +24,10 @@ export function Bar({ controller, panel }: IProps): JSX.Element {
   const turns = useChat(panel.chat, ({ turns }) => turns);
   const busy = isBusy({ turns });
   const names: Record<Mode, [string, string]> = {
-    plan: [trans.__('Plan'), trans.__('Reads, and answers with a plan')],
-    ask: [trans.__('Ask'), trans.__('Asks before it changes or runs anything')],
-    edit: [trans.__('Edit'), trans.__('Changes cells, and asks before it runs code')],
-    auto: [trans.__('Auto'), trans.__('Changes and runs without asking')]
+    plan: [trans.__('Plan'), trans.__('Read only, and answer with a plan')],
+    ask: [trans.__('Ask'), trans.__('Ask before changing or running anything')],
+    edit: [trans.__('Edit'), trans.__('Change cells, and ask before running code')],
+    auto: [trans.__('Auto'), trans.__('Change and run without asking')]
   };
   const models = usual?.models ?? [];
   const { tokens: count, cost } = total({ turns });
@@ -75,7 +75,7 @@ export function Bar({ controller, panel }: IProps): JSX.Element {
       {(!busy || writes) && (
         <ToolButton
           icon={runIcon}
-          label={busy ? trans.__('Send after this') : trans.__('Send')}
+          label={busy ? trans.__('Queue') : trans.__('Send')}
           disabled={!writes}
           onClick={() => void controller.submit()}
         />

@@ -79,7 +79,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
           className="tk-Link"
           onClick={() => void notebook.reveal(place.notebook, place.cell)}
         >
-          {trans.__('Show the cell in %1', place.notebook)}
+          {trans.__('Show cell in %1', place.notebook)}
         </button>
       )}
       {others.length > 0 && (

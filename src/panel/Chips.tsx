@@ -30,7 +30,7 @@ interface IProps {
 export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
   const { trans } = useServices();
   return (
-    <div className="tk-Chips" role="group" aria-label={trans.__('Goes with the message')}>
+    <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
       <Chip icon={editIcon} label={trans.__('Changes to the plan')} onRemove={onRemove} />
     </div>
   );
@@ -43,7 +43,7 @@ export function Chips(props: IProps): JSX.Element {
   const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
   const cell = notebook !== null && !draft.withoutCell ? notebook : null;
   return (
-    <div className="tk-Chips" role="group" aria-label={trans.__('Goes with the message')}>
+    <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
       {replaced !== null && (
         <Chip icon={editIcon} label={trans.__('Instead of “%1”', replaced)} onRemove={onNew} />
       )}
@@ -76,7 +76,7 @@ export function Chips(props: IProps): JSX.Element {
           left={
             goesWith(each, notebook?.notebook)
               ? undefined
-              : trans.__('Does not go with the message: it is a cell of %1', each.notebook ?? '')
+              : trans.__('Not included in the message: this cell is in %1', each.notebook ?? '')
           }
           onRemove={() =>
             onChange({ attached: draft.attached.filter((_, other) => other !== place) })

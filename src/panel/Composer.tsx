@@ -146,8 +146,8 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
         aria-autocomplete="list"
         placeholder={
           kind === 'revise'
-            ? trans.__('What should be different?')
-            : trans.__('Ask Claude; @ names a cell or file, / a command')
+            ? trans.__('Describe the changes to the plan')
+            : trans.__('Ask Claude. @ adds a cell or file, / runs a command')
         }
         rows={1}
         autoFocus={panel.opened}

@@ -86,7 +86,7 @@ function Entry({ chat, isCurrent, onOpen, onRemoved }: IEntryProps): JSX.Element
   const remove = async (): Promise<void> => {
     const answer = await showDialog({
       title: trans.__('Delete this chat?'),
-      body: trans.__('“%1” goes for good. What was done in notebooks stays.', chat.title),
+      body: trans.__('“%1” will be permanently deleted. Changes in notebooks are kept.', chat.title),
       buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
     });
     if (answer.button.accept && (await orSay(chats.remove(chat.id)))) {

@@ -63,7 +63,7 @@ describe('the cards', () => {
     details.open = true;
     fireEvent(details, new Event('toggle'));
     expect(within(card).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
-    fireEvent.click(within(card).getByRole('button', { name: 'Show the cell in a.ipynb' }));
+    fireEvent.click(within(card).getByRole('button', { name: 'Show cell in a.ipynb' }));
     expect(stage.revealed).toEqual(['z']);
   });
 
@@ -142,11 +142,11 @@ describe('a question', () => {
   it('is denied with words, which Escape takes back', async () => {
     const stage = await ask();
     fireEvent.click(button('Deny with a note…'));
-    const note = screen.getByRole('textbox', { name: 'Why not, or what to do instead' });
+    const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.keyDown(note, { key: 'Escape' });
     expect(document.activeElement).toBe(question());
     fireEvent.click(button('Deny with a note…'));
-    const again = screen.getByRole('textbox', { name: 'Why not, or what to do instead' });
+    const again = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.change(again, { target: { value: ' Use y. ' } });
     fireEvent.keyDown(again, { key: 'Enter' });
     await stage.settle();
@@ -178,7 +178,7 @@ describe('what other agents ask', () => {
     const stage = new Stage();
     await stage.settle();
     await stage.waiting(request('a', { author: 'Codex' }), request('b'));
-    const asked = screen.getByRole('region', { name: 'Questions of other agents' });
+    const asked = screen.getByRole('region', { name: 'Approvals for other agents' });
     expect(within(asked).getByText('2 approvals pending')).toBeTruthy();
     expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain(
       'needs your approval.'
@@ -188,7 +188,7 @@ describe('what other agents ask', () => {
     await stage.settle();
     expect(stage.given).toEqual([['a', 'once', undefined]]);
     await stage.requests({ kind: 'settled', id: 'b', outcome: 'expired' });
-    expect(screen.queryByRole('region', { name: 'Questions of other agents' })).toBeNull();
+    expect(screen.queryByRole('region', { name: 'Approvals for other agents' })).toBeNull();
     expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain('has expired');
   });
 
@@ -321,7 +321,7 @@ describe('what cannot go with the message', () => {
   it('is said until the person has read it', () => {
     const stage = new Stage();
     act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no picture' }]));
-    expect(screen.getByText(/paper.pdf is no picture/)).toBeTruthy();
+    expect(screen.getByText(/paper.pdf isn’t an image/)).toBeTruthy();
     fireEvent.click(button('Dismiss'));
     expect(screen.queryByText(/no picture/)).toBeNull();
     expect(document.activeElement).toBe(box());

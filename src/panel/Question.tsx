@@ -161,8 +161,8 @@ export function QuestionCard(props: IProps): JSX.Element {
       {note !== null && (
         <textarea
           className="tk-Question-note"
-          aria-label={trans.__('Why not, or what to do instead')}
-          placeholder={trans.__('Why not, or what to do instead')}
+          aria-label={trans.__('Reason, or what to do instead')}
+          placeholder={trans.__('Reason, or what to do instead')}
           maxLength={MAX_NOTE}
           rows={2}
           autoFocus
@@ -195,7 +195,7 @@ export function QuestionCard(props: IProps): JSX.Element {
           <Button onClick={() => setNote('')}>{trans.__('Deny with a note…')}</Button>
         )}
         <span id={waiting} hidden>
-          {trans.__('Available in a moment, once you have seen it')}
+          {trans.__('Available once you have had time to read it')}
         </span>
       </div>
     </div>
@@ -209,7 +209,7 @@ export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'noteb
   if (effect === 'EXECUTE') {
     return trans.__('Run this in %1?', where ?? trans.__('the kernel'));
   }
-  return where === null ? trans.__('Do this?') : trans.__('Change %1?', where);
+  return where === null ? trans.__('Approve this call?') : trans.__('Change %1?', where);
 }
 
 /** The answers that mean the same wherever somebody asks. */

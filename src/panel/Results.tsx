@@ -94,7 +94,7 @@ function CutText(props: {
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      setNote(trans.__('The whole output is not kept any more.'));
+      setNote(trans.__('The full output is no longer stored.'));
     }
   };
   return (

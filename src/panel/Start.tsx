@@ -19,15 +19,15 @@ export function Start({ onStart }: IProps): JSX.Element {
   const tour = useSelector(state => state.models?.provider === 'tour');
   return (
     <div className="tk-Start">
-      <p className="tk-Start-title">{trans.__('Claude works in your notebook')}</p>
+      <p className="tk-Start-title">{trans.__('Claude can work in your notebook')}</p>
       <p>
         {seen === null
-          ? trans.__('Open a notebook, and ask: Claude reads it, changes cells and runs them.')
-          : trans.__('Ask about %1: Claude reads it, changes cells and runs them.', seen.notebook)}
+          ? trans.__('Open a notebook and ask. Claude reads it, edits cells and runs them.')
+          : trans.__('Ask about %1. Claude reads it, edits cells and runs them.', seen.notebook)}
       </p>
       {tour && (
         <>
-          <p>{trans.__('No model is connected yet. A short tour shows what one would do.')}</p>
+          <p>{trans.__('No model is connected yet. A short tour shows what Claude can do.')}</p>
           <div className="tk-Start-buttons">
             {/* The tour's keyword: not translated. */}
             <Button primary onClick={() => onStart('start')}>
@@ -65,11 +65,11 @@ function startersOf(
           trans.__('Fix the failing cell %1', numberOf(failed.index)),
           { notebook, cells: [failed.id] }
         ]
-      : [trans.__('Run all cells and say what they show')],
+      : [trans.__('Run all cells and summarize the results')],
     [
       table !== null
-        ? trans.__('Plot what is most interesting in %1', table)
-        : trans.__('Plot what is most interesting here')
+        ? trans.__('Plot the most interesting part of %1', table)
+        : trans.__('Plot the most interesting part of this data')
     ]
   ];
 }

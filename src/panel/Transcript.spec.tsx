@@ -66,13 +66,13 @@ describe('a message that waits', () => {
 
   it('says so until the one before it has ended, and is answered below it', async () => {
     const stage = await queued();
-    expect(screen.getAllByText('Waits for the message before it')).toHaveLength(2);
+    expect(screen.getAllByText('Queued')).toHaveLength(2);
     expect(last().querySelector<HTMLElement>('.tk-Answer')?.hidden).toBe(true);
     stage.turn('t');
     await stage.happens(DONE);
     stage.turn('u');
     await stage.happens({ kind: 'began' }, written('Answered.'), DONE);
-    expect(screen.getAllByText('Waits for the message before it')).toHaveLength(1);
+    expect(screen.getAllByText('Queued')).toHaveLength(1);
     expect(messages().map(each => within(each).queryByText('Answered.') !== null)).toEqual([
       false,
       true,
@@ -101,7 +101,7 @@ describe('a message that waits', () => {
     expect(box().value).toBe('Second?');
     expect(document.activeElement).toBe(box());
     await stage.happens(STOPPED);
-    expect(screen.getAllByText('Waits for the message before it')).toHaveLength(1);
+    expect(screen.getAllByText('Queued')).toHaveLength(1);
     press('Enter');
     await stage.settle();
     expect(stage.sent.at(-1)).toMatchObject({ message: 'Second?' });
@@ -202,7 +202,7 @@ describe('an answer', () => {
     await stage.settle();
     expect(stage.stopped).toEqual([undefined]);
     await stage.happens(STOPPED);
-    expect(screen.getByText('Stopped. What was done stays.')).toBeTruthy();
+    expect(screen.getByText('Stopped. Changes made so far were kept.')).toBeTruthy();
     expect(screen.getByText('One,')).toBeTruthy();
     expect(button('Send')).toBeTruthy();
     expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
@@ -304,7 +304,7 @@ describe('a call', () => {
     expect(stage.node.querySelector('.tk-Call-details')).toBeNull();
     const card = openCard(stage);
     expect(within(card).getByText(/long.ipynb z/)).toBeTruthy();
-    fireEvent.click(within(card).getByRole('button', { name: 'Show the cell in long.ipynb' }));
+    fireEvent.click(within(card).getByRole('button', { name: 'Show cell in long.ipynb' }));
     expect(stage.revealed).toEqual(['z']);
   });
 
@@ -408,7 +408,7 @@ describe('what goes wrong', () => {
     await stage.happens(written('First a look.'), problem('model_busy'), FAILED);
     fireEvent.click(button('Continue'));
     await stage.settle();
-    expect(stage.sent[1]).toMatchObject({ message: 'Go on.', notebook: 'a.ipynb' });
+    expect(stage.sent[1]).toMatchObject({ message: 'Continue.', notebook: 'a.ipynb' });
   });
 
   it('leads to the models where none answers', async () => {
@@ -443,10 +443,10 @@ describe('an empty chat', () => {
   it('offers a beginning that fits the notebook', async () => {
     const stage = new Stage();
     await stage.settle();
-    expect(button('Run all cells and say what they show')).toBeTruthy();
-    fireEvent.click(button('Plot what is most interesting in sales'));
+    expect(button('Run all cells and summarize the results')).toBeTruthy();
+    fireEvent.click(button('Plot the most interesting part of sales'));
     await stage.settle();
-    expect(stage.sent).toMatchObject([{ message: 'Plot what is most interesting in sales' }]);
+    expect(stage.sent).toMatchObject([{ message: 'Plot the most interesting part of sales' }]);
   });
 
   it('offers to fix the cell that has failed, once it has', async () => {
@@ -475,7 +475,7 @@ describe('an empty chat', () => {
       expect(shown?.textContent).toContain('ANTHROPIC_API_KEY');
       return shown as HTMLElement;
     });
-    expect(dialog.textContent).toContain('Now: The tour.');
+    expect(dialog.textContent).toContain('Currently: The tour.');
     fireEvent.click(dialog.querySelector('.jp-mod-accept') as HTMLElement);
     await stage.settle();
     fireEvent.click(button('Take the tour'));

@@ -86,8 +86,8 @@ export function Transcript(props: IProps): JSX.Element {
             <Problem
               problem={{
                 code: 'unreachable',
-                message: trans.__('The line to the server is cut.'),
-                hint: trans.__('Claude goes on, and what it does is kept.'),
+                message: trans.__('Connection lost. Reconnecting…'),
+                hint: trans.__('Claude is still working; nothing is lost.'),
                 retryable: true
               }}
               onRetry={props.onReconnect}

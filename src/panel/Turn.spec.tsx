@@ -7,7 +7,7 @@ afterEach(cleanup);
 
 it.each([
   ['tour', 'continue'],
-  ['anthropic', 'Go on.']
+  ['anthropic', 'Continue.']
 ])('goes on with the words of %s', async (provider, said) => {
   const stage = new Stage({ models: { provider, models: [] } as unknown as ModelsInfo });
   await stage.say('start');

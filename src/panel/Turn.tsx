@@ -159,7 +159,7 @@ function Queued({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.
   return (
     <div className="tk-Ending">
       <span className="tk-Doing">
-        {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Waits for the message before it')}
+        {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Queued')}
       </span>
       {isUnsent(turn) ? (
         <Button onClick={() => actions.resend(turn)}>{trans.__('Send')}</Button>
@@ -175,7 +175,7 @@ function useGoOn(): string {
   const { trans } = useServices();
   const tour = useSelector(state => state.models?.provider === 'tour');
   // The tour's keyword: not translated.
-  return tour ? 'continue' : trans.__('Go on.');
+  return tour ? 'continue' : trans.__('Continue.');
 }
 
 function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.Element {
@@ -183,7 +183,7 @@ function Stopped({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX
   const goOn = useGoOn();
   return (
     <div className="tk-Ending">
-      <span>{trans.__('Stopped. What was done stays.')}</span>
+      <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
       <Button onClick={() => actions.resend(turn, { text: goOn })}>{trans.__('Continue')}</Button>
       <Button onClick={() => actions.resend(turn)}>{trans.__('Retry')}</Button>
     </div>
@@ -195,7 +195,7 @@ function Plan({ turn, actions }: { turn: ITurn; actions: ITurnActions }): JSX.El
   const { trans } = useServices();
   return (
     <div className="tk-Ending">
-      <span>{trans.__('A plan: nothing was changed.')}</span>
+      <span>{trans.__('This is a plan. Nothing was changed.')}</span>
       <Button primary onClick={() => actions.approve(turn, 'edit')}>
         {trans.__('Approve')}
       </Button>

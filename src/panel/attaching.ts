@@ -78,30 +78,30 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
   const say = ({ name, why }: IRefused): string => {
     switch (why) {
       case 'folder':
-        return trans.__('%1 is a folder: attach files of it.', name);
+        return trans.__('%1 is a folder. Attach its files instead.', name);
       case 'gone':
-        return trans.__('%1 cannot be read.', name);
+        return trans.__('%1 can’t be read.', name);
       case 'lost':
-        return trans.__('%1 is not kept with the message: attach it again.', name);
+        return trans.__('%1 was not saved with the message. Attach it again.', name);
       case 'many':
         return trans._n(
-          '%2 is left out: %1 attachment goes with a message.',
-          '%2 is left out: %1 attachments go with a message.',
+          '%2 was not attached: a message can have %1 attachment.',
+          '%2 was not attached: a message can have %1 attachments.',
           MAX_ATTACHED,
           name
         );
       case 'no picture':
         return trans.__(
-          '%1 is no picture: upload it to the file browser, and attach it from there.',
+          '%1 isn’t an image. Upload it, then attach it from the file browser.',
           name
         );
       case 'no text':
         return trans.__(
-          '%1 is neither text nor a picture: Claude can open it by code alone.',
+          '%1 is binary. Claude can read it only by running code.',
           name
         );
       case 'large':
-        return trans.__('%1 is too large to go with a message.', name);
+        return trans.__('%1 is too large to attach.', name);
     }
   };
   return refused.map(say).join(' ');

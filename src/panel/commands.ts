@@ -47,7 +47,7 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
   });
   add(CommandIDs.main, {
     label: args =>
-      args['isLauncher'] === true ? trans.__('Claude') : trans.__('Open the Chat as a Tab'),
+      args['isLauncher'] === true ? trans.__('Claude') : trans.__('Open Chat in a Tab'),
     caption: trans.__('Open a chat with Claude in the main area'),
     icon: args => (args['isLauncher'] === true ? chatIcon : launchIcon),
     describedBy: {
@@ -57,14 +57,14 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
           chat: {
             type: ['string', 'null'],
             description: trans.__(
-              'The id of a chat; null for a new one, the one you are in without'
+              'The id of a chat; null for a new chat. Default: the current chat'
             )
           },
           name: {
             type: 'string',
-            description: trans.__('What the tab was called before a reload')
+            description: trans.__('The id of the tab before a reload')
           },
-          isLauncher: { type: 'boolean', description: trans.__('Whether the launcher asks') }
+          isLauncher: { type: 'boolean', description: trans.__('Whether the command is shown in the launcher') }
         }
       }
     },
@@ -80,7 +80,7 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
   });
   add(CommandIDs.create, {
     label: trans.__('New Chat'),
-    caption: trans.__('Begin a new chat with Claude'),
+    caption: trans.__('Start a new chat with Claude'),
     icon: addIcon,
     execute: () => places.shown().controller.open(null)
   });
@@ -92,27 +92,27 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
   });
   add(CommandIDs.ask, {
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
-    caption: trans.__('Put a message into the chat, about what you look at'),
+    caption: trans.__('Write a message about the current notebook in the chat'),
     icon: editIcon,
     describedBy: {
       args: {
         type: 'object',
         required: ['message'],
         properties: {
-          message: { type: 'string', description: trans.__('What to ask') },
-          send: { type: 'boolean', description: trans.__('Whether it is sent at once') },
+          message: { type: 'string', description: trans.__('The message') },
+          send: { type: 'boolean', description: trans.__('Whether the message is sent immediately') },
           notebook: {
             type: 'string',
             description: trans.__(
-              'The path of the notebook that it is about; the one in sight without'
+              'The path of the notebook that the message is about. Default: the current notebook'
             )
           },
           cells: {
             type: 'array',
             items: { type: 'string' },
-            description: trans.__('The ids of the cells of that notebook that it is about')
+            description: trans.__('The ids of the cells in that notebook that the message is about')
           },
-          label: { type: 'string', description: trans.__('What the command is called') }
+          label: { type: 'string', description: trans.__('The label of the command') }
         }
       }
     },
@@ -127,21 +127,21 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
     }
   });
   add(CommandIDs.question, {
-    label: trans.__("Go to Claude's Question"),
-    caption: trans.__('Go to what needs your approval'),
+    label: trans.__("Go to Pending Approval"),
+    caption: trans.__('Go to the call that needs your approval'),
     icon: infoIcon,
     execute: () => places.withQuestion()?.focusQuestion()
   });
   add(CommandIDs.stop, {
     label: trans.__('Stop Claude'),
-    caption: trans.__('Stop what Claude does in this chat'),
+    caption: trans.__('Stop the current answer in this chat'),
     icon: stopIcon,
     isEnabled: () => places.current().controller.chat.busy,
     execute: () => places.current().controller.chat.stop()
   });
   add(CommandIDs.connect, {
     label: trans.__('Connect a Model'),
-    caption: trans.__('How to connect Claude or another model'),
+    caption: trans.__('Show how to connect Claude or another model'),
     execute: () => showConnect(services)
   });
 }

@@ -100,12 +100,12 @@ function commands(trans: TranslationBundle): IOption[] {
   });
   return [
     ask('explain', trans.__('Explain the active cell'), trans.__('Explain this cell.')),
-    ask('fix', trans.__('Mend the active cell'), trans.__('This cell fails: fix it, and run it.')),
+    ask('fix', trans.__('Fix the active cell'), trans.__('This cell fails. Fix it, then run it.')),
     ask('document', trans.__('Document the active cell'), trans.__('Document this cell.')),
-    ask('optimise', trans.__('Make the active cell faster'), trans.__('Make this cell faster.')),
+    ask('optimise', trans.__('Optimize the active cell'), trans.__('Optimize this cell.')),
     ask('plot', trans.__('Plot something'), trans.__('Plot ')),
-    run('new', trans.__('A new chat'), 'tk-ai:new-chat'),
-    run('history', trans.__('Your chats'), 'tk-ai:history'),
+    run('new', trans.__('Start a new chat'), 'tk-ai:new-chat'),
+    run('history', trans.__('Show chat history'), 'tk-ai:history'),
     run('connect', trans.__('Connect a model'), 'tk-ai:connect'),
     run('stop', trans.__('Stop Claude'), 'tk-ai:stop')
   ];

@@ -8,11 +8,11 @@ export async function showConnect(services: IPanelServices): Promise<void> {
   await chats.refresh();
   const { models } = store.state;
   const ways: [string, string][] = [
-    ['ANTHROPIC_API_KEY', trans.__("a key of Anthropic's API")],
-    ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription, as `claude setup-token` prints it')],
+    ['ANTHROPIC_API_KEY', trans.__("an Anthropic API key")],
+    ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription token, printed by `claude setup-token`')],
     [
       'ANTHROPIC_BASE_URL, ANTHROPIC_MODEL',
-      trans.__('any server that speaks the Messages API: Ollama, LiteLLM, a gateway')
+      trans.__('any endpoint with the Messages API: Ollama, LiteLLM, a gateway')
     ],
     ['CLAUDE_CODE_USE_BEDROCK=1, AWS_REGION', trans.__('Amazon Bedrock')],
     [
@@ -24,13 +24,13 @@ export async function showConnect(services: IPanelServices): Promise<void> {
     <div className="tk-Connect">
       {models !== null && (
         <p>
-          <strong>{trans.__('Now: %1.', models.label)}</strong> {models.hint}
+          <strong>{trans.__('Currently: %1.', models.label)}</strong> {models.hint}
         </p>
       )}
       <p>
         {trans.__(
-          'Put one of these into a file .secrets.env in the root folder, as lines of NAME=value, ' +
-            "or into the server's environment; then begin a new chat."
+          'Add one of these to a file named .secrets.env in the root folder, as NAME=value lines, ' +
+            "or to the server’s environment. Then start a new chat."
         )}
       </p>
       <dl>
@@ -42,7 +42,7 @@ export async function showConnect(services: IPanelServices): Promise<void> {
         ))}
       </dl>
       <p>
-        {trans.__("Keys go to Claude's own process alone: no kernel, notebook or log gets them.")}
+        {trans.__("Only Claude’s own process gets the keys. Kernels, notebooks and logs never do.")}
       </p>
     </div>
   );

@@ -87,11 +87,11 @@ describe('a message that is sent again', () => {
     if (turn !== undefined) {
       await model.resend(turn);
       model.edit(turn);
-      await model.resend(turn, { text: 'Go on.' });
+      await model.resend(turn, { text: 'Continue.' });
     }
     const first = { notebook: 'a.ipynb', active_cell: 'x', selected_cells: ['x', 'y'] };
     expect(sent[1]).toMatchObject({ ...first, message: 'Why?', attachments: [FILE.attachment] });
-    expect(sent[2]).toMatchObject({ ...first, message: 'Go on.' });
+    expect(sent[2]).toMatchObject({ ...first, message: 'Continue.' });
     expect(sent[2]).not.toHaveProperty('attachments');
     expect(model.draft.attached).toEqual([{ ...FILE, notebook: 'a.ipynb' }]);
   });
@@ -106,8 +106,8 @@ describe('a message that is sent again', () => {
     expect(model.draft.text).toBe('Why?');
     expect(model.state.refused).toEqual([{ name: 'b.csv', why: 'lost' }]);
     expect(model.compose.kind).toBe('new');
-    await (turn && model.resend(turn, { text: 'Go on.' }));
-    expect(sent).toMatchObject([{ message: 'Go on.', notebook: 'a.ipynb', active_cell: 'x' }]);
+    await (turn && model.resend(turn, { text: 'Continue.' }));
+    expect(sent).toMatchObject([{ message: 'Continue.', notebook: 'a.ipynb', active_cell: 'x' }]);
   });
 });
 

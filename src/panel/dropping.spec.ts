@@ -30,6 +30,6 @@ describe('a file from the desktop', () => {
     expect(event.defaultPrevented).toBe(true);
     expect(found).toEqual([{ name: 'paper.pdf', why: 'no picture' }]);
     const said = refusal(found.filter(isRefused), nullTranslator.load(''));
-    expect(said).toContain('paper.pdf is no picture');
+    expect(said).toContain('paper.pdf isn’t an image');
   });
 });

@@ -90,7 +90,7 @@ describe('code that has no notebook to go to', () => {
     const context = new NotebookContext({} as never, null, null, trans, createStore());
     context.insertCell('x = 1');
     context.replaceCell('x = 1');
-    const said = 'Open the notebook first that it is for.';
+    const said = 'Open a notebook first.';
     expect(told.mock.calls.map(([message]) => message)).toEqual([said, said]);
   });
 });

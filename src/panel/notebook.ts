@@ -208,7 +208,7 @@ export class NotebookContext {
   private _within(act: (content: Notebook) => void): void {
     const panel = this._shown;
     if (panel === null) {
-      Notification.warning(this._trans.__('Open the notebook first that it is for.'), {
+      Notification.warning(this._trans.__('Open a notebook first.'), {
         autoClose: 5000
       });
     } else {

@@ -54,7 +54,7 @@ export function notify(
       if (event.time - start > preferences().notifyAfter) {
         tell(
           event.end === 'failed'
-            ? trans.__('Claude could not go on.')
+            ? trans.__('Claude could not continue.')
             : trans.__('Claude is done.'),
           chat
         );

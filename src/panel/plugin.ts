@@ -57,7 +57,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     );
     void chats.refresh();
     const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
-      trans.__('[picture not loaded: %1]', address.slice(0, 200))
+      trans.__('[image not loaded: %1]', address.slice(0, 200))
     );
     return {
       store,

@@ -39,7 +39,7 @@ export class LoadBar implements IDisposable {
     const [commands, addresses] = split(others, RUNS);
     const hosts = [...new Set(addresses.map(each => hostOf(each, document.baseURI)))];
     const label = this._label(hosts, diagrams.length > 0);
-    const why = this._trans.__('Held, since it can carry data away or change things:');
+    const why = this._trans.__('Blocked: loading this could leak data or run actions.');
     const what = [...new Set([...addresses, ...commands])].join('\n').slice(0, MAX_SHOWN);
     const title = `${why}\n${what}`;
     // Whoever reads it now is not told the same again.
@@ -70,17 +70,17 @@ export class LoadBar implements IDisposable {
     const more = hosts.length - MAX_HOSTS;
     if (hosts.length === 0) {
       return hasDiagrams
-        ? this._trans.__('Draw the diagram, which may load pictures')
-        : this._trans.__('Let the buttons in it run commands');
+        ? this._trans.__('Show the diagram (may load images)')
+        : this._trans.__('Allow its buttons to run commands');
     }
     return more > 0
       ? this._trans._n(
-          'Load pictures from %2 and %1 more',
-          'Load pictures from %2 and %1 more',
+          'Load images from %2 and %1 more',
+          'Load images from %2 and %1 more',
           more,
           named
         )
-      : this._trans.__('Load pictures from %1', named);
+      : this._trans.__('Load images from %1', named);
   }
 
   private readonly _button: HTMLButtonElement;

@@ -13,7 +13,7 @@ export const box = (): HTMLTextAreaElement => screen.getByRole('textbox', { name
 export const button = (name: string): HTMLElement => screen.getByRole('button', { name });
 
 /** What goes with the message. */
-export const goes = (): HTMLElement => screen.getByRole('group', { name: 'Goes with the message' });
+export const goes = (): HTMLElement => screen.getByRole('group', { name: 'Included in the message' });
 
 /** Types a text into the box, and puts the cursor at its end. */
 export function type(text: string): void {

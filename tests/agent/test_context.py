@@ -73,6 +73,7 @@ async def test_it_stays_within_its_bounds(talk: Talk, harness: ToolHarness) -> N
     assert "characters left out" in seen
 
 
+@pytest.mark.real_cli
 async def test_attachments_go_along(talk: Talk, harness: ToolHarness) -> None:
     harness.write("a.ipynb", "first = 1", "second = 2\nthird = 3")
     (harness.root / "notes.txt").write_text("Remember the milk.")

@@ -50,6 +50,7 @@ async def test_the_other_servers_turn_goes_on_and_nobody_sends_into_it(open_chat
     assert events[-1].data == {"end": "done", "text": "One, two, three, four."}
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("ext:chat-shared")
 async def test_each_goes_on_where_the_other_ended(open_chats: Open) -> None:
     here, there = open_chats(), open_chats()
@@ -102,9 +103,9 @@ async def test_one_that_follows_hears_of_what_the_other_said_when_its_own_turn_c
     chat = first[0].data["chat"]
     following = await here.chats.follow(USER, chat, first[-1].id)
     await released(chat, watcher=there)
-    await there.say("Go on.", chat=chat)
+    await there.say("Continue.", chat=chat)
     await released(chat, watcher=here)
-    await here.say("Go on.", chat=chat)
+    await here.say("Continue.", chat=chat)
     said: list[str] = []
     async with asyncio.timeout(WITHIN):
         while len(said) < 2:
@@ -125,7 +126,7 @@ async def test_of_a_server_that_was_killed_every_turn_gets_an_end(
     log = ChatLog("chat", killed, 0)
     log.add("first", Sent("chat", "Count.", None, "ask", "m"))
     log.add("first", Began())
-    log.add("second", Sent("chat", "Go on.", None, "ask", "m", waits=1))
+    log.add("second", Sent("chat", "Continue.", None, "ask", "m", waits=1))
     await log.save()
     # It dies: nothing is released, and its lock is gone.
     await killed.close()

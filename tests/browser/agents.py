@@ -91,7 +91,7 @@ class Open:
 
     def review(self, place: int) -> Locator:
         """What is shown of the changes of the cell at this place."""
-        return self.cells.nth(place).get_by_role("group", name="What was changed")
+        return self.cells.nth(place).get_by_role("group", name="Changes to this cell")
 
     @property
     def toolbar(self) -> Locator:

@@ -1,6 +1,6 @@
-"""Pictures for the documentation, which tests make on the way where they are asked to.
+"""Pictures for the documentation, which tests take on the way where they are asked to.
 
-``PICTURES=docs/images make test`` renews them.
+`make pictures` runs these tests and renews `docs/images`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,44 @@ from pathlib import Path
 
 from playwright.async_api import Locator, Page
 
+from tests.browser.lab import armed
 
-async def picture(page: Page, name: str, of: Locator | None = None) -> None:
-    """Takes a picture of the page, where `PICTURES` names a folder for it.
+THEMES = {"": "JupyterLab Light", "-dark": "JupyterLab Dark"}
+"""The theme of a picture by the end of its file's name."""
+
+SET_THEME = """
+async name => {
+  const app = window.jupyterapp;
+  await app.commands.execute('apputils:change-theme', { theme: name });
+  while (document.body.dataset.jpThemeName !== name) {
+    await new Promise(done => requestAnimationFrame(done));
+  }
+}
+"""
+
+
+async def picture(
+    page: Page, name: str, of: Locator | None = None, *, question: Locator | None = None
+) -> None:
+    """Take a picture of the page, where `PICTURES` names a folder for it.
+
+    It is taken in the light theme (``NAME.png``) and in the dark one (``NAME-dark.png``); the page is
+    in the light theme afterwards.
 
     Args:
-        page: The page.
-        name: Of the file, without its suffix.
-        of: A part of the page that is all that matters.
+        page: JupyterLab or Notebook 7, with its app exposed.
+        name: Name of the file, without its suffix.
+        of: The part of the page to show; all of it where left out.
+        question: A request for approval in it. Another theme moves it, and its buttons are disabled
+            until it was in its place for a moment.
     """
     folder = os.environ.get("PICTURES")
-    if folder:
-        path = Path(folder) / f"{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if not folder:
+        return
+    for suffix, theme in THEMES.items():
+        await page.evaluate(SET_THEME, theme)
+        if question is not None:
+            await armed(question)
+        path = Path(folder) / f"{name}{suffix}.png"
         await (of or page).screenshot(path=path, animations="disabled")
+    await page.evaluate(SET_THEME, THEMES[""])

@@ -111,12 +111,10 @@ async def asks_and_finds_the_answer_in_the_notebook(lab: Lab, model: ScriptedMod
     await lab.say("Why is March so low?")
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_contain_text("plt.bar(months")
-    await picture(lab.page, "question")
+    await picture(lab.page, "question", question=question)
 
     await answer(question, "Approve")
     await expect(lab.log.get_by_text("March is no worse")).to_be_visible()
     await expect(lab.page.locator(".jp-OutputArea-output img")).to_be_visible()
     await lab.page.mouse.move(1, 1)
     await picture(lab.page, "answer")
-    await lab.theme("JupyterLab Dark")
-    await picture(lab.page, "answer-dark")

@@ -168,7 +168,7 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
     await agent.changes("shows000", SHOWING.format(texts=[whole, *CORPUS]))
     await agent("execute_cell", cell="shows000")
     await expect(seen.cells.last).to_contain_text("All is shown.")
-    held = page.get_by_role("button", name="Load pictures from elsewhere.invalid")
+    held = page.get_by_role("button", name="Load images from elsewhere.invalid")
     await expect(held.last).to_be_visible()
     await expect(page.locator(f".jp-Notebook {COMMANDS}")).to_have_count(0)
     await watch.nothing()
@@ -185,7 +185,8 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
 async def test_what_an_agent_runs_in_a_cell_that_a_person_trusts_is_not_trusted(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
-    lab = await open_lab(collaboration=collaboration)
+    # JupyterLab's server remembers what was trusted.
+    lab = await open_lab(collaboration=collaboration, own=True)
     write_cells(lab.server.root, first000=SCRIPT.format(name="mine"))
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await lab.open(NOTEBOOK)

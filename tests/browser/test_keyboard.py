@@ -65,6 +65,7 @@ async def test_everything_is_done_by_the_keyboard_alone(
 ) -> None:
     lab = await open_lab(
         model,
+        own=True,
         config=f"c.TkAIExtensionApp.chat_models = [{OTHER_MODEL!r}]\n",
         permissions=["clipboard-read", "clipboard-write"],
     )
@@ -93,7 +94,7 @@ async def writes(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await keys.press("ArrowDown")
     await expect(answerer).to_have_value(OTHER_MODEL)
 
-    chips = lab.panel.get_by_role("group", name="Goes with the message")
+    chips = lab.panel.get_by_role("group", name="Included in the message")
     await keys.back(chips.get_by_role("button", name="Attach a file"))
     await keys.press("Enter")
     dialog = lab.page.get_by_role("dialog")
@@ -107,7 +108,7 @@ async def writes(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await keys.type("/fi")
     await expect(lab.panel.get_by_role("option", name="/fix")).to_be_visible()
     await keys.press("Enter")
-    await expect(lab.message_box).to_have_value("This cell fails: fix it, and run it.")
+    await expect(lab.message_box).to_have_value("This cell fails. Fix it, then run it.")
     await keys.press("Control+A", "Delete")
     await keys.type("Look at @second")
     await expect(lab.panel.get_by_role("option", name="Cell 2")).to_be_visible()
@@ -173,7 +174,7 @@ async def answers(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     await keys.press("Enter")
     await expect(lab.log.get_by_text("One,")).to_be_visible()
     await keys.press("Escape")
-    await expect(lab.log.get_by_text("Stopped. What was done stays.")).to_be_visible()
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
     await expect(lab.message_box).to_be_focused()
 
     model.add(Answer.of("I would count."), Answer.of("Counted."))
@@ -258,7 +259,7 @@ async def finds(lab: Lab, keys: Keys) -> None:
         await keys.press("Enter")
     await keys.back(entry.locator(".tk-Entry-open"))
     await keys.press("Enter")
-    await expect(lab.log.get_by_text("Stopped. What was done stays.")).to_be_visible()
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
     await expect(lab.message_box).to_be_focused()
     await keys.press("Control+Alt+H")
     await keys.go(entry.get_by_role("button", name="Delete Lookout"))

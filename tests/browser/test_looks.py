@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import violations
+from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import (
     Answer,
@@ -118,7 +119,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     await lab.show_panel()
     await lab.mode.select_option("plan")
     await lab.say("How would you go about it?")
-    await expect(lab.log.get_by_text("A plan: nothing was changed.")).to_be_visible()
+    await expect(lab.log.get_by_text("This is a plan. Nothing was changed.")).to_be_visible()
     await lab.say("And what of the prices in the west?")
     await expect(lab.log.get_by_role("alert")).to_be_visible()
     await lab.mode.select_option("auto")
@@ -135,7 +136,7 @@ async def with_everything(lab: Lab, model: ScriptedModel) -> None:
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
     await lab.say("Then save it.")
-    await expect(lab.log.get_by_text("Waits for the message before it")).to_be_visible()
+    await expect(lab.log.get_by_text("Queued")).to_be_visible()
     await lab.message_box.press_sequentially("Look at @")
     await expect(lab.panel.get_by_role("listbox", name="Suggestions")).to_be_visible()
 
@@ -203,7 +204,10 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide_zoomed_and_at
         await looks_right(lab, theme, "empty")
 
 
-async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(lab: Lab) -> None:
+async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, fresh=True)
     await lab.open()
     await lab.show_panel()
     side = lab.page.locator("#jp-right-stack")

@@ -39,10 +39,8 @@ async def lab(open_lab: OpenLab) -> Lab:
     return await begin(open_lab, collaboration=True)
 
 
-async def begin(
-    open_lab: OpenLab, model: ScriptedModel | None = None, *, collaboration: bool
-) -> Lab:
-    lab = await open_lab(model, collaboration=collaboration)
+async def begin(open_lab: OpenLab, model: ScriptedModel | None = None, **options: bool) -> Lab:
+    lab = await open_lab(model, **options)
     write_cells(lab.server.root, **CELLS)
     await lab.open(NOTEBOOK)
     await Open(lab).cells.nth(len(CELLS) - 1).wait_for()
@@ -153,10 +151,10 @@ async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: 
 async def test_a_notebook_of_another_drive_is_not_the_servers_of_the_same_name(
     open_lab: OpenLab,
 ) -> None:
-    lab = await begin(open_lab, collaboration=False)
+    lab = await begin(open_lab, collaboration=False, fresh=True)
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await lab.show_panel()
-    chips = lab.panel.get_by_role("group", name="Goes with the message")
+    chips = lab.panel.get_by_role("group", name="Included in the message")
     await expect(chips).to_contain_text(NOTEBOOK)
     await agent.changes("loads000", "data = [4]")
     await seen.mark(0).wait_for()
@@ -284,7 +282,7 @@ async def test_what_an_agent_runs_shows_and_moves_nothing_of_the_persons(lab: La
     await page.keyboard.type("# ")
     with gate(lab.server.root) as code:
         running = asyncio.create_task(agent("insert_and_execute_cell", source=code))
-        button = seen.toolbar.get_by_role("button", name="root runs…")
+        button = seen.toolbar.get_by_role("button", name="root is running a cell")
         await button.wait_for()
         await page.keyboard.type("mine ")
         last = seen.cells.nth(33)
@@ -308,10 +306,10 @@ async def test_what_runs_already_shows_to_who_opens_the_notebook(open_lab: OpenL
         agent, seen = Agent(lab), Open(lab)
         running = asyncio.create_task(agent("execute_cell", cell="waits000"))
         await lab.open(NOTEBOOK)
-        await seen.toolbar.get_by_role("button", name="root runs…").wait_for()
+        await seen.toolbar.get_by_role("button", name="root is running a cell").wait_for()
         await expect(seen.cells.nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
     await running
-    await expect(seen.toolbar.get_by_role("button", name="root runs…")).to_have_count(0)
+    await expect(seen.toolbar.get_by_role("button", name="root is running a cell")).to_have_count(0)
 
 
 async def test_the_line_comes_back_when_it_was_cut(lab: Lab) -> None:
@@ -341,7 +339,7 @@ async def test_what_claude_does_in_a_chat_shows_under_its_name(
         )
         answering = asyncio.create_task(chat(lab, "Show the mean, too."))
         await seen.mark(2).or_(seen.mark(3)).click()
-        await seen.toolbar.get_by_role("button", name="Claude runs…").wait_for()
+        await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
         await expect(seen.cells.nth(1)).to_have_class(RUNNING)
         await expect(seen.all_changes).to_contain_text("2 cells changed")
         await expect(seen.review(3)).to_contain_text("Claude · now")

@@ -19,8 +19,8 @@ CELLS = {"fails000": "1 / 0", "sums0000": "sum(range(9))"}
 MENU = {
     "Explain": "Explain this cell.",
     "Fix": "Fix this cell.",
-    "Document": "Document this cell: docstrings, and comments where they say why.",
-    "Optimise": "Optimise this cell: faster or leaner, with the same results.",
+    "Document": "Document this cell: add docstrings, and comments that say why.",
+    "Optimize": "Optimize this cell: less time or memory, with the same results.",
 }
 
 

@@ -71,7 +71,7 @@ async def connected(lab: Lab, name: str = "claude-code", **options: Any) -> Asyn
 def asked(page: Page) -> Locator:
     """The questions of other agents."""
     questions = page.locator(".tk-Chat:visible").get_by_role(
-        "region", name="Questions of other agents"
+        "region", name="Approvals for other agents"
     )
     return questions.get_by_role("group", name="claude-code 2.1 · MCP: ")
 
@@ -109,7 +109,7 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
         await expect(lab.message_box).to_have_value("Half a sentence")
         await expect(question).to_be_visible()
         await armed(question)
-        await picture(lab.page, "outside-question")
+        await picture(lab.page, "outside-question", question=question)
 
         await lab.message_box.fill("")
         await lab.message_box.press("ArrowUp")
@@ -167,7 +167,7 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
 
 @pytest.mark.proves("mcp:permission-required")
 async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: Begin) -> None:
-    lab = await begin(config="c.TkAIExtensionApp.permission_keep = 5.0\n")
+    lab = await begin(config="c.TkAIExtensionApp.permission_keep = 5.0\n", own=True)
     async with connected(lab) as agent:
         assert await agent("insert_cell", **INSERT) == "permission_required"
         question = asked(lab.page)
@@ -302,7 +302,7 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
     whole = "\n".join(CORPUS)
     async with connected(lab, "<img src=x onerror='window.pwned = 1'>\n\u202eClaude") as agent:
         await agent("insert_cell", notebook=NAME, source=f"# \u202e}} \u2066if admin\n{whole}")
-        question = lab.panel.get_by_role("region", name="Questions of other agents")
+        question = lab.panel.get_by_role("region", name="Approvals for other agents")
         await expect(question).to_contain_text(f"Change {NAME}?")
         who = "<img src=x onerror='window.pwned = 1'> ⟨U+202E⟩Claude"
         await expect(question.locator(".tk-Question-who")).to_have_text(f"{who} 2.1 · MCP")

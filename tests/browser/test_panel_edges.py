@@ -98,7 +98,7 @@ async def test_what_is_asked_of_a_cell_names_it_whatever_the_box_holds(
     assert message["attachments"] == []
     assert "division by zero" in "\n".join(model.requests[0].prompts)
     await expect(lab.message_box).to_have_value("Look at @b.csv ")
-    goes = lab.panel.get_by_role("group", name="Goes with the message")
+    goes = lab.panel.get_by_role("group", name="Included in the message")
     await expect(goes).to_contain_text("b.csv")
 
 

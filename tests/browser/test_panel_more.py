@@ -63,7 +63,7 @@ async def test_axe_finds_nothing_wrong_in_a_plan_an_edited_and_a_waiting_message
     model.add(Answer.of("I would add a cell."), Answer.of("Noted."), held, Answer.of("Next."))
     await lab.open()
     await lab.show_panel()
-    goes = lab.panel.get_by_role("group", name="Goes with the message")
+    goes = lab.panel.get_by_role("group", name="Included in the message")
     await lab.mode.select_option("plan")
     await lab.say("What would you do?")
     await lab.log.get_by_role("button", name="Change the plan…").click()
@@ -84,7 +84,7 @@ async def test_axe_finds_nothing_wrong_in_a_plan_an_edited_and_a_waiting_message
     await lab.say("Count.")
     await held.held.wait()
     await lab.say("And next?")
-    await expect(lab.log.get_by_text("Waits for the message before it")).to_be_visible()
+    await expect(lab.log.get_by_text("Queued")).to_be_visible()
     assert await violations(lab.page, ".tk-Chat") == []
     held.go_on.set()
     await expect(lab.log.get_by_text("Next.")).to_be_visible()
@@ -223,7 +223,7 @@ async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: Scr
     model.add(Answer.of("Seen."))
     await lab.open("sales.ipynb")
     await lab.show_panel()
-    goes = lab.panel.get_by_role("group", name="Goes with the message")
+    goes = lab.panel.get_by_role("group", name="Included in the message")
 
     entry = lab.page.locator(".jp-DirListing-item", has_text="prices.csv")
     await drag(lab, entry, lab.message_box)

@@ -54,7 +54,7 @@ async def loaded(page: Page, count: int) -> None:
 
 def button(cell: Locator, elsewhere: Elsewhere) -> Locator:
     """The button by which a person loads what is held in a cell."""
-    return cell.get_by_role("button", name=f"Load pictures from {elsewhere.host}", exact=True)
+    return cell.get_by_role("button", name=f"Load images from {elsewhere.host}", exact=True)
 
 
 @BOTH

@@ -52,7 +52,7 @@ async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
     await expect(seen.cells.nth(0).locator(".jp-OutputArea")).to_contain_text("begun")
     await lab.panel.get_by_role("button", name="Stop", exact=True).click()
 
-    await expect(lab.log.get_by_text("Stopped. What was done stays.")).to_be_visible()
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
     card = lab.panel.locator('[data-tool="execute_cell"]')
     await expect(card.get_by_role("img", name="Running")).to_have_count(0)
     await expect(card).to_contain_text("Stopped:")
@@ -77,7 +77,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
     await expect(question).to_be_visible()
     await lab.panel.get_by_role("button", name="Stop", exact=True).click()
     await expect(question).to_have_count(0)
-    await expect(lab.log.get_by_text("Stopped. What was done stays.")).to_be_visible()
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
     [cell] = lab.notebook(NOTEBOOK).cells
     assert (cell.outputs, cell.execution_count) == ([], None)
     # And the chat goes on.
@@ -91,7 +91,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
 async def test_an_answer_whose_line_was_cut_is_there_once_and_whole_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model)
+    lab = await open_lab(model, fresh=True)
     held, second = Held(Answer.of(WORDS), after=6), Held(Answer.of("The end."), after=1)
     model.add(held, second)
     async with Network.to(lab.server.url) as network:

@@ -46,7 +46,7 @@ async def test_anothers_chat_does_not_exist(ask: Ask, model: ScriptedModel, note
         ("GET", f"{CHATS}/{chat}/changes", None),
         ("POST", f"{CHATS}/{chat}/stop", {}),
         ("POST", f"{CHATS}/{chat}/undo", {"turn": turn}),
-        ("POST", "api/tk-ai/mcp/chat", {"message": "Go on.", "chat": chat}),
+        ("POST", "api/tk-ai/mcp/chat", {"message": "Continue.", "chat": chat}),
     ):
         status, error = await request("bob", method, path, body)
         assert (status, error["error"]["code"]) == (404, "chat_not_found"), (method, path)

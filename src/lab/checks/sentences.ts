@@ -6,19 +6,19 @@ import type { Feature } from '../features';
 export function sentence(feature: Feature, trans: TranslationBundle): string {
   switch (feature) {
     case 'trust':
-      return trans.__('Trusting a cell cannot be undone, so outputs are shown as text.');
+      return trans.__('Outputs are shown as text: trust cannot be withdrawn from a cell.');
     case 'quiet-trust':
       return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
     case 'pictures':
-      return trans.__('Images cannot be blocked one by one, so all from other hosts are blocked.');
+      return trans.__('All images from other hosts are blocked: they cannot be blocked one by one.');
     case 'diagrams':
-      return trans.__('Diagrams cannot be blocked, so all images from other hosts are blocked.');
+      return trans.__('All images from other hosts are blocked: diagrams cannot be blocked alone.');
     case 'commands':
       return trans.__('Buttons in outputs do not run commands.');
     case 'tabs':
-      return trans.__('Agents edit the files of notebooks, not the open tabs.');
+      return trans.__('Agents edit notebook files, not open tabs.');
     case 'prompts':
-      return trans.__('Prompts do not show which cells an agent runs.');
+      return trans.__('Prompts do not show the cells that an agent runs.');
     case 'controls':
       return trans.__('Marks and buttons are at the end of a cell.');
     case 'looks':
@@ -28,6 +28,6 @@ export function sentence(feature: Feature, trans: TranslationBundle): string {
     case 'width':
       return trans.__('The chat panel keeps its first width.');
     case 'rooms':
-      return trans.__('Agents’ changes are not shown in this shared notebook.');
+      return trans.__('Changes by agents are not shown in this shared notebook.');
   }
 }
