@@ -333,13 +333,13 @@ class ChatSession:
             AgentDied.
             ModelSilent: no event arrived within the idle timeout, and no call is running.
         """
-        patience = self._services.settings.silence
+        idle_timeout = self._services.settings.silence
         clock = asyncio.get_running_loop().time
         while True:
             if turn.stopped is not None:
                 until = turn.stopped + STOP_TIMEOUT
             else:
-                until = None if turn.calls else clock() + patience
+                until = None if turn.calls else clock() + idle_timeout
             try:
                 async with asyncio.timeout_at(until) as self._limit:
                     event = await agent.receive()
@@ -351,7 +351,7 @@ class ChatSession:
                 if turn.calls:
                     continue
                 await self._close_agent()
-                raise ModelSilent(f"The model sent nothing for {patience:.0f} s.") from None
+                raise ModelSilent(f"The model sent nothing for {idle_timeout:.0f} s.") from None
             finally:
                 self._limit = None
             match event:
@@ -363,9 +363,9 @@ class ChatSession:
                     pass
                 case _:
                     turn.receive(event)
-            patience = self._services.settings.silence
+            idle_timeout = self._services.settings.silence
             if isinstance(event, Retried):
-                patience += event.seconds
+                idle_timeout += event.seconds
 
     # -- the agent
 

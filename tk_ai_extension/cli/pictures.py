@@ -12,7 +12,7 @@ CHUNK = 4096
 """Maximum characters of base64 in one escape sequence of kitty's graphics protocol."""
 
 
-def picture(image: Image, surroundings: TerminalInfo) -> str:
+def picture(image: Image, terminal: TerminalInfo) -> str:
     """Return what to print for an image: escape sequences of kitty or iTerm2, else a line of text."""
     try:
         picture = base64.b64decode(image.data)
@@ -20,9 +20,9 @@ def picture(image: Image, surroundings: TerminalInfo) -> str:
         return f"[{image.mime}, not readable]\n"
     # Encode again: base64 from a notebook could contain the end of the sequence and inject escapes.
     data = base64.b64encode(picture).decode()
-    if surroundings.tty and image.mime == "image/png" and _is_kitty(surroundings.env):
+    if terminal.tty and image.mime == "image/png" and _is_kitty(terminal.env):
         return _kitty(data)
-    if surroundings.tty and _is_iterm(surroundings.env):
+    if terminal.tty and _is_iterm(terminal.env):
         return f"\x1b]1337;File=inline=1;preserveAspectRatio=1:{data}\a\n"
     return f"[{image.mime}, {len(picture):,} bytes]\n"
 

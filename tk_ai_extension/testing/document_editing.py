@@ -416,18 +416,18 @@ class EditingConformance:
         self, bench: DocumentBench
     ) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
-        heard = asyncio.Event()
-        stop = bench.store.subscribe(document.path, heard.set)
+        notified = asyncio.Event()
+        stop = bench.store.subscribe(document.path, notified.set)
         await document.apply([Replace("aaaa1111", "b")])
-        await asyncio.wait_for(heard.wait(), DEADLINE)
+        await asyncio.wait_for(notified.wait(), DEADLINE)
         if bench.backend in {
             "room",
             "tab",
         }:  # There is no event for a file that another program writes.
-            heard.clear()
+            notified.clear()
             await bench.person.type(document.path, 0, "c")
-            await asyncio.wait_for(heard.wait(), DEADLINE)
+            await asyncio.wait_for(notified.wait(), DEADLINE)
         stop()
-        heard.clear()
+        notified.clear()
         await document.apply([Replace("aaaa1111", "c")])
-        assert not heard.is_set()
+        assert not notified.is_set()

@@ -119,8 +119,8 @@ class NotebookMachine(RuleBasedStateMachine):
         except Conflict as conflict:
             assert now is not None
             assert now.source != seen.source
-            (told,) = conflict.details["cells"]
-            assert told["source"] == now.source
+            (conflicting,) = conflict.details["cells"]
+            assert conflicting["source"] == now.source
         else:
             assert now is not None
             assert now.source == seen.source

@@ -46,10 +46,10 @@ class SharingConformance:
                 return str(conflict.details["cells"][0]["source"])
             return None
 
-        told = await asyncio.gather(*(edit(number) for number in range(MANY)))
-        assert told.count(None) == 1
+        conflicts = await asyncio.gather(*(edit(number) for number in range(MANY)))
+        assert conflicts.count(None) == 1
         (source,) = sources((await document.read()).cells)
-        assert {answer for answer in told if answer is not None} == {source}
+        assert {answer for answer in conflicts if answer is not None} == {source}
 
     @pytest.mark.proves("fault:concurrent-edit")
     async def test_parallel_inserts_land_where_they_belong(self, bench: DocumentBench) -> None:

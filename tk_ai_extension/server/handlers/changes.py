@@ -58,8 +58,8 @@ class ChangedCellsHandler(TkAIHandler):
     async def get(self) -> ChangedCells:
         """List the cells that hold what was written through tools, with the time of the last change.
 
-        A change is among these before it is in the notebook, so that whoever sees something in a
-        cell and asks then is told who wrote it.
+        A change is listed before it is in the notebook, so that a client that sees new content in a
+        cell can ask who wrote it.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         cells, unsettled = await self.services.workspace.journal.written(path)

@@ -161,7 +161,7 @@ class _Notebook:
         self._entry = 0
         # The lines of each run of each cell, in order.
         self._runs: dict[str, list[list[str]]] = {}
-        # Lines of runs whose answers were errors, and tell of none.
+        # Lines of runs whose results were errors, which report no lines.
         self._unreported: set[str] = set()
         self._said: set[int] = set(bench.said.said())
 
