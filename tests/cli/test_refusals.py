@@ -82,7 +82,7 @@ def test_a_cell_that_fails_ends_with_1(nb: Nb, path: Path) -> None:
 def test_a_kernelspec_that_does_not_exist(nb: Nb) -> None:
     ended = nb("open", "new.ipynb", "--kernel", "klingon", status=2)
     assert "kernelspec_not_found" in ended.err
-    assert "Installed are: python3" in ended.err
+    assert "Installed kernelspecs: python3" in ended.err
     assert not (nb.root / "new.ipynb").exists()
 
 
@@ -123,7 +123,7 @@ def test_a_folder_of_somebody_else_is_not_spoken_to(nb: Nb, path: Path) -> None:
     for words in (["open", "a.ipynb"], ["serve"], ["mcp"]):
         assert "belongs to another user" in nb(*words, status=2).err
     for words in (["cells", "a.ipynb"], ["insert", "0", "2", "-n", "a.ipynb"], ["shutdown"]):
-        assert "It is passed over" in nb(*words).err
+        assert "It is ignored" in nb(*words).err
     assert list((nb.root / ".nb").iterdir()) == []
 
 
@@ -149,7 +149,7 @@ def test_a_data_folder_that_cannot_be_written_is_named(nb: Nb, path: Path) -> No
     (nb.root / "file").write_text("")
     nb.environment["JUPYTER_DATA_DIR"] = str(nb.root / "file")
     for words in (["cells", "a.ipynb"], ["open", "a.ipynb"]):
-        assert "JUPYTER_DATA_DIR names another folder" in nb(*words, status=2).err
+        assert "Set JUPYTER_DATA_DIR to another folder" in nb(*words, status=2).err
 
 
 @pytest.mark.usefixtures("fresh_processes")
@@ -215,7 +215,7 @@ def test_a_notebook_that_is_deleted_or_moved_while_it_is_open(nb: Nb, path: Path
 def test_errors_are_json_for_programs(nb: Nb, path: Path) -> None:
     error = nb("cell", "nope", "-n", "a.ipynb", "--json", status=2).json["error"]
     assert error["code"] == "cell_not_found"
-    assert error["hint"] == "Call `nb cells` for the cells and their ids."
+    assert error["hint"] == "Call `nb cells` to see the cells and their ids."
     wrong = json.loads(nb("insert", "one", "x", "--json", status=2).out)
     assert wrong["error"]["code"] == "invalid_arguments"
     assert nb("nonsense", "--json", status=2).json["error"]["code"] == "invalid_arguments"

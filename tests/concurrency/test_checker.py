@@ -136,7 +136,7 @@ async def test_a_defect_is_found(defect: type[_Inner], said: str, tmp_path: Path
 
 
 @pytest.mark.proves("edit:checker-finds")
-async def test_a_batch_that_is_not_taken_back_is_found(
+async def test_a_batch_that_is_not_undone_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def leave(*_: Any) -> list[str]:
@@ -147,5 +147,5 @@ async def test_a_batch_that_is_not_taken_back_is_found(
     root.mkdir()
     store = NotebookRouter(root, lambda path: notebook_path(root, path))
     async with light_bench("left", root, tmp_path, store, person=Program(root)) as defective:
-        with pytest.raises(Violation, match="and its change stands"):
+        with pytest.raises(Violation, match="and its change remains"):
             await run_rounds(defective, 1, STEPS)

@@ -73,19 +73,19 @@ def check(end: State, *calls: Call) -> Verdict:
     return linearize(START, [event for call in calls for event in events_of(call)], end)
 
 
-DELETED = ["Cell @new stays as it is: it is gone."]
+DELETED = ["Cell @new was not reverted: it was deleted."]
 
 
 @pytest.mark.proves("edit:checker-finds")
-def test_a_change_that_stands_after_an_error_is_a_violation() -> None:
+def test_a_change_that_remains_after_an_error_is_a_violation() -> None:
     deleted = person("delete", "new", 1, 2)
     verdict = check(OVERWRITTEN, failed_batch(left=[]), deleted)
     assert verdict.order is None
-    assert any("and its change stands" in reason for reason in verdict.refused)
+    assert any("and its change remains" in reason for reason in verdict.refused)
 
 
 @pytest.mark.proves("edit:linearizable")
-def test_a_change_that_was_taken_back_is_none() -> None:
+def test_a_change_that_was_undone_is_none() -> None:
     whole = failed_batch(INSERT_BACK, OVERWRITE_BACK, left=[])
     assert check(START, whole).order is not None
     deleted = person("delete", "new", 1, 2)
@@ -93,20 +93,20 @@ def test_a_change_that_was_taken_back_is_none() -> None:
 
 
 @pytest.mark.proves("edit:checker-finds")
-def test_what_is_taken_back_is_what_it_was_before_unless_the_answer_says_otherwise() -> None:
+def test_what_is_undone_is_what_it_was_before_unless_the_answer_says_otherwise() -> None:
     wrong = change("replace", "first", 0, "a = 2", "a = 3")
     end: State = (CellState("first", "code", "a = 3"), START[1])
     verdict = check(end, failed_batch(INSERT_BACK, wrong, left=[]))
     assert verdict.order is None
-    assert any("first was taken back, and is 'a = 3'" in reason for reason in verdict.refused)
-    # Half of it is taken back, and the answer says so, or does not.
-    left = ["Cell @first stays as it is: it was worked on since."]
+    assert any("first was undone, and is 'a = 3'" in reason for reason in verdict.refused)
+    # Half of it is undone, and the answer says so, or does not.
+    left = ["Cell @first was not reverted: it was edited since."]
     assert check(OVERWRITTEN, failed_batch(INSERT_BACK, left=left)).order is not None
     assert check(OVERWRITTEN, failed_batch(INSERT_BACK, left=[])).order is None
 
 
 @pytest.mark.proves("edit:checker-finds")
-def test_no_edit_that_was_refused_stands() -> None:
+def test_no_edit_that_was_refused_remains() -> None:
     call = Call("a", "overwrite_cell", dict(OVERWRITE), {"first": "a = 1"}, began=1, ended=2)
     shown = {"cell": "first", "source": "a = 1# typed"}
     call.answer = Answer({}, "conflict", {"cells": [shown]}, "It changed.")
@@ -116,7 +116,7 @@ def test_no_edit_that_was_refused_stands() -> None:
     end: State = (CellState("first", "code", "a = 2# typed"), START[1])
     verdict = check(end, call, typed)
     assert verdict.order is None
-    assert any("answered with conflict" in reason for reason in verdict.refused)
+    assert any("failed with conflict" in reason for reason in verdict.refused)
 
 
 @pytest.mark.proves("edit:checker-finds")
@@ -132,7 +132,7 @@ def test_an_error_tells_of_a_new_cell_that_stays() -> None:
 
 @pytest.mark.proves("edit:checker-finds")
 def test_the_report_has_what_stopped_an_order_that_is_not_the_longest() -> None:
-    """The overwrite fits before the batch is taken back, but for the source that was last seen."""
+    """The overwrite fits before the batch is undone, but for the source that was last seen."""
     operations = [{"action": "insert", "source": "new", "index": 0}]
     batch = Call("a", "edit_cells", {"operations": operations, "run": True}, began=1, ended=9)
     batch.answer = Answer({}, "cell_not_found", {"left": []}, "It did not run.")

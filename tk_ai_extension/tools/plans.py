@@ -1,13 +1,24 @@
-"""What a call is about to do, worked out before anything is done.
+"""Plans: what a call will do, computed before it changes anything.
 
-A plan is what a person is shown where the mode asks (`Plan.proposal`), and what is then carried
-out: the same value, which names the sources that it was made for. It goes stale rather than do
-something else.
+A tool with ``carry_out`` returns a plan. If the mode requires approval, a person is shown its
+proposal (`Plan.proposal`); then the same plan is executed. A plan is bound to the sources that it
+was made for, so it fails with a conflict instead of changing other sources.
+
+A plan of your own needs one method:
+
+>>> class Greet:
+...     def proposal(self) -> Proposal:
+...         return Proposal("Greet Ada", (ProposalStep("arguments", "Greet Ada"),))
+>>> plan: Plan = Greet()
+>>> plan.proposal().as_text()
+'Greet Ada'
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, Protocol
 
 from tk_ai_extension.model.cells import Cell, CellType, Snapshot, source_hash
@@ -20,31 +31,32 @@ from tk_ai_extension.model.proposals import (
     diff_lines,
     marked,
 )
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
 
 
 class Plan(Protocol):
-    """What a call would do."""
+    """What a call will do."""
 
     def proposal(self) -> Proposal:
-        """All that it would do, for a person who decides whether it may.
+        """Return everything that the call will do, for the person who approves it.
 
-        The kernel of a notebook's own is filled in by `tools.permitting`.
+        `tools.permission_checks` adds the kernel of the notebook.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Operations on a notebook, and whether the cells that they touch are run afterwards.
+    """Operations on a notebook, and optionally a run of the changed code cells.
 
     Attributes:
-        document: What is changed.
-        snapshot: The notebook that the operations were planned for.
-        operations: In order, all or none.
-        run: Whether the code cells among those inserted and replaced are run then.
-        wait: Seconds to wait for the end of that.
-        timeout: Seconds after which a cell that runs is interrupted.
+        document: The notebook to change.
+        snapshot: The notebook for which the operations were planned.
+        operations: The operations, in order, applied all or none.
+        run: Whether to run the inserted and replaced code cells afterwards.
+        wait: Seconds to wait for the end of that run.
+        timeout: Seconds after which a running cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
@@ -55,29 +67,25 @@ class Edit:
     timeout: float | None = None
 
     def proposal(self) -> Proposal:
-        """A diff of each cell; all of its lines where it is run."""
+        """Return a diff of each cell; all lines of a cell that runs."""
         steps = tuple(_operation(self.snapshot, each, self.run) for each in self.operations)
         runs = any(step.runs for step in steps)
-        title = "Nothing to change"
+        title: str = Sentence("nothing_to_change")
         if len(steps) == 1:
             title = steps[0].title
         elif steps:
-            title = (
-                f"{len(steps)} changes, and run the changed code"
-                if runs
-                else f"{len(steps)} changes"
-            )
+            title = Sentence("changes_and_run" if runs else "changes", count=len(steps))
         return Proposal(title, steps, notebook=self.snapshot.path)
 
 
 @dataclass(frozen=True)
-class Creation:
-    """A notebook that is to be made.
+class CreationPlan:
+    """A notebook to create.
 
     Attributes:
-        path: Where; nothing is there yet.
-        cells: In order, by type and source.
-        kernelspec: What it runs on: name, display_name and language; None to leave it open.
+        path: The path of the new notebook.
+        cells: Type and source of its cells, in order.
+        kernelspec: Its kernelspec (name, display_name and language); None for none.
     """
 
     path: str
@@ -85,29 +93,34 @@ class Creation:
     kernelspec: dict[str, str] | None = None
 
     def proposal(self) -> Proposal:
-        """The cells, whole."""
-        kernel = f" for {self.kernelspec['name']}" if self.kernelspec else ""
-        title = f"Create {self.path}{kernel} with {len(self.cells)} cells"
+        """Return all cells."""
+        count = len(self.cells)
+        title = Sentence("create", path=self.path, count=count)
+        if self.kernelspec:
+            kernel = self.kernelspec["name"]
+            title = Sentence("create_for_kernel", path=self.path, kernel=kernel, count=count)
         cells = (
-            ProposalStep("insert", f"Insert a {kind} cell", to=index, lines=marked("+", source))
+            ProposalStep(
+                "insert", Sentence("insert_new", type=kind), to=index, lines=marked("+", source)
+            )
             for index, (kind, source) in enumerate(self.cells)
         )
         return Proposal(title, (ProposalStep("create", title), *cells), notebook=self.path)
 
 
 @dataclass(frozen=True)
-class Running:
-    """Cells of a notebook, or scratch code, that a kernel is about to run.
+class RunPlan:
+    """Cells of a notebook, or scratch code, to run in the notebook's kernel.
 
     Attributes:
-        document: Whose kernel runs them.
-        snapshot: The notebook that the cells are from.
-        cells: In order; none for scratch code.
+        document: The notebook whose kernel runs them.
+        snapshot: The notebook as the cells were read; None for scratch code.
+        cells: The cells, in order; empty for scratch code.
         code: The scratch code.
-        restart: Whether the kernel is restarted first.
-        stop_on_error: Whether a cell that fails ends it.
+        restart: Whether to restart the kernel first.
+        stop_on_error: Whether to skip the remaining cells after one fails.
         wait: Seconds to wait for the end.
-        timeout: Seconds after which a cell is interrupted.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
@@ -120,16 +133,17 @@ class Running:
     timeout: float | None = None
 
     def proposal(self) -> Proposal:
-        """The code, whole."""
+        """Return all of the code."""
         steps = [RESTART] if self.restart else []
         path = self.document.path
         if self.snapshot is None:
-            code = ProposalStep("code", "Run code", runs=True, lines=marked(" ", self.code))
-            return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=path)
+            lines = marked(" ", self.code)
+            code = ProposalStep("code", Sentence("run_code"), runs=True, lines=lines)
+            return Proposal(Sentence("run_code_in_kernel"), (*steps, code), notebook=path)
         runs = [
             ProposalStep(
                 "run",
-                f"Run {_name(cell)}",
+                Sentence("run_cell", cell=_name(cell)),
                 cell=_reference(self.snapshot, cell),
                 runs=True,
                 lines=marked(" ", cell.source),
@@ -137,23 +151,23 @@ class Running:
             )
             for cell in self.cells
         ]
-        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
+        title = runs[0].title if len(runs) == 1 else Sentence("run_cells", count=len(runs))
         return Proposal(title, (*steps, *runs), notebook=path)
 
 
 Verb = Literal["restart", "interrupt", "shut down"]
-"""What is done to a kernel."""
+"""A change of a kernel's state."""
 
 
 @dataclass(frozen=True)
 class KernelChange:
-    """Something that is about to be done to a running kernel.
+    """A planned change of a running kernel's state.
 
     Attributes:
         verb: restart, interrupt or shut down.
-        kernel_id: Which kernel.
-        path: The notebook that it is of; None for none or several.
-        execution_id: The run that is interrupted, where it is just that one.
+        kernel_id: The kernel.
+        path: The kernel's notebook; None for none or several.
+        execution_id: The execution to interrupt; None for the one that runs.
     """
 
     verb: Verb
@@ -162,31 +176,35 @@ class KernelChange:
     execution_id: str | None = None
 
     def proposal(self) -> Proposal:
-        """The kernel, and what is done to it."""
-        # A notebook has one kernel; which one it is else, only its id says.
-        kernel = "the kernel" if self.path else f"the kernel {self.kernel_id[:8]}"
-        what = f"{self.verb.capitalize()} {kernel}"
-        if self.execution_id is not None:
-            what = f"Interrupt what runs in {kernel}"
-        elif self.verb != "interrupt":
-            what += ". Its variables are lost"
+        """Return the kernel and the change."""
+        # A notebook has one kernel. Without a notebook, only the id identifies the kernel.
+        kernel = Sentence("kernel_of_notebook")
+        if not self.path:
+            kernel = Sentence("kernel_of_id", id=self.kernel_id[:8])
+        codes = {
+            "restart": "restart_kernel",
+            "interrupt": "interrupt_kernel",
+            "shut down": "shut_down_kernel",
+        }
+        code = codes[self.verb] if self.execution_id is None else "interrupt_run"
+        what = Sentence(code, kernel=kernel)
         step = ProposalStep("kernel", what, identity=(self.verb, self.kernel_id, self.execution_id))
         return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
 
 
-RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lost")
+RESTART = ProposalStep("kernel", Sentence("restart_first"))
 """The step that restarts a notebook's kernel before code runs in it."""
 
 
 def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalStep:
-    """An operation as a step, bound to the source that it was planned for."""
+    """Return an operation as a step that is bound to the source for which it was planned."""
     match operation:
         case Insert(content):
             runs = run and content.type == "code"
-            place, to, identity = _place(snapshot, operation)
+            position, to, identity = _position(snapshot, operation)
             return ProposalStep(
                 "insert",
-                f"{'Insert and run' if runs else 'Insert'} a {content.type} cell {place}",
+                Sentence("insert_and_run" if runs else "insert", type=content.type, place=position),
                 to=to,
                 runs=runs,
                 lines=marked("+", content.source),
@@ -195,13 +213,18 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
         case Replace(key, source, new_type, keep_outputs):
             cell = snapshot.by_key[key]
             runs = run and (new_type or cell.type) == "code"
-            become = "" if new_type in (None, cell.type) else f", now {new_type}"
-            outputs = ", outputs kept" if keep_outputs else ""
-            same = ": same source" if cell.source == source else ""
-            verb = "Change and run" if runs else "Change"
+            how: list[Sentence] = []
+            if new_type not in (None, cell.type):
+                how.append(Sentence("change_type", type=new_type))
+            if keep_outputs:
+                how.append(Sentence("change_outputs_kept"))
+            if cell.source == source:
+                how.append(Sentence("change_same_source"))
             return ProposalStep(
                 "change",
-                f"{verb} {_name(cell)}{become}{outputs}{same}",
+                Sentence(
+                    "change_and_run" if runs else "change", cell=_name(cell), how=_joined(how)
+                ),
                 cell=_reference(snapshot, cell),
                 runs=runs,
                 lines=diff_lines(cell.source, source, whole=runs),
@@ -211,7 +234,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "delete",
-                f"Delete {_name(cell)}",
+                Sentence("delete", cell=_name(cell)),
                 cell=_reference(snapshot, cell),
                 lines=marked("-", cell.source),
                 identity=(),
@@ -220,17 +243,19 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "move",
-                f"Move {_name(cell)} to position {to + 1}",
+                Sentence("move", cell=_name(cell), position=to + 1),
                 cell=_reference(snapshot, cell),
                 to=to,
                 identity=(to,),
             )
         case SetOutputs(key, outputs):
             cell = snapshot.by_key[key]
-            what = f"Restore {len(outputs)} outputs of" if outputs else "Clear the outputs of"
+            title = Sentence("clear_outputs", cell=_name(cell))
+            if outputs:
+                title = Sentence("restore_outputs", count=len(outputs), cell=_name(cell))
             return ProposalStep(
                 "outputs",
-                f"{what} {_name(cell)}",
+                title,
                 cell=_reference(snapshot, cell),
                 identity=(source_hash(repr(outputs)),),
             )
@@ -240,24 +265,29 @@ def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
     return CellReference(cell.key, cell.index, cell.type, snapshot.address(cell), cell.hash)
 
 
-def _name(cell: Cell) -> str:
-    """A cell as a person finds it: the first is cell 1, and its id says nothing to them."""
-    return f"{cell.type} cell {cell.index + 1}"
+def _name(cell: Cell) -> Sentence:
+    """Return a cell's name for a person, who counts cells from 1 and does not see ids."""
+    return Sentence("cell", type=cell.type, position=cell.index + 1)
 
 
-def _place(
+def _joined(parts: Sequence[Sentence]) -> str:
+    """Return the parts as one sentence."""
+    return reduce(lambda first, more: Sentence("change_two", first=first, second=more), parts, "")
+
+
+def _position(
     snapshot: Snapshot, insert: Insert
 ) -> tuple[str, int | None, tuple[str | int | None, ...]]:
-    """Where a cell is inserted: in words, as an index, and as an approval is bound to it."""
+    """Return where a cell is inserted: as text, as an index, and as the identity of the approval."""
     if insert.index is not None:
-        return f"as cell {insert.index + 1}", insert.index, ("at", insert.index)
+        return Sentence("place_at", position=insert.index + 1), insert.index, ("at", insert.index)
     key = insert.after or insert.before
     if key is None:
-        return "at the end", len(snapshot.cells), ("end",)
+        return Sentence("place_end"), len(snapshot.cells), ("end",)
     side = "after" if insert.after is not None else "before"
     cell = snapshot.by_key.get(key)
     name, to = f"@{key}", None
     if cell is not None:
-        name = f"cell {cell.index + 1}"
+        name = Sentence("cell_position", position=cell.index + 1)
         to = cell.index + (side == "after")
-    return f"{side} {name}", to, (side, key)
+    return Sentence(f"place_{side}", cell=name), to, (side, key)

@@ -1,10 +1,10 @@
 """The sequential model of a notebook: what each call may have done, and in which states.
 
 A call that wrote is explained by its rows of the journal, applied to the model change by change: each
-must find the cell where and as it says, and do what was asked for. Its answer must tell of the
-notebook just after that. What a call read, ran or was refused must be so in one state while it was
-under way. A call that was answered with an error leaves no change standing that the answer does not
-tell of: who reads the error goes on from what they saw before.
+must find the cell where and as it says, and do what was requested. Its result must describe the
+notebook right after that. What a call read, ran or failed with must match one state during the call.
+A call that fails leaves no change in the notebook that its error does not report: the caller goes on
+from the sources that it saw before.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from tk_ai_extension.testing.concurrency.refusals import (
     LOST_ANSWER,
     NO_EFFECT,
     NOT_FAILED,
-    may_stand,
+    may_remain,
     not_restored,
     plain,
     refused,
-    told_left,
+    reported_left,
 )
 
 Intent = Callable[[State, Sequence[Change], State], "str | None"]
-"""Why changes are not what was asked for, given the states around them; None where they are."""
+"""Why changes are not what was requested, given the states around them; None if they are."""
 
 
 def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Event]:
-    """What a call did, each at a moment of its own between the invocation and the answer.
+    """Return the events of a call, each at some time between the invocation and the result.
 
     Args:
         call: The call, with its rows of the journal.
-        excused: Further codes of errors, and statuses of runs, that need no explanation, since a
+        excused: Further error codes and statuses of runs that need no explanation, since a
             fault was injected.
     """
     if call.edit is not None:
@@ -65,20 +65,21 @@ def events_of(call: Call, *, excused: frozenset[str] = frozenset()) -> list[Even
         for row in call.entries
         if row.state in ("intended", "unknown")
     ]
-    # The first is what was asked for; one that follows takes it back when a cell has failed.
-    told = answer if answer.error is None else None
-    steps += [partial(_changed, call, entry, told, True) for entry in effects[:1]]
+    # The first is the requested one; a following one undoes it after a failed cell.
+    reported = answer if answer.error is None else None
+    steps += [partial(_changed, call, entry, reported, True) for entry in effects[:1]]
     if answer.error is None:
-        steps += _told_steps(call, answer.data, changed=bool(effects))
+        steps += _reported_steps(call, answer.data, changed=bool(effects))
     if effects[1:]:
-        steps.append(partial(_taken_back, effects[0], effects[1:], whole=not told_left(answer)))
-    elif effects and not may_stand(call, answer):
-        what = "a cell failed" if answer.error is None else f"it was answered with {answer.error}"
-        steps.append(_refuse(f"{what}, and its change stands"))
+        undo = partial(_undone, effects[0], effects[1:], whole=not reported_left(answer))
+        steps.append(undo)
+    elif effects and not may_remain(call, answer):
+        what = "a cell failed" if answer.error is None else f"the call failed with {answer.error}"
+        steps.append(_refuse(f"{what}, and its change remains"))
     if answer.error is not None and answer.error not in NO_EFFECT | excused:
         steps.append(partial(refused, call, answer))
     label = f"{call.actor}: {call.name} [{call.began}-{call.ended}]"
-    # A page may make a change after its answer was given up.
+    # A page may make a change after the timeout of its answer.
     ended = math.inf if answer.error == LOST_ANSWER else call.ended
     events: list[Event] = []
     for step in steps:
@@ -91,8 +92,8 @@ def _refuse(why: str) -> Step:
     return lambda _: why
 
 
-def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
-    """What an answer says besides the changes that the journal has."""
+def _reported_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
+    """Return the steps of a result that are not changes in the journal."""
     steps: list[Step] = [
         partial(_ran, run)
         for run in data.get("runs", ())
@@ -101,7 +102,7 @@ def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
     if call.name in _READ:
         steps.append(partial(_READ[call.name], data))
     if not changed and data.get("changes"):
-        steps.append(_refuse("it told of changes that the journal does not have"))
+        steps.append(_refuse("it reported changes that the journal does not have"))
     elif not changed and "changes" in data:
         steps.append(partial(_total, data))
     return steps
@@ -111,7 +112,7 @@ def _told_steps(call: Call, data: Json, *, changed: bool) -> list[Step]:
 
 
 def replay(state: State, changes: Sequence[Change]) -> State | str:
-    """The notebook after changes of the journal, or why they do not fit it."""
+    """Return the notebook after changes of the journal, or why they do not apply."""
     for change in changes:
         after = _insertion(state, change) if change.action == "insert" else _edit(state, change)
         if isinstance(after, str):
@@ -130,7 +131,7 @@ def _insertion(state: State, change: Change) -> State | str:
 
 
 def _edit(state: State, change: Change) -> State | str:
-    """The notebook after a change of a cell that is there."""
+    """Return the notebook after a change of an existing cell."""
     at = next((n for n, cell in enumerate(state) if cell.key == change.cell), None)
     if at is None:
         return "there is no such cell"
@@ -161,20 +162,20 @@ def _changed(
         return after
     if asked and (wrong := _INTENTS[call.name](call, state, entry.changes, after)) is not None:
         return wrong
-    wrong = _told(answer.data, entry.changes, after) if answer is not None else None
+    wrong = _check_reported(answer.data, entry.changes, after) if answer is not None else None
     return after if wrong is None else wrong
 
 
-def _taken_back(made: Entry, back: Sequence[Entry], state: State, *, whole: bool) -> State | str:
-    """Takes changes back; where the answer says that all were, each cell is what it was before."""
-    after = replay(state, [change for entry in back for change in entry.changes])
+def _undone(made: Entry, undo: Sequence[Entry], state: State, *, whole: bool) -> State | str:
+    """Undo changes; if the result says that all were undone, each cell is what it was before."""
+    after = replay(state, [change for entry in undo for change in entry.changes])
     if isinstance(after, str) or not whole:
         return after
     return not_restored(made.changes, after) or after
 
 
-def _told(data: Json, changes: Sequence[Change], after: State) -> str | None:
-    """Why an answer does not tell of changes as they were; None where it does."""
+def _check_reported(data: Json, changes: Sequence[Change], after: State) -> str | None:
+    """Return why a result does not describe the changes; None if it does."""
     total = data.get("total_cells")
     taken_back = data.get("status") not in (None, *NOT_FAILED) and "left" in data
     if total not in (None, len(after)) and not taken_back:
@@ -183,13 +184,13 @@ def _told(data: Json, changes: Sequence[Change], after: State) -> str | None:
         first = data["runs"][0]["cell"] if data.get("runs") else None
         wanted = [change.cell for change in changes]
         return None if first in wanted else f"it ran {first}, and made {', '.join(wanted)}"
-    told = data["changes"]
-    if [(each["action"], each["cell"]) for each in told] != [
+    reported = data["changes"]
+    if [(each["action"], each["cell"]) for each in reported] != [
         (change.action, change.cell) for change in changes
     ]:
-        return "the answer tells of other changes than the journal"
+        return "the result reports other changes than the journal"
     keys = [cell.key for cell in after]
-    for each, change in zip(told, changes, strict=True):
+    for each, change in zip(reported, changes, strict=True):
         if each.get("removed_source") is not None and each.get("removed_source") != (
             change.before and change.before.source
         ):
@@ -213,7 +214,7 @@ def _total(data: Json, state: State) -> State | str:
     return state if data["total_cells"] == len(state) else "another number of cells"
 
 
-# --- what was asked for
+# --- requested changes
 
 
 def _insert(call: Call, state: State, changes: Sequence[Change], _: State) -> str | None:
@@ -315,7 +316,7 @@ def _batch(call: Call, state: State, changes: Sequence[Change], _: State) -> str
 
 
 def _merge(call: Call, _state: State, changes: Sequence[Change], after: State) -> str | None:
-    """Only cells that are as they were in the text may be changed; all that is new is there then."""
+    """Check that only cells that match the text are changed, and that all new content is there."""
     for change in changes:
         if change.action in ("replace", "delete"):
             wrong = _is_as_expected(call, change)
@@ -329,7 +330,7 @@ def _merge(call: Call, _state: State, changes: Sequence[Change], after: State) -
 
 
 def _undo(_call: Call, _state: State, _changes: Sequence[Change], _: State) -> str | None:
-    # That it takes back just the caller's own changes is checked where all rows are known.
+    # That it undoes only the caller's own changes is checked where all rows are known.
     return None
 
 
@@ -351,7 +352,7 @@ _INTENTS: dict[str, Callable[[Call, State, Sequence[Change], State], str | None]
 
 
 def _ran(run: Json, state: State) -> State | str:
-    """The code that ran is that of the cell, as it was at one moment."""
+    """Check that the code that ran is the cell's at one moment."""
     at = next((n for n, cell in enumerate(state) if cell.key == run["cell"]), None)
     if at is None:
         return f"{run['cell']} ran, and is not there"
@@ -362,7 +363,7 @@ def _ran(run: Json, state: State) -> State | str:
 
 
 def printed(output: str) -> list[str]:
-    """The lines that code said, of the text of outputs."""
+    """Return the printed lines in the text of outputs."""
     lines = (line.split() for line in output.splitlines())
     return [" ".join(words) for words in lines if len(words) == 2 and words[1].isdigit()]
 

@@ -1,4 +1,4 @@
-"""Errors: when they are right, and what may be left of a call that failed."""
+"""Errors of calls: whether they match the state, and which changes may remain."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NO_EFFECT = frozenset(("nothing_to_undo", "kernel_busy", "limit_reached"))
 """Errors that need no explanation."""
 
 LOST_ANSWER = "outcome_unknown"
-"""The error where a page disconnected during a change; the journal has the outcome once it is back."""
+"""Error if a page disconnects during a change; the journal has the outcome once it reconnects."""
 
 NOT_FAILED = ("ok", "queued", "running")
-"""The states of a run in which what was changed for it stays."""
+"""Statuses of a run that keep the changes of its call."""
 
 
 def refused(call: Call, answer: Answer, state: State) -> State | str:
-    """An error is right if it says what was so at one moment."""
+    """Check that an error describes the state at one moment."""
     present = {cell.key: cell for cell in state}
     match answer.error:
         case "cell_not_found" if call.name not in ("undo", "write_notebook"):
@@ -29,10 +29,10 @@ def refused(call: Call, answer: Answer, state: State) -> State | str:
             gone = named - present.keys()
             return state if gone else "all the cells that it names are there"
         case "conflict" if answer.details.get("cells"):
-            for told in answer.details["cells"]:
-                cell = present.get(told["cell"])
-                if (None if cell is None else cell.source) != told["source"]:
-                    return f"the conflict shows {told['source']!r} of {cell}"
+            for reported in answer.details["cells"]:
+                cell = present.get(reported["cell"])
+                if (None if cell is None else cell.source) != reported["source"]:
+                    return f"the conflict shows {reported['source']!r} of {cell}"
                 if cell is not None and call.expected.get(cell.key) == cell.source:
                     return f"{cell.key} is as it was seen"
             return state
@@ -64,41 +64,41 @@ def _named(call: Call) -> set[str]:
 
 
 def plain(address: Any) -> str:
-    """The key in an address."""
+    """Return the key of an address."""
     return str(address).rpartition(".")[0] or str(address)
 
 
-# --- what is left
+# --- changes that remain
 
 
-def told_left(answer: Answer) -> list[str]:
-    """What an answer says was not taken back."""
-    told = answer.data if answer.error is None else answer.details
-    return told.get("left") or []
+def reported_left(answer: Answer) -> list[str]:
+    """Return what a result or an error says was not undone."""
+    reported = answer.data if answer.error is None else answer.details
+    return reported.get("left") or []
 
 
-def may_stand(call: Call, answer: Answer) -> bool:
-    """Whether a change may stand of which nothing was taken back."""
+def may_remain(call: Call, answer: Answer) -> bool:
+    """Return whether a change that was not undone may remain in the notebook."""
     if answer.error == LOST_ANSWER:
         return True
     if call.name == "insert_and_execute_cell" and answer.error is not None:
-        # The cell stays, whatever becomes of its run; where it is gone the error says that.
+        # The new cell remains if its run fails; the error has its key, or says that it is gone.
         return answer.error == "cell_not_found" or "cell" in answer.details
     failed = answer.error is not None or (
         call.name == "edit_cells" and answer.data.get("status") not in (None, *NOT_FAILED)
     )
-    return not failed or bool(told_left(answer))
+    return not failed or bool(reported_left(answer))
 
 
 def not_restored(changes: Sequence[Change], state: State) -> str | None:
-    """Why cells are not what they were before changes; None where they are."""
+    """Return why cells are not what they were before the changes; None if they are."""
     sources = {cell.key: cell.source for cell in state}
-    # Who moves a cell has nothing to do with what others type in it.
+    # A move does not depend on the source.
     written = {change.cell for change in changes if change.action != "move"}
     first = {change.cell: change for change in reversed(changes)}
     for key in written:
         before = first[key].before
         wanted = None if before is None else before.source
         if sources.get(key) != wanted:
-            return f"{key} was taken back, and is {sources.get(key)!r} instead of {wanted!r}"
+            return f"{key} was undone, and is {sources.get(key)!r} instead of {wanted!r}"
     return None

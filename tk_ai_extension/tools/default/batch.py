@@ -1,4 +1,4 @@
-"""Several changes in one call, and running what they touched."""
+"""Apply several edits in one call, and optionally run the changed cells."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArgument
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.addressing import insertion, position
-from tk_ai_extension.tools.changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.cell_changes import CellsChanged, cells_changed, plan_edit, replaced
+from tk_ai_extension.tools.cell_runs import code_of, kernel_for, start_cells
 from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.following import CellRun, follow
+from tk_ai_extension.tools.execution_results import CellRun, follow
 from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook
 from tk_ai_extension.tools.plans import Edit
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.running import code_of, kernel_for, start_cells
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.undo import inverse
+from tk_ai_extension.workspace.undo_plan import inverse_operations
 
 
 class CellOperation(BaseModel, extra="forbid"):
@@ -40,14 +40,14 @@ class CellOperation(BaseModel, extra="forbid"):
 
 
 class CellsEdited(CellsChanged):
-    """Several operations, and the runs if they were asked for."""
+    """The result of several operations and, on request, of running the changed cells."""
 
     execution_id: str | None = None
     status: str | None = None
     runs: list[CellRun] = Field(default_factory=list[CellRun])
     rolled_back: bool = False
     left: list[str] = Field(default_factory=list[str])
-    """What could not be taken back after an error, and why."""
+    """Why some changes could not be undone after an error."""
 
     @property
     def is_error(self) -> bool:
@@ -60,10 +60,11 @@ class CellsEdited(CellsChanged):
             for run in self.runs
         ]
         if self.rolled_back or self.left:
-            parts.append(f"A cell failed. {_taken_back(self.left)}")
+            parts.append(f"A cell failed. {_undone(self.left)}")
         elif self.status in ("queued", "running"):
             parts.append(
-                f'Still {self.status}: wait_execution("{self.execution_id}"); nothing is rolled back later.'
+                f'Still {self.status}: follow it with wait_execution("{self.execution_id}"). '
+                "A later failure does not undo the changes."
             )
         return "\n".join(parts)
 
@@ -73,9 +74,9 @@ def _edits_effect(arguments: BaseModel) -> Literal["WRITE", "EXECUTE"]:
 
 
 async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited:
-    """Makes the edit; runs what it touched if asked to, and takes all back if that fails."""
+    """Apply the edit and, on request, run the changed cells; undo the edit if one fails."""
     workspace, path = context.workspace, edit.document.path
-    # Before anything is changed: a kernel that does not start would leave the edit behind.
+    # Get the kernel first: if it does not start, nothing is changed.
     kernel_id = (await kernel_for(context, edit.document))[0] if edit.run else None
     applied = await editing.apply(
         workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -88,17 +89,17 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
         begun = start_cells(context, path, kernel_id, cells, tool=tool)
         execution = await follow(context, begun, edit.wait)
     except ToolError as error:
-        # It was not queued, or could not go on: somebody deleted a cell that waited for its turn.
+        # The run was not queued, or somebody deleted a cell that waited in the queue.
         left = await _roll_back(context, path, applied)
-        told = f"{error.message} {_taken_back(left)}"
-        raise type(error)(told, hint=error.hint, **{**error.details, "left": left}) from error
+        message = f"{error.message} {_undone(left)}"
+        raise type(error)(message, hint=error.hint, **{**error.details, "left": left}) from error
     result.execution_id, result.status = execution.execution_id, execution.status
     result.runs, result.notices = execution.runs, execution.notices
     result.with_images(execution.images)
     if result.is_error:
         result.left = await _roll_back(context, path, applied)
         result.rolled_back = not result.left
-        with suppress(ToolError):  # What could not be taken back is said above.
+        with suppress(ToolError):  # `left` has the reason.
             result.total_cells = len((await (await workspace.store.open(path)).read()).cells)
     return result
 
@@ -114,11 +115,11 @@ async def edit_cells(
     context: ToolContext,
     operations: Annotated[list[CellOperation], Field(min_length=1, max_length=200)],
     run: Annotated[
-        bool, Field(description="run changed cells; take all back if one fails")
+        bool, Field(description="run changed cells; undo all edits if one fails")
     ] = False,
     notebook: Notebook = None,
 ) -> Edit:
-    """Applies several operations in order, all or none. Addresses are those before the call."""
+    """Apply several operations in order, all or none. Use the addresses from before the call."""
     document = await context.workspace.open(context.caller, notebook, tool="edit_cells")
     snapshot = await document.read()
     planned = [
@@ -127,20 +128,16 @@ async def edit_cells(
     return plan_edit(context, document, snapshot, *planned, run=run)
 
 
-def _taken_back(left: Sequence[str]) -> str:
+def _undone(left: Sequence[str]) -> str:
     if not left:
-        return "All changes were taken back."
-    return f"Not all changes were taken back. {' '.join(left)}"
+        return "All changes were undone."
+    return f"Some changes could not be undone. {' '.join(left)}"
 
 
-async def _roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
-    """Takes the changes back, whatever others do meanwhile.
-
-    Returns:
-        What stays, and why: somebody has worked on it, or the notebook cannot be changed now.
-    """
+async def _roll_back(context: ToolContext, path: str, applied: editing.JournaledEdit) -> list[str]:
+    """Undo the changes, even if others edit the notebook meanwhile; return why some of them stay."""
     why = ""
-    # Who edits a cell after it was planned how to take it back makes a change of it stay.
+    # A cell that somebody edits between plan and commit keeps its change in the next plan.
     for _ in range(len(applied.changes) + 1):
         try:
             return await _try_roll_back(context, path, applied)
@@ -151,19 +148,20 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journalle
     return [f"The undo failed: {why}"]
 
 
-async def _try_roll_back(context: ToolContext, path: str, applied: editing.Journalled) -> list[str]:
-    """Takes back what nobody has worked on in the notebook as it is now.
+async def _try_roll_back(
+    context: ToolContext, path: str, applied: editing.JournaledEdit
+) -> list[str]:
+    """Undo the changes of cells that nobody has edited since; return why others stay.
 
     Raises:
-        Conflict, CellNotFound, InvalidArguments: others changed it meanwhile, and nothing was taken
-            back.
-        ToolError: what else the notebook refuses.
+        Conflict, CellNotFound, InvalidArguments: The notebook changed meanwhile; nothing was undone.
+        ToolError: Any other error of the notebook.
     """
     workspace = context.workspace
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    operations, left = inverse(applied.changes, snapshot)
-    back = await editing.apply(
+    operations, left = inverse_operations(applied.changes, snapshot)
+    undo = await editing.apply(
         workspace,
         context.caller,
         document,
@@ -171,10 +169,10 @@ async def _try_roll_back(context: ToolContext, path: str, applied: editing.Journ
         tool="edit_cells",
         summary="rolled back after an error",
         kind="undo",
-        answered=False,
+        shown=False,
     )
     entries = [] if left else [applied.entry]
-    await editing.taken_back(workspace, context.caller, document.path, back, entries)
+    await editing.record_undo(workspace, context.caller, document.path, undo, entries)
     return left
 
 
@@ -197,7 +195,7 @@ def _plan(
         if operation.to is None:
             raise InvalidArguments(f"Operation {number} (move) needs `to`.")
         return Move(cell.key, position(snapshot, operation.to))
-    expect = editing.expected(context.workspace, context.caller, snapshot, cell, version)
+    expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
     match operation.action:
         case "overwrite":
             return Replace(cell.key, need("source"), operation.cell_type, expect=expect)

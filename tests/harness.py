@@ -1,0 +1,134 @@
+"""Harness for tests of tools: call them in a real Jupyter server, as an interface does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.results import Result
+from tk_ai_extension.workspace.workspace import Workspace
+
+ALICE = Caller("alice", "session-a", "mcp", name="agent A")
+BOB = Caller("alice", "session-b", "mcp", name="agent B")
+NOBODY = Caller("alice", None, "mcp")
+
+
+@dataclass
+class ToolHarness:
+    """The tools of one server and its root folder."""
+
+    workspace: Workspace
+    registry: Registry
+    root: Path
+    app: ServerApp
+    caller: Caller = ALICE
+
+    async def call(self, tool: str, *, caller: Caller | None = None, **arguments: Any) -> Any:
+        """Call a tool as an interface does, and check the result against the tool's own schema."""
+        context = ToolContext(self.workspace, caller or self.caller)
+        result: Result = await self.registry.call(tool, arguments, context)
+        definition = self.registry.get(tool)
+        definition.result.model_validate(json.loads(json.dumps(result.structured())))
+        assert result.full_text()
+        return result
+
+    def write(self, name: str, *cells: tuple[str, str] | str, **metadata: Any) -> Path:
+        """Puts a notebook there, as another program would."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        notebook = nbformat.v4.new_notebook(metadata=metadata or {"kernelspec": KERNELSPEC})
+        for index, cell in enumerate(cells):
+            kind, source = ("code", cell) if isinstance(cell, str) else cell
+            new = getattr(nbformat.v4, f"new_{kind}_cell")(source)
+            new["id"] = f"cell{'abcdefghijklmnop'[index]}000"
+            notebook.cells.append(new)
+        nbformat.write(notebook, path)
+        return path
+
+    async def room(self, name: str) -> Any:
+        """The live document of a notebook, as a person's browser shares it."""
+        extension = next(iter(self.app.extension_manager.extension_apps["jupyter_server_ydoc"]))
+        return await extension.get_document(
+            path=name, content_type="notebook", file_format="json", copy=False, create=True
+        )
+
+    def on_disk(self, name: str) -> Any:
+        """The notebook as it is on disk, validated."""
+        notebook = nbformat.read(self.root / name, as_version=4)
+        nbformat.validate(notebook)
+        return notebook
+
+    async def saved(self, name: str, check: Callable[[Any], bool], within: float = 3.0) -> Any:
+        """The notebook on disk once it is as it should be; it is looked at after each save."""
+        saved = asyncio.Event()
+
+        async def on_save(logger: Any, schema_id: str, data: Any) -> None:
+            saved.set()
+
+        events: Any = self.app.event_logger
+        events.add_listener(schema_id=CONTENTS_EVENTS, listener=on_save)
+        try:
+            async with asyncio.timeout(within):
+                while (notebook := self._readable(name)) is None or not check(notebook):
+                    await saved.wait()
+                    saved.clear()
+                return notebook
+        finally:
+            events.remove_listener(listener=on_save)
+
+    def _readable(self, name: str) -> Any:
+        """The notebook on disk, unless Jupyter's own save (a room's) is just writing it."""
+        try:
+            return self.on_disk(name)
+        except nbformat.reader.NotJSONError:
+            return None
+
+    def sources(self, name: str) -> list[str]:
+        """The sources on disk."""
+        return [cell.source for cell in self.on_disk(name).cells]
+
+
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
+
+
+@pytest.fixture
+def backend() -> str:
+    """Which executor runs the code; a module parametrises it where both count."""
+    return "auto"
+
+
+@pytest.fixture
+def documents() -> str:
+    """What holds notebooks: ``file``, or ``room`` with collaboration."""
+    return "file"
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config, backend: str, documents: str) -> Config:
+    jp_server_config.ServerApp.jpserver_extensions.update(
+        jupyter_server_nbmodel=True,
+        tk_ai_extension=True,
+        jupyter_server_fileid=documents == "room",
+        jupyter_server_ydoc=documents == "room",
+    )
+    jp_server_config.TkAIExtensionApp.executor = backend
+    return jp_server_config
+
+
+@pytest.fixture
+async def harness(jp_serverapp: ServerApp, jp_root_dir: Path) -> ToolHarness:
+    (extension,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
+    return ToolHarness(extension.services.workspace, Registry.load(), jp_root_dir, jp_serverapp)

@@ -1,0 +1,233 @@
+"""Translation of the Claude Agent SDK's messages to the events of `agent.backend`; without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from tk_ai_extension.agent.backend import AgentEvent, Checkpoint, TurnEnded, Working
+from tk_ai_extension.agent.claude.tool_server import SERVER
+from tk_ai_extension.agent.events import (
+    Discarded,
+    Retried,
+    TextDelta,
+    ThinkingDelta,
+    ToolAnswered,
+    ToolCalled,
+    Used,
+)
+from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.sentences import Sentence
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import Message, ResultMessage, ToolResultBlock
+
+PREFIX = f"mcp__{SERVER}__"
+
+
+class CostMeter:
+    """Meter of the cost of turns: the difference between the totals of two results of one process.
+
+    ``total_cost_usd`` and ``model_usage`` of a result cover the session, ``usage`` covers the turn. A
+    process that resumes a session continues its total where it was the last process to save it, and
+    starts at 0 otherwise (measured with the CLI of claude-agent-sdk 0.2).
+
+    Args:
+        resumed: The session's total in US dollars before this process, if it resumes one; None if
+            unknown. A process that begins a session has 0.
+    """
+
+    def __init__(self, resumed: float | None = 0.0) -> None:
+        self._total = resumed
+        self._is_first = resumed != 0.0
+
+    def turn(self, result: ResultMessage) -> float | None:
+        """Return the cost of the turn that ends with this result, in US dollars; None if unknown."""
+        total = result.total_cost_usd
+        if total is None:
+            return None
+        before, self._total = self._total, total
+        if self._is_first:
+            self._is_first = False
+            if _session_tokens(result.model_usage or {}) <= _turn_tokens(result.usage or {}):
+                before = 0.0
+        if before is None:
+            return None
+        return round(total - before if before <= total else total, 9)
+
+
+def _turn_tokens(usage: dict[str, Any]) -> int:
+    names = (
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+    )
+    return sum(int(usage.get(name) or 0) for name in names)
+
+
+def _session_tokens(usage: dict[str, Any]) -> int:
+    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    return sum(int(each.get(name) or 0) for each in usage.values() for name in names)
+
+
+class Translator:
+    """Translator of the messages of one turn.
+
+    Args:
+        meter: Measures the cost of the process's turns.
+        redact: Removes secrets from a text: an API may repeat the key that it refuses.
+    """
+
+    def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
+        self._meter = meter
+        self._redact = redact
+        # Tool names of the calls so far, by call id.
+        self._called: dict[str, str] = {}
+        # The session's last entry, for forking it (`resume_session_at`).
+        self._position: str | None = None
+        self._blocks = 0
+        # Of the message that is being streamed: the offset of its blocks in the turn,
+        # their numbers, and the characters of each so far.
+        self._first: int | None = None
+        self._numbers: dict[int, int] = {}
+        self._lengths: dict[int, int] = {}
+
+    def translate(self, message: Message) -> list[AgentEvent]:
+        """Return the events of a message, at least one."""
+        return list(self._events(message)) or [Working()]
+
+    def _events(self, message: Message) -> Iterator[AgentEvent]:  # noqa: C901 (a kind each)
+        import claude_agent_sdk as sdk
+
+        match message:
+            case sdk.StreamEvent():
+                if message.parent_tool_use_id is None:
+                    yield from self._streamed(message.event)
+            case sdk.AssistantMessage():
+                self._position = message.uuid or self._position
+                for block in message.content:
+                    if isinstance(block, sdk.ToolUseBlock):
+                        tool = self._called[block.id] = block.name.removeprefix(PREFIX)
+                        yield ToolCalled(block.id, tool, dict(block.input))
+            case sdk.UserMessage(content=list(blocks)):
+                self._position = message.uuid or self._position
+                for block in blocks:
+                    if isinstance(block, sdk.ToolResultBlock):
+                        yield self._answered(block)
+            case sdk.ResultMessage():
+                yield _used(message, self._meter.turn(message))
+                yield Checkpoint(message.session_id, self._position)
+                yield TurnEnded(failure(message, self._redact))
+            case sdk.SystemMessage():
+                yield from _system(message.subtype, message.data)
+            case _:
+                pass
+
+    def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
+        match event.get("type"):
+            case "message_start":
+                if self._first is not None:
+                    # The previous stream was interrupted: its content is sent again.
+                    self._blocks = self._first
+                    yield Discarded(self._first)
+                self._first = self._blocks
+                self._numbers, self._lengths = {}, {}
+            case "content_block_start":
+                self._numbers[event["index"]] = self._blocks
+                self._blocks += 1
+            case "content_block_delta":
+                yield from self._delta(event["index"], event["delta"])
+            case "message_delta" if event["delta"].get("stop_reason"):
+                # An interrupted stream stops as well, but without a stop reason.
+                self._first = None
+            case _:
+                return
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[AgentEvent]:
+        kind = delta.get("type")
+        block = self._numbers.get(index)
+        if block is None or kind not in ("text_delta", "thinking_delta"):
+            return
+        piece = str(delta["text" if kind == "text_delta" else "thinking"])
+        start = self._lengths.get(index, 0)
+        self._lengths[index] = start + len(piece)
+        if not piece:
+            return
+        kind_of = TextDelta if kind == "text_delta" else ThinkingDelta
+        yield kind_of(block, start, piece)
+
+    def _answered(self, block: ToolResultBlock) -> ToolAnswered:
+        """Return the result of a call that never reached us; other results are known already."""
+        call, text = str(block.tool_use_id), _plain(block.content)
+        error = {"code": "unknown_tool", "message": text, "hint": "", "retryable": False}
+        return ToolAnswered(
+            call,
+            self._called.get(call, ""),
+            ok=not block.is_error,
+            text=text,
+            structured={"error": error} if block.is_error else {},
+        )
+
+
+def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
+    if subtype == "init" and data.get("session_id"):
+        yield Checkpoint(str(data["session_id"]))
+    elif subtype == "api_retry":
+        status = data.get("error_status")
+        yield Retried(
+            attempt=int(data.get("attempt") or 1),
+            attempts=int(data.get("max_retries") or 0),
+            seconds=round(float(data.get("retry_delay_ms") or 0) / 1000, 3),
+            status=status if isinstance(status, int) else None,
+            reason=str(data.get("error") or "no response"),
+        )
+
+
+def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | None:
+    """Return the error of a turn, or None; failures of the provider arrive as results.
+
+    Args:
+        result: The last message of the turn.
+        redact: Removes secrets from the provider's message: some repeat the key that they refuse.
+    """
+    if not result.is_error:
+        return None
+    status = result.api_error_status
+    said = (result.result or "; ".join(result.errors or ()) or result.subtype).strip()
+    said = redact(said.removeprefix("API Error: ")).rstrip(".")[:500]
+    if status is None and ("not logged in" in said.lower() or "/login" in said.lower()):
+        return NoModel(Sentence("model_none"))
+    if status in (401, 403):
+        return ModelUnauthorized(Sentence("model_refused", status=status, why=said))
+    if status in (429, 503, 529):
+        return ModelBusy(Sentence("model_busy", status=status, why=said))
+    if status:
+        return ModelFailed(Sentence("model_failed_status", status=status, why=said))
+    return ModelFailed(Sentence("model_failed", why=said))
+
+
+def _used(result: ResultMessage, cost: float | None) -> Used:
+    usage = result.usage or {}
+
+    def tokens(name: str) -> int:
+        return int(usage.get(name) or 0)
+
+    return Used(
+        input_tokens=tokens("input_tokens"),
+        output_tokens=tokens("output_tokens"),
+        cache_read_tokens=tokens("cache_read_input_tokens"),
+        cache_write_tokens=tokens("cache_creation_input_tokens"),
+        cost_usd=cost,
+        session_cost_usd=result.total_cost_usd,
+        seconds=round(result.duration_ms / 1000, 3),
+        requests=result.num_turns,
+    )
+
+
+def _plain(content: str | list[dict[str, Any]] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = (cast("str", part.get("text", "")) for part in content if part.get("type") == "text")
+    return "\n".join(parts)

@@ -1,0 +1,90 @@
+"""Subscriptions to changes of notebooks, whichever program makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_events import EventLogger
+
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+"""The schema of the events that Jupyter's contents managers emit."""
+
+ROOM_EVENTS = "https://schema.jupyter.org/jupyter_collaboration/session/v1"
+"""The schema of the events that jupyter-collaboration emits about its rooms."""
+
+_CHANGING = frozenset(("save", "create", "upload", "rename", "copy", "delete"))
+
+
+class ChangeSubscriptions:
+    """Listeners by path, notified by this package's documents and the contents manager's events.
+
+    Other programs that write a file on disk emit no event: `files.watching` polls for them.
+
+    Args:
+        event_logger: Jupyter's event logger, or None.
+        renamed: Called with the old and the new path when a person renames a file or folder.
+        room_opened: Called with a notebook's path when its room is opened.
+    """
+
+    def __init__(
+        self,
+        event_logger: EventLogger | None,
+        renamed: Callable[[str, str], None],
+        room_opened: Callable[[str], None],
+    ) -> None:
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self._event_logger = event_logger
+        self._renamed = renamed
+        self._room_opened = room_opened
+        if event_logger is not None:
+            event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_contents_event)
+            event_logger.add_listener(schema_id=ROOM_EVENTS, listener=self._on_room_event)
+
+    def add(self, path: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call ``changed`` whenever the notebook changes; return a function that unsubscribes."""
+        listeners = self._listeners.setdefault(path, [])
+        listeners.append(changed)
+
+        def remove() -> None:
+            if changed in listeners:
+                listeners.remove(changed)
+            if not listeners and self._listeners.get(path) is listeners:
+                del self._listeners[path]
+
+        return remove
+
+    def has(self, path: str) -> bool:
+        """Return whether a path has listeners."""
+        return path in self._listeners
+
+    def notify(self, path: str) -> None:
+        """Notify the listeners of a path."""
+        for changed in tuple(self._listeners.get(path, ())):
+            changed()
+
+    def close(self) -> None:
+        """Drop all listeners and stop listening to Jupyter's events."""
+        self._listeners.clear()
+        if self._event_logger is not None:
+            for schema_id, listener in (
+                (CONTENTS_EVENTS, self._on_contents_event),
+                (ROOM_EVENTS, self._on_room_event),
+            ):
+                # The event logger raises KeyError for a schema that is not registered.
+                with suppress(KeyError):
+                    self._event_logger.remove_listener(schema_id=schema_id, listener=listener)
+
+    async def _on_contents_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+        if data.get("action") == "rename":
+            self._renamed(data["source_path"].strip("/"), data["path"].strip("/"))
+        if data.get("action") in _CHANGING:
+            for path in {data.get("path"), data.get("source_path")} - {None}:
+                self.notify(str(path).strip("/"))
+
+    async def _on_room_event(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+        path = str(data.get("path", "")).strip("/")
+        if data.get("action") == "initialize" and path.endswith(".ipynb"):
+            self._room_opened(path)

@@ -1,0 +1,69 @@
+"""Construction of the chats in a Jupyter Server; imported at the first request for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tk_ai_extension.agent.backend import AgentSession, SessionConfig
+from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.providers import Provider
+from tk_ai_extension.agent.session import ChatServices, ChatSettings
+from tk_ai_extension.agent.tour import TourSession
+from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.server.agents import find_models
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.composition import root_of, state_of
+from tk_ai_extension.tools.registry import Registry
+
+if TYPE_CHECKING:
+    from tk_ai_extension.server.app import TkAIExtensionApp
+
+
+class ClaudeOrTour:
+    """`AgentBackend` of Claude, or of the tour if no model is connected.
+
+    The tour has no sessions: a chat resumes Claude's session once a model is connected again.
+    """
+
+    def __init__(self, claude: ClaudeBackend) -> None:
+        self._claude = claude
+        self.name = claude.name
+
+    async def provider(self) -> Provider:
+        """Return the current provider."""
+        return await self._claude.provider()
+
+    async def start(self, config: SessionConfig) -> AgentSession:
+        """Start the agent of the provider."""
+        if isinstance(config.provider, Provider) and config.provider.name == "tour":
+            return TourSession(config.call)
+        return await self._claude.start(config)
+
+    async def forget(self, session: str) -> None:
+        """Remove Claude's data of a session."""
+        await self._claude.forget(session)
+
+
+def build_chats(
+    app: TkAIExtensionApp, managers: Managers, components: ServerComponents, registry: Registry
+) -> Chats:
+    """Build the chats, as configured by the app's traits."""
+    root = root_of(managers.contents)
+    state = state_of(app.data_dir, root)
+    models = find_models(app, root or Path())
+    config = ClaudeConfig(
+        state / "claude",
+        cli=app.chat_cli,
+        retries=app.chat_retries,
+        request_timeout=app.chat_request_timeout,
+    )
+    services = ChatServices(
+        workspace=components.workspace,
+        registry=registry,
+        transcripts=Transcripts(state / "chats.sqlite"),
+        backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
+        settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
+    )
+    return Chats(services)

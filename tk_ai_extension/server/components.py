@@ -1,0 +1,51 @@
+"""Managers that a server's extension is built from, and its components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tk_ai_extension.agent.models import ModelSource
+    from tk_ai_extension.cli.ownership import Ownership
+    from tk_ai_extension.cli.project_services import ProjectServices
+    from tk_ai_extension.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Managers:
+    """Jupyter Server's managers, as they are at the start."""
+
+    contents: Any
+    kernels: Any
+    kernelspecs: Any
+    sessions: Any
+    server: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ServerComponents:
+    """Components of a server's extension: the workspace and related services.
+
+    Attributes:
+        backends: Names of the default notebook backend and executor.
+        missing_parts: By library, the features that the extension uses and it lacks.
+        models: Finds the model for chats.
+        state: The folder of the journal and the chats.
+        project: Services of a project's own server; None in a person's.
+    """
+
+    workspace: Workspace
+    backends: Mapping[str, str]
+    missing_parts: Callable[[], Mapping[str, list[str]]]
+    models: ModelSource
+    state: Path
+    project: ProjectServices | None = None
+
+    @property
+    def ownership(self) -> Ownership | None:
+        """Decides which calls belong to another server; None if all belong to this one."""
+        return None if self.project is None else self.project.ownership

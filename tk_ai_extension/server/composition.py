@@ -1,0 +1,186 @@
+"""Composition root: builds the extension's components in a Jupyter Server."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tk_ai_extension.kernels import persistent
+from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
+from tk_ai_extension.kernels.gateway.service import kernels_of
+from tk_ai_extension.kernels.service import Backend
+from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.kernels.stack import find_execution_stack
+from tk_ai_extension.kernels.stack import missing_parts as stack_parts
+from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.notebooks.files.atomic import missing_parts as atomic_parts
+from tk_ai_extension.notebooks.files.atomic import replace_on_save
+from tk_ai_extension.notebooks.files.hooks import missing_parts as hook_parts
+from tk_ai_extension.notebooks.managers import is_on_files, tracks_inodes
+from tk_ai_extension.notebooks.rooms.leases import RoomLeases
+from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.tabs.protocol import TabChannel
+from tk_ai_extension.server.agents import find_models
+from tk_ai_extension.server.components import Managers, ServerComponents
+from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.notices import Notices
+from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
+from tk_ai_extension.workspace.permissions import PermissionPolicy
+from tk_ai_extension.workspace.state_folder import state_folder, state_path
+from tk_ai_extension.workspace.workspace import Limits, Workspace
+
+if TYPE_CHECKING:
+    from tk_ai_extension.cli.project_services import ProjectServices
+    from tk_ai_extension.model.callers import Caller
+    from tk_ai_extension.server.app import TkAIExtensionApp
+    from tk_ai_extension.workspace.activity import Activity
+
+logger = logging.getLogger(__name__)
+
+APPROVE = "with `nb approve {id}` in the project's folder"
+"""Where people answer permission requests of a project's own server, for the agent."""
+
+
+def build_components(
+    app: TkAIExtensionApp, managers: Managers, tabs: TabChannel
+) -> ServerComponents:
+    """Build the components, as configured by the app's traits."""
+    root = root_of(managers.contents)
+    state = state_of(app.data_dir, root)
+    hidden = bool(getattr(managers.contents, "allow_hidden", False))
+    linked = [Path(folder) for folder in app.linked_folders]
+    contain_notebook = partial(notebook_path, root, allow_hidden=hidden, linked=linked)
+    settings = managers.server.web_app.settings
+    on_files = is_on_files(managers.contents)
+    project: ProjectServices | None = app.project
+    stack = find_execution_stack(managers.server.extension_manager)
+    if on_files:
+        replace_on_save(managers.contents, partial(tracks_inodes, settings))
+    notices = Notices()
+    store = NotebookRouter(
+        root or Path(),
+        contain_notebook,
+        contents_manager=managers.contents,
+        settings=settings,
+        event_logger=managers.server.event_logger,
+        tabs=tabs,
+        warn=notices.add_for_anybody,
+        leases=None
+        if root is None
+        else RoomLeases(
+            Path(managers.server.runtime_dir, "tk-ai-rooms"),
+            root,
+            lambda: str(managers.server.connection_url),
+        ),
+    )
+    kernels = kernels_of(
+        managers.kernels,
+        managers.kernelspecs,
+        environment=InheritedEnvironment(app.kernel_env_exclude)
+        if project is None
+        else AllowedEnvironment(),
+        # Processes that outlive this one must not write to its pipes.
+        capture_stderr=project is None,
+        confine=None if project is None else project.confinement,
+        ready_timeout=app.kernel_start_timeout,
+        max_output_bytes=app.max_output,
+        stack=stack,
+        backend=cast("Backend", app.executor),
+    )
+    workspace = Workspace(
+        store=store,
+        notices=notices,
+        kernels=kernels,
+        sessions=JupyterSessions(
+            managers.sessions,
+            None if project is None else partial(project.bound, kernels),
+        ),
+        files=ContentsFiles(
+            managers.contents,
+            partial(contain, root, allow_hidden=hidden, linked=linked),
+            partial(folder_path, root, allow_hidden=hidden, linked=linked),
+        ),
+        journal=Journal(
+            state / "journal.sqlite",
+            keep_days=app.history_keep_days,
+            max_bytes=app.history_max_bytes,
+        ),
+        artifacts=Artifacts(
+            state / "artifacts",
+            max_bytes_total=app.artifact_total_bytes,
+            max_bytes_each=app.artifact_max_bytes,
+            keep_seconds=app.artifact_keep,
+        ),
+        contain=contain_notebook,
+        policy=PermissionPolicy(
+            cast("Mode", app.mode_cap),
+            keep_seconds=app.permission_keep,
+            where="in the panel" if project is None else APPROVE,
+        ),
+        limits=Limits(app.answer_budget, app.max_source, app.max_wait),
+    )
+    workspace.activity.add_listener(partial(_show_agent, store))
+    found = {
+        "jupyter_client": persistent.missing_parts(),
+        "jupyter_server": [*atomic_parts(managers.contents), *hook_parts(managers.contents)]
+        if on_files
+        else [],
+        "jupyter_server_nbmodel": [] if stack is None else stack_parts(stack),
+    }
+    for library, parts in found.items():
+        if parts:
+            logger.warning("This %s lacks %s: see missing_parts in health", library, parts)
+
+    def missing() -> dict[str, list[str]]:
+        # jupyter-collaboration may be loaded after this extension.
+        now = found | {"jupyter-collaboration": store.missing_parts}
+        return {library: parts for library, parts in now.items() if parts}
+
+    backends = {"documents": store.backend, "executor": kernels.backend}
+    return ServerComponents(
+        workspace, backends, missing, find_models(app, root or Path()), state, project
+    )
+
+
+def _show_agent(store: NotebookRouter, path: str, caller: Caller, activity: Activity) -> None:
+    """Show agents as collaborators if jupyter-collaboration is enabled."""
+    presence = store.presence
+    if presence is None:
+        return
+    match activity.kind:
+        case "changed":
+            presence.worked(path, caller, activity.cells)
+        case "running":
+            presence.began(path, caller, activity.cells)
+        case "ran":
+            presence.ended(path, caller, activity.cells)
+        case _:
+            # An undo is a person's action.
+            pass
+
+
+def state_of(data_dir: str, root: Path | None) -> Path:
+    """Return the folder of the journal and the chats, created if possible.
+
+    If it cannot be created, changes fail with `StateUnavailable`, and reading still works.
+    """
+    try:
+        return state_folder(Path(data_dir), root)
+    except OSError as error:
+        logger.warning(
+            "%s cannot be used (%s): changes and chats are refused until it can. "
+            "TkAIExtensionApp.data_dir names another folder.",
+            data_dir,
+            error.strerror,
+        )
+        return state_path(Path(data_dir), root)
+
+
+def root_of(contents: Any) -> Path | None:
+    """Return the root folder; None for a contents manager without files."""
+    root = getattr(contents, "root_dir", "")
+    return Path(root) if root and Path(root).is_dir() else None

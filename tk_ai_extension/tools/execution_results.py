@@ -1,0 +1,275 @@
+"""Results of executions: wait with progress, and return the output that is new to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from pydantic import BaseModel, Field, PrivateAttr
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.outputs import OutputBuffer, stream_text
+from tk_ai_extension.model.sentences import Sentence
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.output_presentation import present
+from tk_ai_extension.tools.results import Image, Result
+from tk_ai_extension.workspace.kernel_questions import RUNS_AFTER_ANSWER
+from tk_ai_extension.workspace.runs import Cursor, Run
+
+PROGRESS_HEARTBEAT = 10.0
+"""Seconds after which progress is reported without new output."""
+PROGRESS_INTERVAL = 0.5
+"""Minimum seconds between two reports of new output."""
+
+
+class CellRun(BaseModel):
+    """The run of one cell, or of scratch code."""
+
+    cell: str | None = None
+    index: int | None = None
+    status: str
+    execution_count: int | None = None
+    duration: float | None = None
+    output: str = ""
+    artifact: str | None = None
+    total_lines: int | None = None
+    """The number of lines of the whole output, if `output` is shortened."""
+    placeholders: list[int] = Field(default_factory=list[int])
+    """The line numbers in `output`, from 0, that stand for an image or a value of `data`."""
+    error: str | None = None
+    """The exception's name and value."""
+    message: str | None = None
+    data: list[Any] = Field(default_factory=list[Any])
+    """The values of its ``application/json`` outputs."""
+    events: list[Json] = Field(default_factory=list[Json])
+    """Its status displays: MIME type and value."""
+
+
+class ExecutionResult(Result):
+    """An execution: its status, and the output since the last result."""
+
+    execution_id: str
+    notebook: str | None = None
+    status: str
+    runs: list[CellRun]
+    skipped: int = 0
+    total_cells: int | None = None
+    prompt: str | None = None
+    """The prompt of `input()`, which was not answered."""
+
+    _is_rest: bool = PrivateAttr(default=False)
+
+    def first_ended(self) -> str | None:
+        """Remove the first of several cells if it has ended, and return its part of the text."""
+        if len(self.runs) < 2 or self.runs[0].status in ("queued", "running"):
+            return None
+        self._is_rest = True
+        return _run_text(self.runs.pop(0), quiet=True)
+
+    @property
+    def is_error(self) -> bool:
+        return self.status not in ("ok", "queued", "running")
+
+    def as_text(self) -> str:
+        parts = [_run_text(run, quiet=self._is_rest or len(self.runs) > 1) for run in self.runs]
+        if self.prompt is not None:
+            parts.append(
+                f"input_requested: {self.prompt!r} — input() is not supported. Set the value in code."
+            )
+        if self.skipped:
+            cells = "1 more cell was" if self.skipped == 1 else f"{self.skipped} more cells were"
+            parts.append(f"[{cells} not run]")
+        if self.status in ("queued", "running"):
+            parts.append(
+                f'Still {self.status}: follow it with wait_execution("{self.execution_id}").'
+            )
+        return "\n".join(parts)
+
+
+def _run_text(run: CellRun, *, quiet: bool) -> str:
+    name = f"@{run.cell} " if run.cell else ""
+    count = f"[{run.execution_count}] " if run.execution_count is not None else ""
+    duration = f" {run.duration:.2f} s" if run.duration is not None else ""
+    line = f"{name}{count}{run.status}{duration}"
+    if run.message:
+        line += f" — {run.message}"
+    if quiet and run.status == "ok" and not run.output:
+        return line
+    return f"{line}\n{run.output}" if run.output else f"{line}\n(no output)" if not quiet else line
+
+
+async def follow(
+    context: ToolContext,
+    run: Run,
+    wait: float,
+    *,
+    total_cells: int | None = None,
+    watch: bool = False,
+) -> ExecutionResult:
+    """Wait for a run, report progress, and return the output that is new to this caller.
+
+    If the call is cancelled, its run is cancelled too, unless ``watch`` is true. If the kernel waits
+    for the caller's answer, return at once.
+
+    Args:
+        context: The context of the call.
+        run: The run.
+        wait: Maximum seconds to wait.
+        total_cells: The number of cells of the notebook, for the result.
+        watch: Whether the call only watches a run that another call started.
+    """
+    workspace = context.workspace
+    with run.followed():
+        try:
+            await _wait(context, run, min(wait, workspace.limits.max_wait))
+        except asyncio.CancelledError:
+            if not watch:
+                await asyncio.shield(workspace.executions.cancel(run))
+            raise
+        if run.error is not None:
+            raise run.error
+        answer = await _answer(context, run, total_cells)
+    if answer.status in ("queued", "running") and _is_asked(context, run):
+        answer.notices.append(RUNS_AFTER_ANSWER)
+    return answer
+
+
+async def _wait(context: ToolContext, run: Run, wait: float) -> None:
+    began = time.monotonic()
+
+    def left() -> float:
+        # The kernel may start to wait for this caller in the meantime.
+        return 0 if _is_asked(context, run) else max(wait - (time.monotonic() - began), 0)
+
+    await run.wait(min(left(), PROGRESS_INTERVAL))
+    while not run.done and left() > 0:
+        version = run.version
+        await context.progress(_progress(run, time.monotonic() - began))
+        if await run.changed(version, min(left(), PROGRESS_HEARTBEAT)):
+            await run.wait(min(left(), PROGRESS_INTERVAL))
+
+
+def _is_asked(context: ToolContext, run: Run) -> bool:
+    return context.workspace.questions.waits_for(run.kernel_id, context.caller)
+
+
+def _progress(run: Run, elapsed: float) -> str:
+    step = run.current
+    # Progress is for people, who count cells from 1.
+    what = (
+        Sentence("running_code")
+        if step.index is None
+        else Sentence("running_cell", position=step.index + 1)
+    )
+    if len(run.steps) > 1:
+        number, total = run.steps.index(step) + 1, len(run.steps)
+        what = Sentence("running_part", what=what, number=number, total=total)
+    last = next((line for line in reversed(_last_lines(step.outputs)) if line.strip()), "")
+    seconds = f"{elapsed:.0f}"
+    if last:
+        return Sentence(
+            "running_prints", what=what, status=step.status, seconds=seconds, line=last[:200]
+        )
+    return Sentence("running", what=what, status=step.status, seconds=seconds)
+
+
+def _last_lines(outputs: OutputBuffer) -> list[str]:
+    last = outputs.stream(-1)
+    return [] if last is None else last.since(max(len(last) - 500, 0)).splitlines()
+
+
+async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
+    # Callers without a key cannot be distinguished: each one receives all output.
+    session = context.caller.identity if context.caller.key is not None else None
+    if session is None:
+        return await _new_output(context, run, total_cells, "")
+    seen = run.cursors.get(session, Cursor())
+    is_delivered = False
+    try:
+        result = await _new_output(context, run, total_cells, session)
+        is_delivered = not context.gone.is_set()
+    finally:
+        if not is_delivered:
+            # Overwritten output may have moved the cursor further back in the meantime.
+            run.cursors[session] = min(
+                seen, run.cursors.get(session, seen), key=lambda each: each.place
+            )
+    return result
+
+
+async def _new_output(
+    context: ToolContext, run: Run, total_cells: int | None, session: str
+) -> ExecutionResult:
+    """Return the output that is new to a session; all of it if the session is empty."""
+    seen = run.cursors.get(session, Cursor())
+    budget = context.workspace.limits.answer_budget
+    # Copy the outputs once: more may arrive while this result is built.
+    current = run.steps.index(run.current)
+    outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= seen.step}
+    events = {
+        at: run.steps[at].statuses.since(seen.statuses if at == seen.step else 0) for at in outputs
+    }
+    if session:
+        # Advance the cursor first: output that is overwritten from now on moves it back.
+        run.cursors[session] = Cursor.after(
+            current, outputs[current], run.steps[current].statuses.count
+        )
+    runs: list[CellRun] = []
+    images: list[Image] = []
+    prompt: str | None = None
+    begun = {step for step in run.steps if step.status not in ("queued", "skipped")}
+    shown = begun or {run.steps[0]}
+    for position, step in enumerate(run.steps):
+        if position < seen.step or step not in shown:
+            continue
+        new = outputs[position]
+        if position == seen.step:
+            new = _since(new, seen.outputs, seen.characters)
+        presented = await present(context, new, budget=max(budget // max(len(shown), 1), 500))
+        images += presented.images
+        execution = step.execution
+        prompt = execution.prompt if execution and execution.prompt is not None else prompt
+        messages = [m for m in (execution.message if execution else None, step.warning) if m]
+        runs.append(
+            CellRun(
+                cell=step.cell,
+                index=step.index,
+                status=step.status,
+                execution_count=execution.execution_count if execution else None,
+                duration=round(execution.duration, 3) if execution else None,
+                output=presented.text,
+                artifact=presented.artifact,
+                total_lines=presented.total_lines,
+                placeholders=list(presented.placeholders),
+                error=_error(execution.error) if execution and execution.error else None,
+                message="; ".join(messages) or None,
+                data=list(presented.data),
+                events=[{"mime": event.mime, "data": event.data} for event in events[position]],
+            )
+        )
+    result = ExecutionResult(
+        execution_id=run.id,
+        notebook=run.path,
+        status=run.status,
+        runs=runs,
+        skipped=sum(step.status == "skipped" for step in run.steps),
+        total_cells=total_cells,
+        prompt=prompt,
+    )
+    result.with_images(tuple(images))
+    return result
+
+
+def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:
+    """Return the outputs after a cursor position."""
+    if not characters:
+        return outputs[skip:]
+    first, *rest = outputs[skip - 1 :] or [{}]
+    if first.get("output_type") != "stream":
+        return outputs[skip - 1 :]
+    return [{**first, "text": stream_text(first)[characters:]}, *rest]
+
+
+def _error(error: Json) -> str:
+    return f"{error.get('ename')}: {error.get('evalue')}"

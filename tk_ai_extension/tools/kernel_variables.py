@@ -1,0 +1,291 @@
+"""Describe the variables of a user's Python kernel (Python 3.6 or later); runs inside the kernel.
+
+It imports only the standard library, keeps no state, and runs no code of the user's classes: no
+`__repr__`, no property. (Tables and arrays that hold such objects may.) Its source is sent to the
+kernel; this package does not import it.
+"""
+# pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportMissingTypeArgument=false
+
+import contextlib
+import fnmatch
+import inspect
+import itertools
+import json
+import sys
+import types
+
+MAX_VARIABLES = 200
+MAX_VALUE = 60
+MAX_DETAIL = 6000
+MAX_ITEMS = 20
+MAX_TEXT = 2000
+MAX_TEXT_WITHIN = 200
+DEPTH = 3
+SHAPED = (
+    "numpy",
+    "pandas",
+    "polars",
+    "torch",
+    "tensorflow",
+    "jax",
+    "xarray",
+    "scipy",
+    "pyarrow",
+    "dask",
+    "cupy",
+)
+PLAIN = ("datetime", "decimal", "fractions", "pathlib", "uuid", "re")
+SEQUENCES = ((list, "[%s]"), (tuple, "(%s)"), (set, "{%s}"), (frozenset, "{%s}"))
+CALLABLE = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+FIXED = (
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    type(str.join),
+    type(object.__init__),
+)
+MISSING = object()
+HIDDEN = {"In", "Out", "exit", "quit", "get_ipython", "open"}
+
+
+def type_name(value):
+    kind = type(value)
+    module = root_of(kind)
+    return (
+        kind.__qualname__
+        if module in ("builtins", "__main__")
+        else "%s.%s" % (module, kind.__qualname__)
+    )
+
+
+def root_of(kind):
+    return str(kind.__module__).split(".")[0]
+
+
+def is_shaped(value):
+    return root_of(type(value)) in SHAPED
+
+
+def shape_of(value):
+    if is_shaped(value):
+        shape = getattr(value, "shape", None)
+        return "x".join(str(n) for n in shape) if isinstance(shape, tuple) else None
+    if type(value) in (list, tuple, set, frozenset, dict, str, bytes, bytearray, range):
+        return "len %d" % len(value)
+    return None
+
+
+def size_of(value):
+    if is_shaped(value):
+        size = getattr(value, "nbytes", None)
+        if isinstance(size, int):
+            return size
+        usage = getattr(value, "memory_usage", None)
+        if root_of(type(value)) == "pandas" and callable(usage):
+            total = usage(deep=False)
+            return int(total if isinstance(total, int) else total.sum())
+        return None
+    if type(value).__module__ == "builtins":
+        return sys.getsizeof(value)
+    return None
+
+
+def value_of(value):
+    if value is None or type(value) in (bool, int, float, complex):
+        if type(value) is int and value.bit_length() > 200:
+            return "%d bits" % value.bit_length()
+        return repr(value)
+    if type(value) in (str, bytes) and len(value) <= MAX_VALUE:
+        return repr(value)
+    return None
+
+
+def entry(name, value):
+    return {
+        "name": name,
+        "type": type_name(value),
+        "shape": shape_of(value),
+        "size": size_of(value),
+        "value": value_of(value),
+    }
+
+
+def listing(variables, pattern):
+    names = [
+        name
+        for name, value in list(variables.items())
+        if not name.startswith("_")
+        and name not in HIDDEN
+        and not issubclass(type(value), types.ModuleType)
+        and (pattern is None or fnmatch.fnmatchcase(name, pattern))
+    ]
+    shown = names[:MAX_VARIABLES]
+    return {
+        "variables": [entry(name, variables[name]) for name in shown],
+        "more": len(names) - len(shown),
+    }
+
+
+def is_callable(value):
+    return type(value) in CALLABLE or issubclass(type(value), type)
+
+
+def text_of(value, depth=DEPTH):
+    """Return the `repr`, unless that would run the user's code."""
+    kind = type(value)
+    if value is None or value is Ellipsis or kind in (bool, int, float, complex, range):
+        return value_of(value) or repr(value)
+    if kind in (str, bytes, bytearray):
+        most = MAX_TEXT if depth == DEPTH else MAX_TEXT_WITHIN
+        return repr(value[:most]) + ("..." if len(value) > most else "")
+    text = within_of(value, depth)
+    if text is not None:
+        return text if kind.__module__ == "builtins" else "%s(%s)" % (type_name(value), text)
+    if root_of(kind) in PLAIN or is_shaped(value):
+        return repr(value)
+    if is_callable(value):
+        return "<%s>" % value.__qualname__
+    return "<%s object>" % type_name(value)
+
+
+def within_of(value, depth):
+    """Return the items of a container as text, read by its built-in base; None if it has none."""
+    if issubclass(type(value), dict):
+        pairs = itertools.islice(dict.items(value), MAX_ITEMS) if depth else ()
+        shown = ["%s: %s" % (text_of(k, depth - 1), text_of(v, depth - 1)) for k, v in pairs]
+        return "{%s}" % ", ".join(shown + ["..."] * (dict.__len__(value) > len(shown)))
+    for base, form in SEQUENCES:
+        if issubclass(type(value), base):
+            items = itertools.islice(base.__iter__(value), MAX_ITEMS) if depth else ()
+            shown = [text_of(item, depth - 1) for item in items]
+            shown += ["..."] * (base.__len__(value) > len(shown))
+            return form % (", ".join(shown) + "," * (base is tuple and len(shown) == 1))
+    return None
+
+
+def fields_of(value):
+    """Return an object's stored attributes without evaluating properties."""
+    fields = {}
+    shadowed = False
+    for base in type.mro(type(value)):
+        for name, found in type.__dict__["__dict__"].__get__(base).items():
+            if type(found) is types.MemberDescriptorType:
+                with contextlib.suppress(AttributeError):
+                    fields[name] = found.__get__(value)
+            elif name == "__dict__" and type(found) is not types.GetSetDescriptorType:
+                shadowed = True
+    with contextlib.suppress(AttributeError):
+        fields.update({} if shadowed else object.__getattribute__(value, "__dict__"))
+    return fields
+
+
+def attribute_of(value, name):
+    """Return an attribute, and whether it is known without running the user's code."""
+    if is_shaped(value):
+        return getattr(value, name, MISSING), True
+    found = inspect.getattr_static(value, name, MISSING)
+    if isinstance(found, (staticmethod, classmethod)):
+        found = found.__func__
+    if type(found) in FIXED:
+        try:
+            return found.__get__(value, type(value)), True
+        except AttributeError:
+            return MISSING, True
+    if type(found) in (types.FunctionType, types.BuiltinFunctionType):
+        return found, True
+    computed = inspect.getattr_static(type(found), "__get__", MISSING) is not MISSING
+    return found, not computed
+
+
+class Shown:
+    """A default or an annotation, as text."""
+
+    def __init__(self, value):
+        self.text = value if isinstance(value, str) else text_of(value)
+
+    def __repr__(self):
+        return self.text
+
+
+def annotation_of(annotation):
+    if isinstance(annotation, (type, str)) or root_of(type(annotation)) in ("typing", "types"):
+        return annotation
+    return Shown(annotation)
+
+
+def signature_of(value):
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    empty = inspect.Parameter.empty
+    parameters = [
+        each.replace(
+            default=empty if each.default is empty else Shown(text_of(each.default)),
+            annotation=annotation_of(each.annotation),
+        )
+        for each in signature.parameters.values()
+    ]
+    returned = annotation_of(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=returned))
+
+
+def frame_of(value):
+    """The head of a pandas table or series."""
+    parts = ["shape %s" % (shape_of(value) or "")]
+    dtypes = getattr(value, "dtypes", None)
+    if hasattr(dtypes, "items"):
+        parts.append(
+            "\n".join("%s: %s" % (column, dtype) for column, dtype in list(dtypes.items())[:50])
+        )
+    else:
+        parts.append("dtype %s" % (dtypes,))
+    head = value.head(5)
+    parts.append(head.to_string(max_cols=20) if hasattr(head, "columns") else head.to_string())
+    return "\n".join(parts)
+
+
+def detail_of(value):
+    module = root_of(type(value))
+    if module == "pandas" and hasattr(value, "head"):
+        return frame_of(value)
+    if module == "polars" and hasattr(value, "head"):
+        return "shape %s\n%s" % (shape_of(value) or "", value.head(5))
+    if module == "numpy" and hasattr(value, "dtype"):
+        flat = value.reshape(-1)[:MAX_ITEMS] if getattr(value, "size", 0) else value
+        shown = text_of(flat.tolist()) if value.dtype.hasobject else flat
+        return "shape %s, dtype %s\n%s" % (shape_of(value) or "()", value.dtype, shown)
+    if issubclass(type(value), types.ModuleType):
+        return "module %s\n%s" % (value.__name__, inspect.getdoc(value) or "")
+    if is_callable(value):
+        doc = inspect.getdoc(value) or "(no docstring)"
+        return "%s%s\n%s" % (value.__qualname__, signature_of(value), doc)
+    lines = [text_of(value)]
+    if lines[0] == "<%s object>" % type_name(value):
+        fields = fields_of(value)
+        lines += ["%s = %s" % (name, text_of(fields[name])) for name in list(fields)[:MAX_ITEMS]]
+        lines += ["... and %d more" % (len(fields) - MAX_ITEMS)] * (len(fields) > MAX_ITEMS)
+    return "\n".join(lines)
+
+
+def inspection(variables, name):
+    parts = name.split(".")
+    value, known = variables.get(parts[0], MISSING), True
+    for part in parts[1:]:
+        if value is MISSING or not known:
+            break
+        value, known = attribute_of(value, part)
+    if value is MISSING:
+        return None
+    if not known:
+        detail = "The value is computed by code of its class, which was not run."
+        return {"type": type_name(value), "detail": detail}
+    return {"type": type_name(value), "detail": detail_of(value)[:MAX_DETAIL]}
+
+
+def answer(variables, call):
+    request = json.loads(call)
+    if request["query"] == "list":
+        return json.dumps(listing(variables, request["pattern"]))
+    return json.dumps(inspection(variables, request["name"]))

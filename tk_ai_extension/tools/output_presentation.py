@@ -1,0 +1,119 @@
+"""Prepare outputs for a result: shortened text, an artifact with the whole, scaled images."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.digest import Digest, digest, shorten
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.outputs import summarise
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.results import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """Outputs as a result shows them.
+
+    Attributes:
+        text: The text, within the budget.
+        artifact: The id of the artifact with the whole text; None if `text` is the whole.
+        images: The images, scaled down.
+        data: The values of ``application/json`` outputs that fit the budget.
+        placeholders: The line numbers in an unshortened `text`, from 0, that stand for an image, a
+            value of `data`, or the whole traceback.
+        total_lines: The number of lines of the whole text; None if `text` is the whole.
+    """
+
+    text: str
+    artifact: str | None = None
+    images: tuple[Image, ...] = ()
+    data: tuple[Any, ...] = ()
+    placeholders: tuple[int, ...] = ()
+    total_lines: int | None = None
+
+
+SMALL = 200_000
+"""Characters of outputs that are digested on the event loop; more are digested in a thread."""
+
+
+async def digested(outputs: Sequence[Json]) -> Digest:
+    """Return the `digest` of outputs without blocking the event loop."""
+    if summarise(outputs).size <= SMALL:
+        return digest(outputs)
+    return await asyncio.to_thread(digest, outputs)
+
+
+async def present(
+    context: ToolContext, outputs: Sequence[Json], *, budget: int | None = None
+) -> Presented:
+    """Return outputs as a result shows them.
+
+    Args:
+        context: The context of the call.
+        outputs: The outputs, in nbformat.
+        budget: Maximum characters of the text; None for the workspace's default.
+    """
+    limit = context.workspace.limits.answer_budget if budget is None else budget
+    found = await digested(outputs)
+    images = await for_model(found.images)
+    data = tuple(value for value in found.data if len(json.dumps(value)) <= limit)
+    # If a value is left out, the model must read it in the text.
+    lines = tuple(found.placeholders) if len(data) == len(found.data) else ()
+    whole = found.hidden or found.text
+    if len(found.text) <= limit and found.hidden is None:
+        return Presented(found.text, None, images, data, lines)
+    try:
+        artifact = await context.workspace.artifacts.write(context.caller.user, whole)
+    except ToolError as error:
+        # The code has run: return its result even though the whole output cannot be kept.
+        short = shorten(found.text, limit, pointer=f"; the whole was not saved: {error.message}")
+        return Presented(short.text, None, images, data, total_lines=short.total_lines)
+    short = shorten(found.text, limit, pointer=f"; read_output {artifact.id}")
+    text = short.text
+    if found.hidden is not None and not short.truncated:
+        text = f"{text}\n[whole traceback: read_output {artifact.id}]"
+        lines = (*lines, text.count("\n"))
+    lines = () if short.truncated else lines
+    return Presented(text, artifact.id, images, data, lines, whole.count("\n") + 1)
+
+
+MAX_SIDE = 1_568
+"""Maximum pixels of an image's side. The model's API would scale larger images down anyway."""
+MAX_IMAGES = 20
+
+
+async def for_model(images: Iterable[tuple[str, str]]) -> tuple[Image, ...]:
+    """Return (MIME type, base64 data) pairs as images with sides of at most `MAX_SIDE` pixels.
+
+    Data that is not a valid image is left out. Scaling runs in a thread.
+    """
+    chosen = list(images)[-MAX_IMAGES:]
+    if not chosen:
+        return ()
+    scaled = await asyncio.to_thread(lambda: [_scaled(mime, data) for mime, data in chosen])
+    return tuple(image for image in scaled if image is not None)
+
+
+def _scaled(mime: str, data: str) -> Image | None:
+    import PIL.Image  # Imported late: most results have no image.
+
+    try:
+        raw = base64.b64decode(data)
+        with PIL.Image.open(io.BytesIO(raw)) as picture:
+            if max(picture.size) <= MAX_SIDE:
+                return Image(data, mime)
+            picture.thumbnail((MAX_SIDE, MAX_SIDE))
+            buffer = io.BytesIO()
+            picture.save(buffer, "PNG" if mime == "image/png" else "JPEG")
+    except (binascii.Error, ValueError, OSError, PIL.Image.DecompressionBombError):
+        return None
+    return Image(base64.b64encode(buffer.getvalue()).decode("ascii"), mime)

@@ -1,0 +1,73 @@
+"""Encode changes as JSON for the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.operations import Change
+from tk_ai_extension.model.outputs import summarise
+
+MAX_OUTPUTS = 1_000_000
+"""Approximate maximum characters of one cell's outputs. Larger ones are not stored."""
+
+
+def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
+    """Return the changes as JSON, and a note about the cells whose outputs were too large to store."""
+    left_out: dict[str, None] = {}
+    items: list[dict[str, Any]] = []
+    for change in changes:
+        item: dict[str, Any] = {
+            "action": change.action,
+            "cell": change.cell,
+            "index": change.index,
+            "index_before": change.index_before,
+            "previous": change.previous,
+        }
+        for name, content in (("before", change.before), ("after", change.after)):
+            kept = _bounded(content)
+            if kept is not content:
+                left_out[change.cell] = None
+            item[name] = None if kept is None else _content(kept)
+        items.append(item)
+    note = ""
+    if left_out:
+        note = (
+            f"The outputs of {', '.join(f'@{cell}' for cell in left_out)} were too large to keep."
+        )
+    return json.dumps(items, separators=(",", ":")), note
+
+
+def decode_changes(data: str) -> tuple[Change, ...]:
+    """Return the changes from the JSON of `encode_changes`."""
+    items: list[dict[str, Any]] = json.loads(data)
+    return tuple(
+        Change(before=_read(item.pop("before")), after=_read(item.pop("after")), **item)
+        for item in items
+    )
+
+
+def _bounded(content: CellContent | None) -> CellContent | None:
+    # Measure instead of encoding: encoding large outputs would hold the GIL.
+    if content is None or summarise(content.outputs).size <= MAX_OUTPUTS:
+        return content
+    return replace(content, outputs=(), execution_count=None)
+
+
+def _content(content: CellContent) -> dict[str, Any]:
+    return {
+        "type": content.type,
+        "source": content.source,
+        "id": content.id,
+        "metadata": dict(content.metadata),
+        "execution_count": content.execution_count,
+        "outputs": list(content.outputs),
+        "extra": dict(content.extra),
+    }
+
+
+def _read(item: dict[str, Any] | None) -> CellContent | None:
+    return None if item is None else CellContent(outputs=tuple(item.pop("outputs")), **item)

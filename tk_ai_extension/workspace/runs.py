@@ -1,0 +1,296 @@
+"""A run: one or more cells, or scratch code, that a kernel executes; and the protocol of its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Literal, NamedTuple, Protocol
+
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
+from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
+
+MAX_EVENTS = 2_000
+"""Maximum events of an execution that are kept for replay. A reset replaces older ones."""
+
+MAX_STATUSES = 1_000
+"""Maximum status events of a step that are kept; the newest stay."""
+MAX_STATUS_SIZE = 4_000_000
+"""Approximate maximum characters of status events of a step that are kept; the newest stay."""
+
+StepStatus = RunStatus | Literal["skipped"]
+
+
+class StatusLog:
+    """The newest status events of a step, numbered from 0."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of all events so far."""
+        self._kept: deque[tuple[StatusEvent, int]] = deque()
+        self._size = 0
+
+    def append(self, event: StatusEvent) -> None:
+        """Add an event; drop the oldest while there are too many or too large ones."""
+        size = json_size(event.data)
+        self._kept.append((event, size))
+        self._size += size
+        self.count += 1
+        while len(self._kept) > MAX_STATUSES or (
+            self._size > MAX_STATUS_SIZE and len(self._kept) > 1
+        ):
+            self._size -= self._kept.popleft()[1]
+
+    def since(self, number: int) -> list[StatusEvent]:
+        """Return the kept events from this number on."""
+        skipped = max(number - (self.count - len(self._kept)), 0)
+        return [event for event, _ in islice(self._kept, skipped, None)]
+
+
+class Cursor(NamedTuple):
+    """How much of a run's output a caller has received.
+
+    Attributes:
+        step: The step whose outputs come next.
+        outputs: Number of its outputs that were received.
+        characters: Number of characters received of the last of them, if it is a stream.
+        statuses: Number of its status events that were received.
+    """
+
+    step: int = 0
+    outputs: int = 0
+    characters: int = 0
+    statuses: int = 0
+
+    @classmethod
+    def after(cls, step: int, outputs: Sequence[Json], statuses: int) -> Cursor:
+        """Return the cursor after these outputs of a step. An empty stream may still grow."""
+        count = len(outputs)
+        if not count or outputs[-1].get("output_type") != "stream":
+            return cls(step, count, 0, statuses)
+        characters = len(stream_text(outputs[-1]))
+        return cls(step, count if characters else count - 1, characters, statuses)
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Step, output and character that come next. Cursors are ordered by it."""
+        if self.characters:
+            return self.step, self.outputs - 1, self.characters
+        return self.step, self.outputs, 0
+
+
+@dataclass(eq=False)
+class Step:
+    """One cell, or one piece of scratch code, of a run."""
+
+    cell: str | None = None
+    index: int | None = None
+    code: str = ""
+    status: StepStatus = "queued"
+    started: bool = False
+    """Whether the kernel has started it. Before that, an interrupt would hit somebody else's code."""
+    outputs: OutputBuffer = field(default_factory=OutputBuffer)
+    execution: Execution | None = None
+    statuses: StatusLog = field(default_factory=StatusLog)
+    warning: str | None = None
+    """A note for readers of its outputs: why they are missing here or in the notebook."""
+
+    def drop_outputs(self) -> None:
+        """Drop the outputs to free memory."""
+        if not self.outputs:
+            return
+        self.outputs = OutputBuffer()
+        if self.execution is not None:
+            self.execution = replace(self.execution, outputs=())
+        self.warning = (
+            "outputs are no longer kept here; read the cell"
+            if self.cell
+            else "outputs are no longer kept"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One event of a run, numbered from 1: started, outputs, input, ended, done; or a reset."""
+
+    id: int
+    kind: str
+    data: Json
+
+
+class Run:
+    """One or more cells in order, or scratch code, that a kernel executes.
+
+    A run does not depend on its followers. `wait` returns when it has ended or on timeout.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        kernel_id: str,
+        path: str | None,
+        steps: list[Step],
+        *,
+        is_source_pinned: bool = False,
+    ) -> None:
+        self.id = secrets.token_hex(5)
+        self.caller = caller
+        self.kernel_id = kernel_id
+        self.path = path
+        self.steps = steps
+        self.is_source_pinned = is_source_pinned
+        """Whether cells run only with the source that their steps have."""
+        self.error: ToolError | None = None
+        """Why the run could not be carried out; None if it could."""
+        self.created = time.time()
+        self.done = False
+        self.cancelled = False
+        self.version = 0
+        """Incremented by each event."""
+        self.cursors: dict[str, Cursor] = {}
+        """What each caller has received, by identity."""
+        self.task: asyncio.Task[None] | None = None
+        self.kept = 0
+        """Approximate characters of output that are kept once it has ended; 0 when dropped."""
+        self.followers = 0
+        """Number of readers of its outputs, which are not dropped meanwhile."""
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
+
+    def rewind_cursors(self, step: Step, output: int, character: int) -> None:
+        """Move cursors back to an output that was overwritten, so that callers receive it again.
+
+        Args:
+            step: The step of the output.
+            output: The number of the first output that changed.
+            character: The first character that changed, if it is a stream.
+        """
+        position = self.steps.index(step)
+        for caller, seen in self.cursors.items():
+            if seen.step == position and seen.place > (position, output, character):
+                outputs = output + 1 if character else output
+                self.cursors[caller] = seen._replace(outputs=outputs, characters=character)
+
+    @property
+    def current(self) -> Step:
+        """The step that runs now; the last one that ran once the run has ended."""
+        return next(
+            (step for step in self.steps if step.status in ("queued", "running")),
+            next(
+                (step for step in reversed(self.steps) if step.status != "skipped"), self.steps[-1]
+            ),
+        )
+
+    @property
+    def status(self) -> RunStatus:
+        """How it ended; until then ``queued`` or ``running``, even if a cell failed already."""
+        if self.done:
+            return self.outcome
+        current = self.current
+        waits = current is self.steps[0] and current.status == "queued"
+        return "queued" if waits else "running"
+
+    @property
+    def outcome(self) -> RunStatus:
+        """The status of the first step that failed, else of the current one."""
+        for step in self.steps:
+            if step.status not in ("queued", "running", "ok", "skipped"):
+                return step.status
+        current = self.current.status
+        return "ok" if current == "skipped" else current
+
+    @contextmanager
+    def followed(self) -> Generator[None]:
+        """Keep its outputs while the context is open."""
+        self.followers += 1
+        try:
+            yield
+        finally:
+            self.followers -= 1
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait for the end, for at most ``seconds``; return whether it has ended."""
+        if not self.done:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._ended.wait()
+            except TimeoutError:
+                return self.done
+        return True
+
+    async def changed(self, since: int, seconds: float | None) -> bool:
+        """Wait until `version` exceeds ``since``, for at most ``seconds``; return whether it does."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self.version <= since and not self.done:
+            remaining = None if deadline is None else deadline - time.monotonic()
+            if remaining is not None and remaining <= 0:
+                return False
+            try:
+                async with asyncio.timeout(remaining):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def record(self, kind: str, data: Json) -> None:
+        """Record an event and wake the waiters."""
+        self.version += 1
+        self._events.append(RunEvent(self.version, kind, data))
+        if kind == "done":
+            self.done = True
+            self._ended.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
+        """Yield the events after number ``last``, then new ones, until the run is done.
+
+        If events in between were dropped, the first event is a ``reset``: outputs that were shown
+        may have been overwritten.
+        """
+        with self.followed():
+            while True:
+                kept = list(self._events)
+                if kept and kept[0].id > last + 1:
+                    last = kept[-1].id
+                    yield RunEvent(last, "reset", {})
+                for event in kept:
+                    if event.id > last:
+                        last = event.id
+                        yield event
+                if self.done and self.version <= last:
+                    return
+                await self.changed(last, None)
+
+
+class RunSupervisor(Protocol):
+    """Supervises the kernel of one run. `Executions` calls its methods."""
+
+    async def before_step(self, run: Run, step: Step) -> None:
+        """Prepare the kernel before the step's code is sent; may assign another kernel to the run.
+
+        Raises:
+            ToolError: The step cannot run. The run ends.
+        """
+        ...
+
+    async def after_step(self, run: Run, step: Step) -> bool:
+        """Return whether to run the step again. Called when the step has ended, within its turn."""
+        ...
+
+    async def on_interrupt_ignored(self, run: Run) -> None:
+        """End a cancelled run that ignored the interrupt."""
+        ...
+
+    async def on_end(self, run: Run) -> None:
+        """Release the kernel. Called once when the run has ended, with or without an error."""
+        ...

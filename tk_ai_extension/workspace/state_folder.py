@@ -1,0 +1,48 @@
+"""The folders of the journal and artifacts of each root folder."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_data_dir
+
+
+def default_data_folder() -> Path:
+    """Return this package's folder in Jupyter's data folder."""
+    return Path(jupyter_data_dir()) / "tk-ai-extension"
+
+
+def state_path(data: Path, root: Path | None) -> Path:
+    """Return the folder of a root's journal and artifacts, which may not exist.
+
+    Roots have separate folders, because their notebooks may have the same paths. A server and the
+    command line with the same root share one history.
+    """
+    name = hashlib.blake2b(str(root or "").encode(), digest_size=8).hexdigest()
+    return data / name
+
+
+def state_folder(data: Path, root: Path | None) -> Path:
+    """Create the folder of `state_path` with mode 0700, and return it.
+
+    Raises:
+        OSError: It cannot be created, or its mode cannot be set.
+    """
+    folder = state_path(data, root)
+    make_private(folder)
+    folder.chmod(0o700)
+    return folder
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder and its missing parents with mode 0700.
+
+    `Path.mkdir(parents=True)` would create the parents with the umask's mode.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    for part in (*reversed(folder.parents), folder):
+        if not part.is_dir():
+            part.mkdir(mode=0o700, exist_ok=True)

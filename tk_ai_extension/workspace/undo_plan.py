@@ -1,0 +1,268 @@
+"""Plan an undo: the operations that undo changes, except of cells that were edited since.
+
+It has no side effects. Changes are undone in a model of the current notebook (ids, types, hashes, in
+order), the last one first. Then the operations from the notebook to the model are computed. Each has the
+hash that it expects, so the document detects changes between planning and applying
+(compare-and-set). See docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.merging import longest_increasing
+from tk_ai_extension.model.operations import (
+    Change,
+    Delete,
+    Insert,
+    Move,
+    Operation,
+    Replace,
+    SetOutputs,
+)
+from tk_ai_extension.workspace.journal import JournalEntry
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """A plan to undo journal entries.
+
+    Attributes:
+        operations: The operations, applied all or none.
+        entries: The ids of the entries that are undone at least in part, newest first.
+        left: Sentences that say which changes stay, and why.
+    """
+
+    operations: tuple[Operation, ...]
+    entries: tuple[int, ...]
+    left: tuple[str, ...]
+
+
+def plan_undo(entries: Sequence[JournalEntry], snapshot: Snapshot) -> UndoPlan:
+    """Return the plan to undo entries of one notebook.
+
+    Args:
+        entries: The entries, newest first, with their changes (`Journal.undoable`).
+        snapshot: The current notebook.
+    """
+    target = _Target(snapshot)
+    undone: list[int] = []
+    for entry in entries:
+        if target.undo(entry.changes):
+            undone.append(entry.id)
+            target.left += [entry.note] if entry.note else []
+    return UndoPlan(tuple(target.operations()), tuple(undone), tuple(dict.fromkeys(target.left)))
+
+
+def inverse_operations(
+    changes: Sequence[Change], snapshot: Snapshot
+) -> tuple[list[Operation], list[str]]:
+    """Return the operations that undo changes, and sentences that say which changes stay.
+
+    A change stays if the cell's source, type or outputs have changed since, if the cell was deleted,
+    or if another cell has its id now.
+
+    Args:
+        changes: The changes, in the order in which they were made.
+        snapshot: The current notebook.
+    """
+    target = _Target(snapshot)
+    target.undo(changes)
+    return target.operations(), list(dict.fromkeys(target.left))
+
+
+@dataclass(eq=False)
+class _Row:
+    """A cell of the model.
+
+    Attributes:
+        cell: The cell of the snapshot; None for a restored cell.
+        id, type, hash: Its values in the model.
+        outputs: The number of its outputs in the model.
+        count: Its execution count in the model.
+        content: Its new content; None while it is unchanged.
+        whole: Whether fields change that operations cannot set (metadata, attachments). Then the
+            cell is deleted and inserted again with its id.
+    """
+
+    cell: Cell | None
+    id: str | None
+    type: CellType
+    hash: str
+    outputs: int
+    count: int | None
+    content: CellContent | None = None
+    whole: bool = False
+
+    @classmethod
+    def of(cls, cell: Cell) -> _Row:
+        return cls(cell, cell.id, cell.type, cell.hash, cell.outputs.count, cell.execution_count)
+
+    def become(self, content: CellContent) -> None:
+        self.content = content
+        self.type, self.hash = content.type, source_hash(content.source)
+        self.outputs, self.count = len(content.outputs), content.execution_count
+
+
+class _Target:
+    """A model of the notebook in which changes are undone one by one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.left: list[str] = []
+        self._has_ids = snapshot.nbformat >= (4, 5)
+        self._start = [_Row.of(cell) for cell in snapshot.cells]
+        self._rows = list(self._start)
+        self._by_id: defaultdict[str, list[_Row]] = defaultdict(list)
+        for row in self._rows:
+            self._by_id[row.id or ""].append(row)
+        # If a change of a cell stays, its earlier changes stay too.
+        self._blocked: set[str] = set()
+        # The same for all cells without an id: their positions may have shifted.
+        self._numbers_blocked = False
+
+    def undo(self, changes: Sequence[Change]) -> bool:
+        """Undo changes, the last one first; return whether any was undone."""
+        any_undone = False
+        for change in reversed(changes):
+            numbered = not _by_id(change)
+            if change.cell in self._blocked or (numbered and self._numbers_blocked):
+                reason: str | None = "a later change of it was not undone"
+            else:
+                reason = self._undo(change)
+            if reason is None:
+                any_undone = True
+            else:
+                self.left.append(f"Cell @{change.cell} was not reverted: {reason}.")
+                self._blocked.add(change.cell)
+                self._numbers_blocked |= numbered
+        return any_undone
+
+    def operations(self) -> list[Operation]:
+        """Return the operations from the snapshot to the model. Cells have their keys of the snapshot."""
+        deleted = set(self._start) - {row for row in self._rows if not row.whole}
+        operations: list[Operation] = [
+            Delete(row.cell.key, expect=row.cell.hash)
+            for row in self._start
+            if row in deleted and row.cell is not None
+        ]
+        for row in self._rows:
+            if row.cell is not None and row.content is not None and not row.whole:
+                operations += _edits(row.cell, row.content)
+        return operations + self._arrange([row for row in self._start if row not in deleted])
+
+    def _arrange(self, order: list[_Row]) -> list[Operation]:
+        """Return the inserts and moves that turn this order into the model's.
+
+        As few cells as possible are moved; each one goes below the previous cell.
+        """
+        operations: list[Operation] = []
+        positions = {row: position for position, row in enumerate(order)}
+        known = [positions[row] for row in self._rows if row in positions]
+        staying = set(longest_increasing(known))
+        at = 0
+        for row in self._rows:
+            if row not in positions:
+                assert row.content is not None
+                operations.append(Insert(row.content, index=at))
+                order.insert(at, row)
+            elif positions[row] in staying:
+                at = order.index(row, at)
+            else:
+                assert row.cell is not None
+                before = order.index(row)
+                # Removing the cell shifts the cells below it up by one.
+                at -= before < at
+                operations.append(Move(row.cell.key, at))
+                order.insert(at, order.pop(before))
+            at += 1
+        return operations
+
+    def _undo(self, change: Change) -> str | None:
+        """Undo one change; return the reason if it stays."""
+        if change.action == "delete":
+            return self._undo_delete(change)
+        row = self._find(change)
+        if row is None:
+            return "it was deleted"
+        if change.action == "move":
+            self._undo_move(change, row)
+            return None
+        after = _required(change.after)
+        if row.hash != source_hash(after.source) or row.type != after.type:
+            return "it was edited since"
+        if change.action == "insert":
+            self._rows.remove(row)
+            self._by_id[row.id or ""].remove(row)
+            return None
+        before = _required(change.before)
+        if change.action == "replace":
+            row.whole |= before.metadata != after.metadata or before.extra != after.extra
+        elif (row.outputs, row.count) != (len(after.outputs), after.execution_count):
+            return "it ran since"
+        row.become(before)
+        return None
+
+    def _undo_delete(self, change: Change) -> str | None:
+        content = _required(change.before)
+        if content.id is not None and self._by_id.get(content.id):
+            return "another cell has its id now"
+        cell_id = content.id if self._has_ids else None
+        row = _Row(None, cell_id, content.type, "", 0, None)
+        row.become(content)
+        self._by_id[row.id or ""].append(row)
+        previous = self._previous(change)
+        index = change.index if previous is None else self._rows.index(previous) + 1
+        self._rows.insert(index, row)
+        return None
+
+    def _undo_move(self, change: Change, row: _Row) -> None:
+        self._rows.remove(row)
+        previous = self._previous(change)
+        if previous is not None and previous is not row:
+            index = self._rows.index(previous) + 1
+        else:
+            index = change.index if change.index_before is None else change.index_before
+        self._rows.insert(index, row)
+
+    def _find(self, change: Change) -> _Row | None:
+        """Return the changed cell, by its id, or by its position if it has no unique id."""
+        if _by_id(change):
+            rows = self._by_id.get(change.cell, [])
+            return rows[0] if len(rows) == 1 else None
+        if change.index >= len(self._rows):
+            return None
+        row = self._rows[change.index]
+        return row if row.id == _content(change).id else None
+
+    def _previous(self, change: Change) -> _Row | None:
+        """Return the cell that was above the changed one, if it is known and still exists."""
+        rows = self._by_id.get(change.previous, []) if change.previous else []
+        return rows[0] if len(rows) == 1 else None
+
+
+def _edits(cell: Cell, content: CellContent) -> list[Operation]:
+    """Return the operations that set a cell's type, source and outputs."""
+    operations: list[Operation] = []
+    if cell.hash != source_hash(content.source) or cell.type != content.type:
+        operations.append(Replace(cell.key, content.source, type=content.type, expect=cell.hash))
+    has_outputs = bool(content.outputs) or content.execution_count is not None
+    if content.type == "code" and (has_outputs or not operations):
+        operations.append(SetOutputs(cell.key, content.outputs, content.execution_count))
+    return operations
+
+
+def _content(change: Change) -> CellContent:
+    return _required(change.after or change.before)
+
+
+def _by_id(change: Change) -> bool:
+    """Return whether the change names its cell by id and not by position."""
+    return _content(change).id == change.cell
+
+
+def _required(content: CellContent | None) -> CellContent:
+    assert content is not None, "a change of this kind has this side"
+    return content
