@@ -7,7 +7,7 @@ import lab from './lab/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import questions from './questions/plugin';
-import pictures from './pictures/plugin';
+import images from './images/plugin';
 import state from './state/plugin';
 import tabs from './tabs/plugin';
 
@@ -27,7 +27,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...questions,
   ...panel,
   ...notebook,
-  ...pictures,
+  ...images,
   ...tabs,
   ...lab
 ];

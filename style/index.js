@@ -4,4 +4,4 @@ import './cards.css';
 import './asked.css';
 import './composer.css';
 import './notebook.css';
-import './pictures.css';
+import './images.css';

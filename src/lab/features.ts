@@ -6,7 +6,7 @@ export type Feature =
   | 'trust'
   | 'quiet-trust'
   /** Images from other hosts, and diagrams that load some, are blocked until they are allowed. */
-  | 'pictures'
+  | 'images'
   | 'diagrams'
   /** Buttons in outputs are blocked until they are allowed to run commands. */
   | 'commands'

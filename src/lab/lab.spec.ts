@@ -153,7 +153,7 @@ describe('renderers', () => {
     const own = rendermime.sanitizer;
     Object.defineProperty(rendermime, 'sanitizer', { get: () => own });
     setSanitizer(rendermime, { sanitize: dirty => dirty });
-    expect(works('pictures')).toBe(false);
+    expect(works('images')).toBe(false);
     expect(rendermime.createRenderer('text/html').node.className).toContain('jp-RenderedText');
   });
 });

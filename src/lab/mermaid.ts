@@ -4,7 +4,7 @@ import { report } from './features';
 import { replaceMethod } from './replacing';
 
 /** The class of what is shown in place of a diagram that is not drawn. */
-export const REPLACED = 'tk-HeldDiagram';
+export const REPLACED = 'tk-BlockedDiagram';
 
 /**
  * Replace how JupyterLab draws some diagrams.

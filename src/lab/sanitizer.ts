@@ -18,7 +18,7 @@ export function replaceSanitize(
   const { sanitize } = shared as Partial<Sanitize>;
   const own = { sanitize: sanitize?.bind(shared) ?? nothing };
   const by = replace(own);
-  report('pictures', replaceMethod(shared, 'sanitize', by.sanitize.bind(by)));
+  report('images', replaceMethod(shared, 'sanitize', by.sanitize.bind(by)));
   return own;
 }
 
@@ -33,7 +33,7 @@ export function setSanitizer(
     // It cannot be assigned in this JupyterLab.
   }
   if (rendermime.sanitizer !== sanitizer) {
-    report('pictures', false);
+    report('images', false);
     showAsText(rendermime);
   }
 }

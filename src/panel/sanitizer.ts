@@ -1,7 +1,7 @@
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { loading } from '../pictures/addresses';
-import { letGo } from '../pictures/holding';
+import { loadingAttributes } from '../images/addresses';
+import { unblock } from '../images/blockingSanitizer';
 
 /**
  * A sanitizer after which nothing is loaded from anywhere: what a model writes may carry data away
@@ -31,7 +31,7 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
     // A document without a window: nothing in it is loaded or run.
     const inert = new DOMParser().parseFromString(clean, 'text/html');
     // What notebooks only hold is taken out here; diagrams stay as code.
-    letGo(inert.body, () => undefined);
+    unblock(inert.body, () => undefined);
     for (const element of inert.body.querySelectorAll('*')) {
       this._localise(element, inert);
     }
@@ -43,7 +43,7 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
   }
 
   private _localise(element: Element, inert: Document): void {
-    for (const name of loading(element)) {
+    for (const name of loadingAttributes(element)) {
       const address = element.getAttribute(name) ?? '';
       // As an image, an SVG runs no script and loads nothing.
       const isDiagram = element.localName === 'img' && name === 'src' && SVG.test(address);

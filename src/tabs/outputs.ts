@@ -66,7 +66,7 @@ export function splice(
 /**
  * What an agent puts into a cell does not inherit the trust that a person gave to it.
  *
- * Open views follow that (`src/pictures/trust.ts`).
+ * Open views follow that (`src/images/trust.ts`).
  */
 export function distrust(cell: YCodeCell): void {
   if (cell.getMetadata('trusted') === true) {

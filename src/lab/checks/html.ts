@@ -11,7 +11,7 @@ export async function checkHtml(uses: Uses, rendermime: IRenderMimeRegistry): Pr
   const found = await Promise.all(
     ['text/html', 'text/markdown'].map(mime => rendered(uses, rendermime, mime))
   );
-  uses.report('pictures', !/\ssrc=/.test(shared) && found.every(html => html.includes(SEEN)));
+  uses.report('images', !/\ssrc=/.test(shared) && found.every(html => html.includes(SEEN)));
 }
 
 /** HTML that is rendered with a sanitizer of ours: it loads nothing whatever becomes of it. */

@@ -90,7 +90,7 @@ it('has a sentence for each feature, which a notification shows whole', () => {
   const features: Record<Feature, true> = {
     trust: true,
     'quiet-trust': true,
-    pictures: true,
+    images: true,
     diagrams: true,
     commands: true,
     tabs: true,

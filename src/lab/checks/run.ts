@@ -57,8 +57,8 @@ export async function runSelfTest(tested: ITested): Promise<void> {
     }
   }
   // Where their plug-in is switched off, nothing was replaced.
-  if (works('pictures') === true) {
-    await attempt(['pictures'], () => checkHtml(uses, rendermime));
+  if (works('images') === true) {
+    await attempt(['images'], () => checkHtml(uses, rendermime));
   }
   if (works('diagrams') === true) {
     await attempt(['diagrams'], () => checkDiagrams(uses, rendermime, parser));

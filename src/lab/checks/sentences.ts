@@ -9,7 +9,7 @@ export function sentence(feature: Feature, trans: TranslationBundle): string {
       return trans.__('Outputs are shown as text: trust cannot be withdrawn from a cell.');
     case 'quiet-trust':
       return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
-    case 'pictures':
+    case 'images':
       return trans.__('All images from other hosts are blocked: they cannot be blocked one by one.');
     case 'diagrams':
       return trans.__('All images from other hosts are blocked: diagrams cannot be blocked alone.');

@@ -276,7 +276,7 @@ class RoomPlace(OutputPlace):
 def distrust(cell: Any) -> None:
     """What an agent puts into a cell does not inherit the trust that a person gave to it.
 
-    Open pages read this, too (`src/pictures/trust.ts`).
+    Open pages read this, too (`src/images/trust.ts`).
     """
     metadata: Any = cell.get("metadata")
     if isinstance(metadata, Map) and metadata.get("trusted"):

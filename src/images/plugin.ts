@@ -11,21 +11,20 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { IReviews } from '../changes/reviews';
 import { checkCommandLinks } from '../lab/commandLinks';
 import { IActivities } from '../notebook/activities';
-import { Diagrams } from './diagrams';
-import type { Rule } from './held';
-import { tellOfMarkers } from './marker';
-import { Pictures } from './pictures';
+import { DiagramBlocker } from './diagrams';
+import type { BlockingRule } from './notebookBlocker';
+import { defineMarker } from './marker';
+import { ImageBlocker } from './imageBlocker';
 import { followDistrust } from './trust';
-import { WritersApi } from './writers';
+import { AgentCellsApi } from './agentCells';
 
 const FACTORY = 'Notebook';
 const SETTINGS = 'tk-ai-extension:notebook';
 
-/** Nothing that an agent wrote into a notebook is fetched from elsewhere by showing it. */
+/** Blocks external resources in what agents wrote into notebooks. */
 const pictures: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:pictures',
-  description:
-    'Loads pictures from elsewhere in notebooks once it is known that no agent put them there.',
+  description: 'Blocks external images in notebooks until it is known that no agent added them.',
   autoStart: true,
   // The token is not deprecated, the type of the same name is.
   // eslint-disable-next-line @typescript-eslint/no-deprecated
@@ -42,29 +41,29 @@ const pictures: JupyterFrontEndPlugin<void> = {
   ): void => {
     checkCommandLinks(app.commandLinker);
     const { contents, serverSettings } = app.serviceManager;
-    const diagrams = mermaid && new Diagrams(mermaid);
-    const held = new Pictures(sanitizer, new URL(PageConfig.getBaseUrl(), location.href), {
-      writers: new WritersApi(serverSettings),
+    const diagrams = mermaid && new DiagramBlocker(mermaid);
+    const blocker = new ImageBlocker(sanitizer, new URL(PageConfig.getBaseUrl(), location.href), {
+      agentCells: new AgentCellsApi(serverSettings),
       reviews,
       contents,
       trans: (translator ?? nullTranslator).load('tk-ai-extension'),
       draw: code => diagrams?.draw(code)
     });
-    tellOfMarkers(held);
+    defineMarker(blocker);
     void registry?.load(SETTINGS).then(settings => {
-      const take = (): void => held.setRule(settings.get('pictures').composite as Rule);
+      const take = (): void => blocker.setRule(settings.get('pictures').composite as BlockingRule);
       settings.changed.connect(take);
       take();
     });
-    // Told of each notebook as it is made, before its cells are rendered.
+    // Called for each notebook before its cells are rendered.
     const extension: DocumentRegistry.IWidgetExtension<NotebookPanel, INotebookModel> = {
       createNew: panel => {
         followDistrust(panel);
-        return held.watch(panel, activities.of(panel).changed);
+        return blocker.watch(panel, activities.of(panel).changed);
       }
     };
     app.docRegistry.addWidgetExtension(FACTORY, extension);
-    reviews.decided.connect(() => held.look());
+    reviews.decided.connect(() => blocker.update());
   }
 };
 

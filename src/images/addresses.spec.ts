@@ -1,10 +1,10 @@
-import { addressesIn, hostOf, isOwn } from './addresses';
+import { addressesIn, hostOf, isFromServer } from './addresses';
 
 const PAGE = 'http://hub.example/user/me/lab/tree/a/b.ipynb';
 const base = new URL('http://hub.example/user/me/');
-const own = (value: string, name = 'src'): boolean => isOwn(name, value, base, PAGE);
+const own = (value: string, name = 'src'): boolean => isFromServer(name, value, base, PAGE);
 
-describe('what comes from this server', () => {
+describe('isFromServer', () => {
   it.each([
     'x.png',
     '../x.png?y',
@@ -14,7 +14,7 @@ describe('what comes from this server', () => {
     'attachment:x.png',
     'blob:http://hub.example/1',
     'S3:bucket/x.png'
-  ])('is its own: %s', address => expect(own(address)).toBe(true));
+  ])('is true for %s', address => expect(own(address)).toBe(true));
 
   it.each([
     'https://a.example/x.png',
@@ -29,9 +29,9 @@ describe('what comes from this server', () => {
     '/user/me/%2e%2e/somebody/x.png',
     '../../../../somebody/x.png',
     'http://'
-  ])('is not: %s', address => expect(own(address)).toBe(false));
+  ])('is false for %s', address => expect(own(address)).toBe(false));
 
-  it('is told of every address in lists and in styles', () => {
+  it('checks every address in a srcset and in a style', () => {
     expect(own('x.png 1x, https://a.example/x.png 2x', 'srcset')).toBe(false);
     expect(own('x.png,//a.example/x.png 2x', 'srcset')).toBe(false);
     expect(own('x.png 1x, y.png 2x', 'srcset')).toBe(true);
@@ -45,7 +45,7 @@ describe('what comes from this server', () => {
   });
 });
 
-it('names the host that a person is asked about', () => {
+it('names the host of an address', () => {
   expect(hostOf('//a.example:81/x?y', PAGE)).toBe('a.example:81');
   expect(hostOf('http://', PAGE)).toBe('http://');
   expect(addressesIn('style', 'a: url(//x); b: url("//y")')).toEqual(['//x', '//y']);

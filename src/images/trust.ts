@@ -5,21 +5,21 @@ import { report, works } from '../lab/features';
 import { emitUntrusted, isTrusted, withdrawTrust } from '../lab/trust';
 import { onCellModels } from '../notebook/cells';
 
-/** The cells that are followed already, for another view of their notebook. */
+/** Cells that are followed already by another view of their notebook. */
 const FOLLOWED = new WeakSet<ICellModel>();
 
 /**
- * Takes a person's trust from the cells whose outputs become an agent's.
+ * Withdraw the trust from cells whose outputs an agent replaces.
  *
- * Who writes an agent's outputs takes the trust out of the cell in the document. JupyterLab reads
- * that only when it opens a notebook: in an open one, the scripts of what comes next would run.
+ * The writer of the outputs removes `trusted` from the metadata of the shared cell. JupyterLab reads
+ * that only when it opens a notebook: in an open one, scripts in the next outputs would run.
  */
 export function followDistrust(panel: NotebookPanel): void {
   const follow = (): void => {
     for (const cell of panel.content.model?.cells ?? []) {
       if (cell.type === 'code' && !FOLLOWED.has(cell)) {
         FOLLOWED.add(cell);
-        // Told before the outputs of the same change are taken in.
+        // Emitted before the outputs of the same transaction are applied.
         cell.sharedModel.metadataChanged.connect((_, { key }) => {
           if (key === 'trusted' && cell.getMetadata('trusted') !== true) {
             distrust(cell);
@@ -32,10 +32,10 @@ export function followDistrust(panel: NotebookPanel): void {
 }
 
 /**
- * What comes into the cell from now on is not trusted, until a person runs or trusts it again.
+ * Withdraw the trust from a cell until a person runs or trusts it again.
  *
- * Where it is not known that this can be done quietly, the model's own setter is used. Where the cell
- * is trusted even then, its outputs are cleared, and no notebook renders HTML from then on.
+ * Unless the self-test has shown that the private members can be set, the model's own setter is used.
+ * If the cell is still trusted, its outputs are cleared, and notebooks render no HTML from then on.
  */
 export function distrust(cell: ICellModel): void {
   if (!cell.trusted) {

@@ -10,10 +10,10 @@ import { Signal } from '@lumino/signaling';
 
 import { forgetResults, report, works } from '../lab/features';
 import { LocalSanitizer } from '../panel/sanitizer';
-import { Diagrams } from './diagrams';
-import { HeldPictures } from './held';
-import { HoldingSanitizer, letGo } from './holding';
-import { Pictures } from './pictures';
+import { DiagramBlocker } from './diagrams';
+import { NotebookBlocker } from './notebookBlocker';
+import { BlockingSanitizer, unblock } from './blockingSanitizer';
+import { ImageBlocker } from './imageBlocker';
 
 const BASE = new URL('http://localhost/');
 const REMOTE = '<img src="https://a.example/x.png">';
@@ -21,16 +21,16 @@ const REMOTE = '<img src="https://a.example/x.png">';
 const policies = (): string[] =>
   [...document.head.querySelectorAll('meta')].map(({ content }) => content);
 
-const around = {
-  writers: { written: () => Promise.reject(new Error('Nobody is asked.')) },
+const services = {
+  agentCells: { fetch: () => Promise.reject(new Error('Nobody is asked.')) },
   reviews: { load: () => Promise.reject(new Error('Nobody is asked.')) },
   contents: { driveName: () => 'Other', localPath: (path: string) => path },
   trans: nullTranslator.load(''),
   draw: () => undefined
 };
 
-function pictures(sanitizer: Partial<IRenderMime.ISanitizer>): Pictures {
-  return new Pictures(sanitizer as IRenderMime.ISanitizer, BASE, around);
+function imageBlocker(sanitizer: Partial<IRenderMime.ISanitizer>): ImageBlocker {
+  return new ImageBlocker(sanitizer as IRenderMime.ISanitizer, BASE, services);
 }
 
 beforeEach(() => {
@@ -41,7 +41,7 @@ beforeEach(() => {
 describe('images from other hosts', () => {
   it('are blocked one by one where JupyterLab sanitizes as it does', () => {
     const sanitizer = { sanitize: (dirty: string) => dirty };
-    pictures(sanitizer);
+    imageBlocker(sanitizer);
     expect(sanitizer.sanitize(REMOTE)).not.toContain(' src=');
     expect(policies()).toEqual([]);
   });
@@ -50,15 +50,15 @@ describe('images from other hosts', () => {
     { purify: (dirty: string) => dirty } as Partial<IRenderMime.ISanitizer>,
     Object.freeze({ sanitize: (dirty: string) => dirty })
   ])('are all blocked where its sanitizer has changed', sanitizer => {
-    pictures(sanitizer);
-    expect(works('pictures')).toBe(false);
+    imageBlocker(sanitizer);
+    expect(works('images')).toBe(false);
     expect(policies()).toEqual([expect.stringContaining("img-src 'self'")]);
   });
 
   it('are all blocked once the self-test finds that others get through', () => {
-    pictures({ sanitize: dirty => dirty });
+    imageBlocker({ sanitize: dirty => dirty });
     expect(policies()).toEqual([]);
-    report('pictures', false);
+    report('images', false);
     report('diagrams', false);
     expect(policies()).toHaveLength(1);
   });
@@ -66,19 +66,19 @@ describe('images from other hosts', () => {
   it.each(['renderFigure', 'getCachedFigure'])(
     'are all blocked where diagrams are drawn by another method than %s',
     async name => {
-      pictures({ sanitize: dirty => dirty });
+      imageBlocker({ sanitize: dirty => dirty });
       const methods = new Map<string, () => unknown>([
         ['renderFigure', () => Promise.resolve(document.createElement('figure'))],
         ['getCachedFigure', () => null]
       ]);
       methods.delete(name);
       const manager = Object.fromEntries(methods) as unknown as IMermaidManager;
-      const diagrams = new Diagrams(manager);
+      const diagrams = new DiagramBlocker(manager);
       expect(works('diagrams')).toBe(false);
       expect(policies()).toHaveLength(1);
       // What is there is replaced all the same, and what is not is not called.
-      const shown = await manager.renderFigure('A["//a.example"]');
-      expect(shown.textContent).toBe('A["//a.example"]');
+      const onAttached = await manager.renderFigure('A["//a.example"]');
+      expect(onAttached.textContent).toBe('A["//a.example"]');
       const code = document.createElement('code');
       expect(() => diagrams.draw(code)).not.toThrow();
     }
@@ -87,19 +87,19 @@ describe('images from other hosts', () => {
   it('stay blocked in a shared notebook of a drive that is not known', async () => {
     const context = { path: 'Other:a.ipynb', model: { collaborative: true } };
     const content = { widgets: [], rendermime: { resolver: null } };
-    const held = new HeldPictures(
+    const blocker = new NotebookBlocker(
       { context, content } as unknown as NotebookPanel,
-      { ...around, rule: 'agents' } as never
+      { ...services, rule: 'agents' } as never
     );
     const element = document.createElement('div');
-    element.innerHTML = new HoldingSanitizer({ sanitize: dirty => dirty }, BASE, 'a').sanitize(
+    element.innerHTML = new BlockingSanitizer({ sanitize: dirty => dirty }, BASE, 'a').sanitize(
       REMOTE
     );
-    held.shown(element.querySelector('tk-ai-held') as HTMLElement);
+    blocker.onAttached(element.querySelector('tk-ai-blocked') as HTMLElement);
     await new Promise(resolve => setTimeout(resolve));
     expect(element.querySelector('img')?.hasAttribute('src')).toBe(false);
     expect(works('rooms')).toBe(false);
-    held.dispose();
+    blocker.dispose();
   });
 });
 
@@ -109,10 +109,10 @@ describe('buttons where it is not known which attribute runs a command', () => {
 
   it('run none in a notebook, even when what is blocked there is allowed', () => {
     const element = document.createElement('div');
-    element.innerHTML = new HoldingSanitizer({ sanitize: dirty => dirty }, BASE, 'a').sanitize(
+    element.innerHTML = new BlockingSanitizer({ sanitize: dirty => dirty }, BASE, 'a').sanitize(
       BUTTON
     );
-    letGo(element, () => undefined);
+    unblock(element, () => undefined);
     const names = element.querySelector('button')?.getAttributeNames();
     expect(names?.filter(name => name === 'data-runs')).toEqual([]);
     expect(names).toContain('title');
@@ -128,26 +128,26 @@ describe('HTML where trust cannot be withdrawn', () => {
   const made = (): RenderMimeRegistry =>
     new RenderMimeRegistry({ initialFactories: standardRendererFactories });
   const changed = new Signal<object, void>({});
-  const watch = (held: Pictures, rendermime: RenderMimeRegistry): void => {
-    held.watch({ content: { rendermime } } as unknown as NotebookPanel, changed);
+  const watch = (blocker: ImageBlocker, rendermime: RenderMimeRegistry): void => {
+    blocker.watch({ content: { rendermime } } as unknown as NotebookPanel, changed);
   };
   const isText = (rendermime: RenderMimeRegistry): boolean =>
     rendermime.createRenderer('text/html').node.className.includes('jp-RenderedText');
 
-  it('is shown as text in notebooks that are open, and in those that are opened later', () => {
-    const held = pictures({ sanitize: dirty => dirty });
+  it('is onAttached as text in notebooks that are open, and in those that are opened later', () => {
+    const blocker = imageBlocker({ sanitize: dirty => dirty });
     const [open, later] = [made(), made()];
-    watch(held, open);
+    watch(blocker, open);
     expect(isText(open)).toBe(false);
     report('trust', false);
-    watch(held, later);
+    watch(blocker, later);
     expect([isText(open), isText(later)]).toEqual([true, true]);
   });
 
-  it('is rendered as ever where just the quiet way is gone', () => {
-    const held = pictures({ sanitize: dirty => dirty });
+  it('is rendered as ever where just the quiet way is onDetached', () => {
+    const blocker = imageBlocker({ sanitize: dirty => dirty });
     const open = made();
-    watch(held, open);
+    watch(blocker, open);
     report('quiet-trust', false);
     expect(isText(open)).toBe(false);
   });

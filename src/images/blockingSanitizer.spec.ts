@@ -1,11 +1,11 @@
-import { addressesHeld, HoldingSanitizer, letGo } from './holding';
+import { blockedAddresses, BlockingSanitizer, unblock } from './blockingSanitizer';
 
-const held = (html: string): string =>
-  new HoldingSanitizer({ sanitize: dirty => dirty }, new URL('http://localhost/'), 'a').sanitize(
+const sanitized = (html: string): string =>
+  new BlockingSanitizer({ sanitize: dirty => dirty }, new URL('http://localhost/'), 'a').sanitize(
     html
   );
 
-function shown(html: string): HTMLElement {
+function rendered(html: string): HTMLElement {
   const element = document.createElement('div');
   element.innerHTML = html;
   return element;
@@ -24,17 +24,17 @@ const REMOTE = [
   '<picture><source srcset="//a.example/s"><img src="x.png"></picture>'
 ];
 
-describe('what is loaded from elsewhere', () => {
-  it.each(REMOTE)('is held, and let go as it was: %s', html => {
-    const element = shown(held(html));
+describe('BlockingSanitizer', () => {
+  it.each(REMOTE)('blocks what loads from other hosts, and unblock restores it: %s', html => {
+    const element = rendered(sanitized(html));
     for (const each of element.querySelectorAll('*')) {
       for (const { name, value } of each.attributes) {
-        expect(name.startsWith('data-tk-held-') || !value.includes('a.example')).toBe(true);
+        expect(name.startsWith('data-tk-blocked-') || !value.includes('a.example')).toBe(true);
       }
     }
-    expect(element.querySelectorAll('tk-ai-held')).toHaveLength(1);
-    letGo(element, () => undefined);
-    expect(element.isEqualNode(shown(html))).toBe(true);
+    expect(element.querySelectorAll('tk-ai-blocked')).toHaveLength(1);
+    unblock(element, () => undefined);
+    expect(element.isEqualNode(rendered(html))).toBe(true);
   });
 
   it.each([
@@ -43,45 +43,45 @@ describe('what is loaded from elsewhere', () => {
     '<a href="https://a.example">x</a>',
     '<p style="color: red">src=x</p>',
     '<p>src="https://a.example"</p>'
-  ])('is all that is touched: %s', html => expect(held(html)).toBe(html));
+  ])('changes nothing else: %s', html => expect(sanitized(html)).toBe(html));
 
-  it('is told with its addresses', () => {
-    const element = shown(held(REMOTE.slice(0, 3).join('')));
+  it('lists the blocked addresses', () => {
+    const element = rendered(sanitized(REMOTE.slice(0, 3).join('')));
     const found = [
       'https://a.example/x.png',
       '//a.example/x.png',
       '//a.example/v',
       '//a.example/p'
     ];
-    expect(addressesHeld(element)).toEqual(found);
+    expect(blockedAddresses(element)).toEqual(found);
   });
 });
 
-it('sets nothing but what loads, whatever claims to be held', () => {
-  const element = shown(
-    '<p data-tk-held data-tk-held-onclick="x()" data-tk-held-style="color: red">'
+it('restores only attributes that can be blocked', () => {
+  const element = rendered(
+    '<p data-tk-blocked data-tk-blocked-onclick="x()" data-tk-blocked-style="color: red">'
   );
-  letGo(element, () => undefined);
+  unblock(element, () => undefined);
   const p = element.querySelector('p');
   expect([p?.hasAttribute('onclick'), p?.getAttribute('style')]).toEqual([false, 'color: red']);
 });
 
-it('has a diagram drawn when that is let go', () => {
-  const code = '<div class="tk-HeldDiagram"><pre><code>A["//a.example/x"]</code></pre></div>';
-  const element = shown(held(code));
-  expect(addressesHeld(element)).toEqual(['//a.example/x', 'diagram:A["//a.example/x"]']);
+it('renders a diagram when it is unblocked', () => {
+  const code = '<div class="tk-BlockedDiagram"><pre><code>A["//a.example/x"]</code></pre></div>';
+  const element = rendered(sanitized(code));
+  expect(blockedAddresses(element)).toEqual(['//a.example/x', 'diagram:A["//a.example/x"]']);
   const drawn: string[] = [];
-  letGo(element, each => drawn.push(each.textContent));
+  unblock(element, each => drawn.push(each.textContent));
   expect(drawn).toEqual(['A["//a.example/x"]']);
 });
 
-it('finds a file that is named by its way from the notebook, as JupyterLab would have', async () => {
+it('resolves a path relative to the notebook as JupyterLab does', async () => {
   // On a hub, what seems to lead to another user's server.
   const base = new URL('http://localhost/user/me/');
-  const sanitizer = new HoldingSanitizer({ sanitize: dirty => dirty }, base, 'a');
-  const element = shown(sanitizer.sanitize('<img src="../../x.png?y">'));
+  const sanitizer = new BlockingSanitizer({ sanitize: dirty => dirty }, base, 'a');
+  const element = rendered(sanitizer.sanitize('<img src="../../x.png?y">'));
   expect(element.querySelector('img')?.hasAttribute('src')).toBe(false);
-  letGo(element, () => undefined, {
+  unblock(element, () => undefined, {
     isLocal: () => true,
     resolveUrl: url => Promise.resolve(`folder/${url}`),
     getDownloadUrl: path => Promise.resolve(`/user/me/files/${path}`)

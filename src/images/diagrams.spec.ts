@@ -1,8 +1,8 @@
-import { Diagrams } from './diagrams';
+import { DiagramBlocker } from './diagrams';
 
-type Manager = ConstructorParameters<typeof Diagrams>[0];
+type Manager = ConstructorParameters<typeof DiagramBlocker>[0];
 
-/** Draws a text by writing it. */
+/** A Mermaid manager whose diagrams are their text. */
 function manager(): Manager {
   const draw = (text: string): HTMLElement => {
     const figure = document.createElement('figure');
@@ -29,16 +29,16 @@ describe('a diagram', () => {
     'graph LR\nA["<im%%{init: {}}%%g>"]',
     'graph LR\nclick A href "https:a.example"',
     'graph LR\nclick A href "//a.example"'
-  ])('that may load something is not drawn: %s', async text => {
+  ])('that may load something is not rendered: %s', async text => {
     const mermaid = manager();
-    const diagrams = new Diagrams(mermaid);
+    const diagrams = new DiagramBlocker(mermaid);
     for (const found of [await mermaid.renderFigure(text), mermaid.getCachedFigure(text)]) {
-      expect(found?.querySelector('.tk-HeldDiagram')?.textContent).toBe(text);
-      expect(found?.querySelectorAll('tk-ai-held')).toHaveLength(1);
+      expect(found?.querySelector('.tk-BlockedDiagram')?.textContent).toBe(text);
+      expect(found?.querySelectorAll('tk-ai-blocked')).toHaveLength(1);
     }
     const view = document.createElement('div');
     view.append(mermaid.getCachedFigure(text) as Node);
-    diagrams.draw(view.querySelector('.tk-HeldDiagram') as Element);
+    diagrams.draw(view.querySelector('.tk-BlockedDiagram') as Element);
     await Promise.resolve();
     expect(view.querySelector('figure')?.textContent).toBe(text);
     expect(mermaid.getCachedFigure(text)?.firstElementChild?.tagName).toBe('FIGURE');
@@ -48,9 +48,9 @@ describe('a diagram', () => {
     'graph LR\nA["one<br/>two"]-->|yes| B:::done\n%% a comment',
     '%%{init: {"theme": "dark"}}%%\nsequenceDiagram\nA->>B: <b>x</b>',
     'classDiagram\nA <|-- B\nA : int x'
-  ])('that loads nothing is drawn as ever: %s', async text => {
+  ])('that loads nothing is rendered: %s', async text => {
     const mermaid = manager();
-    new Diagrams(mermaid);
+    new DiagramBlocker(mermaid);
     expect((await mermaid.renderFigure(text)).firstElementChild?.tagName).toBe('FIGURE');
   });
 });

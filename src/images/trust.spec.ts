@@ -44,16 +44,16 @@ describe('a cell whose outputs become an agent’s', () => {
     [undefined, 2],
     [false, 2],
     [true, 0]
-  ])('has its outputs left alone only where the self-test said so: %s', (passed, written) => {
+  ])('has its outputs left alone only where the self-test said so: %s', (passed, agentCells) => {
     if (passed !== undefined) {
       report('quiet-trust', passed);
     }
     const { cell, set } = cellWith('_trusted');
     distrust(cell);
-    expect([cell.trusted, set()]).toEqual([false, written]);
+    expect([cell.trusted, set()]).toEqual([false, agentCells]);
   });
 
-  it('is not trusted where the quiet way is gone after the self-test', () => {
+  it('is not trusted where the quiet way is onDetached after the self-test', () => {
     report('quiet-trust', true);
     const { cell, cleared } = cellWith('_isTrusted');
     distrust(cell);

@@ -1,9 +1,9 @@
-/** What of HTML is loaded from an address as soon as it is shown, and from where. */
+/** Addresses that HTML loads as soon as it is shown. */
 
 import { COMMAND, isCommand } from '../lab/commandLinks';
 import { works } from '../lab/features';
 
-/** Attributes by which an element loads something. */
+/** Attributes from which an element loads a resource. */
 const LOADING = [
   'src',
   'srcset',
@@ -15,49 +15,49 @@ const LOADING = [
   'dynsrc',
   'xlink:href'
 ];
-/** Elements whose `href` a person follows; every other one loads it. */
+/** Elements whose `href` is a link; all other elements load it. */
 const NAVIGATING = new Set(['a', 'area']);
 
-/** All attributes that may be held, and nothing else may be set by letting go. */
-export const HOLDABLE: ReadonlySet<string> = new Set([...LOADING, 'href', 'style', COMMAND]);
+/** Attributes that may be blocked. Unblocking sets no others. */
+export const BLOCKABLE: ReadonlySet<string> = new Set([...LOADING, 'href', 'style', COMMAND]);
 
-/** Whether text that was cleaned may load something, told without reading it as HTML. */
+/** Return whether sanitized HTML may load something, without parsing it. */
 export const mayLoad = (clean: string): boolean =>
   works('commands') === false || MAY_LOAD.test(clean);
 
 const MAY_LOAD =
   /(?:src|srcset|poster|background|data|href|style|-command)\s*=|<(?:style|link|base|template)\b/i;
 
-/** The attributes of an element that load something, say how it looks by doing so, or run a command. */
-export function loading(element: Element): string[] {
+/** Return the attributes of an element that load a resource or run a command. */
+export function loadingAttributes(element: Element): string[] {
   const names = NAVIGATING.has(element.localName) ? LOADING : [...LOADING, 'href'];
   const found = element.getAttributeNames().filter(name => names.includes(name) || isCommand(name));
   return loadsByStyle(element.getAttribute('style') ?? '') ? [...found, 'style'] : found;
 }
 
-/** Whether a style loads something. A backslash may hide what does. */
+/** Return whether a style loads something. Escapes with a backslash count, since they can hide it. */
 function loadsByStyle(style: string): boolean {
   return /url\(|src\(|image\(|image-set|@import|\\/i.test(style);
 }
 
 /**
- * Whether all that an attribute loads comes from this server, or is in the attribute itself.
+ * Return whether an attribute loads from this server only, or holds its data itself.
  *
- * @param base - The address of this server: on a hub, others have theirs beside it.
- * @param page - What relative addresses are relative to.
+ * @param base - The base URL of this server. On a hub, other servers have the same origin.
+ * @param page - The URL to which relative addresses are resolved.
  */
-export function isOwn(name: string, value: string, base: URL, page: string): boolean {
+export function isFromServer(name: string, value: string, base: URL, page: string): boolean {
   if (isCommand(name)) {
     return false;
   }
   if (name === 'style' && /\\|image(?:-set)?\(|src\(|@import/i.test(value)) {
-    // What is no plain `url(…)` is not read here.
+    // Only plain `url(…)` is parsed.
     return false;
   }
-  return addressesIn(name, value).every(address => isOwnAddress(address, base, page));
+  return addressesIn(name, value).every(address => isServerAddress(address, base, page));
 }
 
-/** The addresses in the value of an attribute that loads. */
+/** Return the addresses in the value of an attribute. */
 export function addressesIn(name: string, value: string): string[] {
   if (name === 'style') {
     const quoted = /(?:url|src|image|image-set)\(\s*(?:"([^"]*)"|'([^']*)'|([^)]*))/gi;
@@ -74,14 +74,14 @@ export function addressesIn(name: string, value: string): string[] {
   return [value];
 }
 
-/** What a person is told of where something is loaded from: the host, else the address itself. */
+/** Return the host of an address as it is shown, or the start of the address if it has no host. */
 export function hostOf(address: string, page: string): string {
   return parsed(address, page)?.host ?? address.slice(0, 60);
 }
 
-function isOwnAddress(address: string, base: URL, page: string): boolean {
+function isServerAddress(address: string, base: URL, page: string): boolean {
   const url = parsed(address, page);
-  // Other schemes are no server's: what is in the page, and what JupyterLab itself looks up.
+  // Other schemes need no server: the page has the data, or JupyterLab resolves them.
   return (
     url !== null &&
     (!/^(https?|ftp|wss?|file):$/.test(url.protocol) ||

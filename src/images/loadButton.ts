@@ -5,19 +5,19 @@ import { Widget } from '@lumino/widgets';
 
 import { putInto } from '../notebook/cells';
 import { hostOf } from './addresses';
-import { DIAGRAM, RUNS } from './holding';
+import { DIAGRAM_LABEL, COMMAND_LABEL } from './blockingSanitizer';
 
-/** So many hosts are named. */
+/** Maximum number of hosts in the label. */
 const MAX_HOSTS = 3;
-/** So many characters of addresses are shown to who asks for them. */
+/** Maximum characters of addresses in the tooltip. */
 const MAX_SHOWN = 1000;
 
 /**
- * The button of a cell by which a person loads what is held in it.
+ * The button of a cell that loads what is blocked in it.
  *
- * It stands below what was rendered, not in it, where styles of that could hide or cover it.
+ * It is below the rendered content, not within it, where styles of the content could cover it.
  */
-export class LoadBar implements IDisposable {
+export class LoadButton implements IDisposable {
   constructor(
     private readonly _cell: Cell,
     load: () => void,
@@ -28,21 +28,21 @@ export class LoadBar implements IDisposable {
     this._button.className = 'tk-CellButton';
     this._button.addEventListener('click', load);
     this._widget = new Widget();
-    this._widget.addClass('tk-Held');
+    this._widget.addClass('tk-Blocked');
     this._widget.node.append(this._button);
     putInto(_cell, this._widget, 'end');
   }
 
-  /** What is held. */
-  set addresses(held: readonly string[]) {
-    const [diagrams, others] = split(held, DIAGRAM);
-    const [commands, addresses] = split(others, RUNS);
+  /** The blocked addresses, diagrams and commands. */
+  set addresses(blocked: readonly string[]) {
+    const [diagrams, others] = partition(blocked, DIAGRAM_LABEL);
+    const [commands, addresses] = partition(others, COMMAND_LABEL);
     const hosts = [...new Set(addresses.map(each => hostOf(each, document.baseURI)))];
     const label = this._label(hosts, diagrams.length > 0);
-    const why = this._trans.__('Blocked: loading this could leak data or run actions.');
+    const why = this._trans.__('Blocked: loadingAttributes this could leak data or run actions.');
     const what = [...new Set([...addresses, ...commands])].join('\n').slice(0, MAX_SHOWN);
     const title = `${why}\n${what}`;
-    // Whoever reads it now is not told the same again.
+    // An unchanged label is not set, so that screen readers do not repeat it.
     if (this._button.textContent !== label || this._button.title !== title) {
       this._button.textContent = label;
       this._button.title = title;
@@ -59,7 +59,7 @@ export class LoadBar implements IDisposable {
     }
     const within = this._widget.node.contains(document.activeElement);
     this._widget.dispose();
-    // Who pressed it is left in its cell, not at the top of the page.
+    // Keep the focus in the cell: without its element it would move to the top of the page.
     if (within && !this._cell.isDisposed) {
       this._cell.node.focus({ preventScroll: true });
     }
@@ -87,8 +87,8 @@ export class LoadBar implements IDisposable {
   private readonly _widget: Widget;
 }
 
-/** Those that begin so, and the others. */
-function split(held: readonly string[], beginning: string): [string[], string[]] {
-  const those = held.filter(each => each.startsWith(beginning));
-  return [those, held.filter(each => !each.startsWith(beginning))];
+/** Return the items with this prefix, and the others. */
+function partition(blocked: readonly string[], beginning: string): [string[], string[]] {
+  const those = blocked.filter(each => each.startsWith(beginning));
+  return [those, blocked.filter(each => !each.startsWith(beginning))];
 }
