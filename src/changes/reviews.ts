@@ -10,27 +10,27 @@ const KEY = 'kept';
 /** What a person has decided in a notebook. */
 export interface IDecision {
   path: string;
-  /** What they kept, or that something was taken back: the server's journal says what. */
+  /** Whether they kept or undid changes. What was undone is in the server's journal. */
   kind: 'kept' | 'taken back';
 }
 
 /**
- * What a person has decided on the changes by agents, for all who show them: what they kept.
+ * The person's decisions on changes by agents, shared by all views: which changes they kept.
  *
- * What was taken back is in the server's journal; here is only said when to look there again.
+ * Undone changes are in the server's journal; a signal says when to read it again.
  */
 export interface IReviews {
-  /** Emitted when something was decided, wherever in the page. */
+  /** Emitted after each decision in the page. */
   readonly decided: ISignal<IReviews, IDecision>;
-  /** What was kept of a notebook, as far as it was asked for. */
+  /** Return what was kept of a notebook, as far as it is loaded. */
   of(path: string): IKept;
-  /** Asks what was kept of a notebook, which is told where it is news. */
+  /** Load what was kept of a notebook. Emits `decided` if it differs. */
   load(path: string): Promise<IKept>;
-  /** Keeps more of a notebook: at once for all who look, in a moment also beyond a reload. */
+  /** Keep changes of a notebook. Views are updated at once; the promise settles when it is saved. */
   keep(path: string, more: IKept): Promise<void>;
-  /** Tells that something was taken back in a notebook. */
+  /** Emit that changes of a notebook were undone. */
   tookBack(path: string): void;
-  /** A notebook has another path now. */
+  /** Handle a renamed notebook. */
   renamed(old: string, path: string): Promise<void>;
 }
 
@@ -39,7 +39,7 @@ export const IReviews = new Token<IReviews>(
   'What a person has kept of what agents changed in their notebooks.'
 );
 
-/** Remembers it in the browser: it outlives a reload, and is the same in all its windows. */
+/** Stores the decisions in the browser, shared by all its windows. */
 export class Reviews implements IReviews {
   constructor(
     private readonly _storage: IStorage,
@@ -63,7 +63,7 @@ export class Reviews implements IReviews {
 
   async load(path: string): Promise<IKept> {
     const found = (await this._storage.fetch(keyOf(path))) as Partial<IKept> | undefined;
-    // What was kept while the store answered counts.
+    // Include what was kept while the storage was read.
     const before = this.of(path);
     const kept = joined({ ...NOTHING_KEPT, ...found }, before);
     const isNew = !JSONExt.deepEqual(kept as never, before as never);

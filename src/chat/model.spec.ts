@@ -43,13 +43,13 @@ const ROUTES: Routes = {
  */
 function plays(...streams: (ChatEvent | Partial<ErrorInfo> | null)[][]): void {
   server.answer = ({ number }) => {
-    server.tell(number, { live: true });
+    server.deliver(number, { live: true });
     for (const each of streams.shift() ?? []) {
       if (each === null) {
         // Once what was sent before has arrived.
         void waited().then(() => server.cut());
       } else if ('kind' in each) {
-        server.tell(number, { id: each.number, event: each });
+        server.deliver(number, { id: each.number, event: each });
       } else {
         server.fail(number, each);
       }
@@ -137,7 +137,7 @@ describe('a chat', () => {
     expect([chat.busy, chat.state.problem]).toEqual([false, null]);
   });
 
-  it('says that the server does not know it any more, and asks once more when it is told to', async () => {
+  it('says that the server does not know it any more, and asks once more when it is received to', async () => {
     const events = happens('message', 'began', 'done');
     const gone = { code: 'chat_not_found', retryable: false };
     plays([...events.slice(0, 2), gone], events.slice(2));
@@ -175,10 +175,10 @@ describe('a chat', () => {
     await until(() => chat.state.lost);
     server.answer = ({ number, after }) => {
       if (after === 2) {
-        server.tell(number, { reset: true });
-        server.tell(number, { over: true });
+        server.deliver(number, { reset: true });
+        server.deliver(number, { over: true });
       } else {
-        events.slice(1).forEach(event => server.tell(number, { id: event.number, event }));
+        events.slice(1).forEach(event => server.deliver(number, { id: event.number, event }));
       }
     };
     server.connect();
@@ -219,7 +219,7 @@ describe('a chat', () => {
     await until(() => chat.state.last === 2);
   });
 
-  it('keeps what the stream told before its past was read, and tells the past to nobody', async () => {
+  it('keeps what the stream received before its past was read, and tells the past to nobody', async () => {
     const past = happens('message', 'done').map(each => ({ ...each, turn: 'before' }));
     const now = happens('message', 'began', 'done').map(each => ({
       ...each,
@@ -231,8 +231,8 @@ describe('a chat', () => {
       answer = () => resolve({ chat: info(false), events: past });
     });
     const chat = chatOf({ ...ROUTES, chat: () => read }, 'c');
-    const told: number[] = [];
-    chat.happened.connect((_, { number }) => told.push(number));
+    const received: number[] = [];
+    chat.happened.connect((_, { number }) => received.push(number));
     const loading = chat.load();
     expect(await chat.send({ message: 'Hello' })).toBe(true);
     answer();
@@ -242,7 +242,7 @@ describe('a chat', () => {
       ['before', 'done'],
       ['t', 'done']
     ]);
-    expect([told, asked()]).toEqual([[3, 4, 5], [2]]);
+    expect([received, asked()]).toEqual([[3, 4, 5], [2]]);
   });
 
   it('loses nothing to an answer that is older than what is known', async () => {

@@ -26,12 +26,12 @@ export class CellMark implements IDisposable {
     button.append(this._label);
     button.addEventListener('click', () => this._toggle());
     // How long ago it was is said when somebody asks.
-    _cell.node.addEventListener('pointerenter', this._say);
-    button.addEventListener('focus', this._say);
+    _cell.node.addEventListener('pointerenter', this._updateLabel);
+    button.addEventListener('focus', this._updateLabel);
     this._bar = new Widget({ node: button });
     this._bar.addClass('tk-Mark');
     button.setAttribute('aria-expanded', 'false');
-    this._say();
+    this._updateLabel();
     putInto(_cell, this._bar, 'end');
     _cell.addClass('tk-mod-changed');
   }
@@ -43,10 +43,10 @@ export class CellMark implements IDisposable {
   /** Something more was done to the cell. */
   set mark(mark: IMark) {
     // Saying it takes long where many cells are marked, and many agents work.
-    const due = mark.time !== this._mark.time || Date.now() - this._said > 60_000;
+    const due = mark.time !== this._mark.time || Date.now() - this._updatedAt > 60_000;
     this._mark = mark;
     if (due) {
-      this._say();
+      this._updateLabel();
     }
     // Who is in it stays where they are.
     if (this._review !== null) {
@@ -59,7 +59,7 @@ export class CellMark implements IDisposable {
       return;
     }
     const within = this._bar.node.contains(document.activeElement) || this._hasFocus;
-    this._cell.node.removeEventListener('pointerenter', this._say);
+    this._cell.node.removeEventListener('pointerenter', this._updateLabel);
     this._review?.dispose();
     this._review = null;
     this._bar.dispose();
@@ -119,14 +119,14 @@ export class CellMark implements IDisposable {
     this._bar.node.setAttribute('aria-expanded', 'false');
   }
 
-  private readonly _say = (): void => {
-    this._said = Date.now();
+  private readonly _updateLabel = (): void => {
+    this._updatedAt = Date.now();
     this._label.textContent = signature(this._mark);
     this._bar.node.setAttribute('aria-label', described(this._mark, this._trans));
   };
 
   private _mark: IMark;
-  private _said = 0;
+  private _updatedAt = 0;
   private _review: Review | null = null;
   private readonly _bar: Widget;
   private readonly _label: HTMLElement;

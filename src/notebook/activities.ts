@@ -9,7 +9,7 @@ import type { IChannel } from '../api/channel';
 import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
 import { serverPath } from './drives';
-import type { ChangesApi } from './routes';
+import type { ChangesApi } from './changesApi';
 
 /** What agents do in the notebooks that are open here. */
 export interface IActivities {

@@ -22,7 +22,7 @@ class Server implements Routes {
 
   constructor() {
     // Nothing is kept for a page: each subscription begins with the state.
-    this.wire.answer = ({ number }) => this.wire.tell(number, { reset: true });
+    this.wire.answer = ({ number }) => this.wire.deliver(number, { reset: true });
   }
 
   refusal: () => ApiError | undefined = () => undefined;
@@ -44,7 +44,7 @@ class Server implements Routes {
     return Promise.resolve([{ notebook, cells, left: this.left }]);
   }
 
-  tell(kind: Activity['kind'], ...cells: string[]): void {
+  emit(kind: Activity['kind'], ...cells: string[]): void {
     const [newest] = this.list;
     const entry = newest?.entry ?? 0;
     const event: Activity = { kind, author: 'Claude', cells, turn: null, entry, status: '' };
@@ -56,7 +56,7 @@ class Server implements Routes {
     const by = { author: 'Claude', tool: 'edit_cell', turn: null, yours: true, summary: '' };
     const changed = cells.map(cell => ({ cell, ...done }));
     this.list = [{ entry, time: entry, ...by, cells: changed }, ...this.list];
-    this.tell('changed', ...cells);
+    this.emit('changed', ...cells);
   }
 }
 
@@ -103,10 +103,10 @@ describe('NotebookActivity', () => {
   it('knows what runs from its beginning to its end', async () => {
     activity.look(true);
     await server.wire.begun;
-    server.tell('running', 'x');
+    server.emit('running', 'x');
     await until(activity, () => activity.running.length === 1);
     expect(activity.running).toEqual([{ cell: 'x', author: 'Claude' }]);
-    server.tell('ran', 'x');
+    server.emit('ran', 'x');
     await until(activity, () => activity.running.length === 0);
   });
 
@@ -156,12 +156,12 @@ describe('NotebookActivity', () => {
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     server.left = ['Somebody has worked on it since.'];
-    const told: IDecision[] = [];
-    reviews.decided.connect((_, decision) => told.push(decision));
+    const received: IDecision[] = [];
+    reviews.decided.connect((_, decision) => received.push(decision));
     const mark = activity.marks.get('y');
     expect(await activity.undo(mark ? [mark] : [])).toBe(1);
     expect(marked(activity)).toEqual(['x']);
-    expect(told).toEqual([{ path: 'a.ipynb', kind: 'taken back' }]);
+    expect(received).toEqual([{ path: 'a.ipynb', kind: 'taken back' }]);
   });
 
   it('has no mark for what was kept elsewhere in the page', async () => {

@@ -7,7 +7,7 @@ import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
 import { leftIn } from '../changes/pending';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
-import type { ChangesApi } from './routes';
+import type { ChangesApi } from './changesApi';
 
 /** A cell that runs, and for whom. */
 export interface IRunning {

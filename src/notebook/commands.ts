@@ -13,7 +13,7 @@ import {
 
 import { chatIcon } from '../parts/icon';
 import type { IChatOpener } from '../tokens';
-import { errorOf, messageFor, type Wish, WISHES } from './asking';
+import { errorOf, messageFor, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';
 
 /** The commands on cells. */
@@ -25,7 +25,7 @@ export const CommandIDs = {
   optimise: 'tk-ai:optimise-cell'
 } as const;
 
-const ICONS: Record<Wish, LabIcon> = {
+const ICONS: Record<CellTask, LabIcon> = {
   explain: infoIcon,
   fix: bugIcon,
   document: textEditorIcon,
@@ -35,7 +35,7 @@ const ICONS: Record<Wish, LabIcon> = {
 /** Asks Claude about cells of a notebook, in the chat. */
 export async function ask(
   opener: IChatOpener,
-  wish: Wish,
+  task: CellTask,
   panel: NotebookPanel,
   cells: readonly Cell[],
   trans: TranslationBundle
@@ -44,7 +44,7 @@ export async function ask(
   const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
   await opener.open({
     notebook: panel.context.path,
-    message: messageFor(wish, about, trans),
+    message: messageFor(task, about, trans),
     cells: cells.map(cell => cell.model.id),
     send: true
   });
@@ -58,19 +58,19 @@ export function addCommands(
   palette: ICommandPalette | null,
   trans: TranslationBundle
 ): void {
-  const labels: Record<Wish, string> = {
+  const labels: Record<CellTask, string> = {
     explain: trans.__('Explain'),
     fix: trans.__('Fix'),
     document: trans.__('Document'),
     optimise: trans.__('Optimize')
   };
-  const captions: Record<Wish, string> = {
+  const captions: Record<CellTask, string> = {
     explain: trans.__('Ask Claude to explain the selected cells'),
     fix: trans.__('Ask Claude to fix the selected cells'),
     document: trans.__('Ask Claude to document the selected cells'),
     optimise: trans.__('Ask Claude to optimize the selected cells')
   };
-  const longs: Record<Wish, string> = {
+  const longs: Record<CellTask, string> = {
     explain: trans.__('Explain Cells with Claude'),
     fix: trans.__('Fix Cells with Claude'),
     document: trans.__('Document Cells with Claude'),
@@ -81,7 +81,10 @@ export function addCommands(
     args: {
       type: 'object',
       properties: {
-        isPalette: { type: 'boolean', description: trans.__('Whether the command is shown in the command palette') }
+        isPalette: {
+          type: 'boolean',
+          description: trans.__('Whether the command is shown in the command palette')
+        }
       }
     }
   };
@@ -91,19 +94,19 @@ export function addCommands(
     const path = panel && serverPath(app.serviceManager.contents, panel.context.path);
     return path === null ? null : panel;
   };
-  for (const wish of WISHES) {
-    const command = CommandIDs[wish];
+  for (const task of CELL_TASKS) {
+    const command = CommandIDs[task];
     app.commands.addCommand(command, {
-      label: args => (args['isPalette'] === true ? longs[wish] : labels[wish]),
-      caption: captions[wish],
-      icon: ICONS[wish],
+      label: args => (args['isPalette'] === true ? longs[task] : labels[task]),
+      caption: captions[task],
+      icon: ICONS[task],
       describedBy,
-      isEnabled: () => selected(current(), wish).length > 0,
+      isEnabled: () => selected(current(), task).length > 0,
       execute: async () => {
         const panel = current();
-        const cells = selected(panel, wish);
+        const cells = selected(panel, task);
         if (panel !== null && cells.length > 0) {
-          await ask(opener, wish, panel, cells, trans);
+          await ask(opener, task, panel, cells, trans);
         }
       }
     });
@@ -126,8 +129,8 @@ export function addCommands(
 }
 
 /** The cells that the person means: text can be explained, but not be fixed. */
-function selected(panel: NotebookPanel | null, wish: Wish): Cell[] {
+function selected(panel: NotebookPanel | null, task: CellTask): Cell[] {
   const content = panel?.content;
   const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];
-  return wish === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
+  return task === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
 }

@@ -9,10 +9,10 @@ import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
 import { addCommands, ask } from './commands';
 import { serverPath } from './drives';
-import { offerHelp } from './failed';
-import { markCells, showRunning } from './marking';
-import { ChatOpener } from './opener';
-import { ChangesApi } from './routes';
+import { addErrorButtons } from './errorButtons';
+import { markCells, showRunning } from './decorations';
+import { ChatOpener } from './chatOpener';
+import { ChangesApi } from './changesApi';
 import { ReviewItem, RunningItem } from './toolbar';
 
 const FACTORY = 'Notebook';
@@ -109,7 +109,7 @@ const notebook: JupyterFrontEndPlugin<void> = {
     const { contents } = app.serviceManager;
     eachNotebook(notebooks, panel => {
       if (serverPath(contents, panel.context.path) !== null) {
-        offerHelp(panel, (wish, of, cell) => void ask(chat, wish, of, [cell], trans), trans);
+        addErrorButtons(panel, (task, of, cell) => void ask(chat, task, of, [cell], trans), trans);
       }
     });
   }

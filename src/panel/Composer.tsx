@@ -4,15 +4,15 @@ import { useId, useLayoutEffect, useRef, useState } from 'react';
 import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
 import { ofDesktop, ofServer, refusal } from './attaching';
-import { Bar } from './Bar';
-import { Chips, PlanChip } from './Chips';
+import { ComposerBar } from './ComposerBar';
+import { ContextChips, PlanChip } from './ContextChips';
 import { Completions, useCompleter } from './Completer';
 import type { IOption, IPartial } from './completion';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
 import { type IDraft, settled } from '../state/draft';
-import { useFitting } from './fitting';
+import { useAutosize } from './autosize';
 import type { PanelController } from './controller';
 import { ToolButton } from './ToolButton';
 
@@ -56,7 +56,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
     compose.kind === 'edit' ? (turns.find(each => each.id === compose.turn)?.text ?? null) : null;
   const completer = useCompleter(draft.text, cursor, choose);
 
-  useFitting(box, draft.text);
+  useAutosize(box, draft.text);
   useLayoutEffect(() => {
     if (chosen.current !== null) {
       box.current?.setSelectionRange(chosen.current, chosen.current);
@@ -125,7 +125,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       {kind === 'revise' ? (
         <PlanChip onRemove={() => controller.composeNew()} />
       ) : (
-        <Chips
+        <ContextChips
           draft={draft}
           replaced={replaced}
           seen={seen}
@@ -160,7 +160,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
         onKeyDown={onKeyDown}
         onPaste={onPaste}
       />
-      <Bar controller={controller} panel={panel} />
+      <ComposerBar controller={controller} panel={panel} />
     </div>
   );
 }

@@ -5,7 +5,7 @@ import { unreachable } from '../api/client';
 import { CHANGE, PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type } from '../testing/screen';
-import { Arming } from './arming';
+import { Arming } from './answerGuard';
 
 const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell' } as const;
 const RESULT = {

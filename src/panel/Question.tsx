@@ -4,7 +4,7 @@ import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
 import type { Answer } from '../api/events';
 import type { ICall, IQuestion } from '../state/chat';
 import { visible } from '../parts/visible';
-import { useArming } from './arming';
+import { useAnswerGuard } from './answerGuard';
 import { Button } from './Button';
 import { useServices } from './services';
 import { ProposalView } from './ProposalView';
@@ -63,7 +63,7 @@ export function Question(props: {
  * A request for an approval: exactly what would happen, and the answers.
  *
  * It never takes the focus: what somebody is typing must not become an answer. It takes no answer
- * before it was on the screen long enough to be seen (`arming`), and a click counts where the
+ * before it was on the screen long enough to be seen (`guard`), and a click counts where the
  * pointer went down on the same button when it was armed already.
  */
 export function QuestionCard(props: IProps): JSX.Element {
@@ -72,7 +72,7 @@ export function QuestionCard(props: IProps): JSX.Element {
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const answers = useRef<HTMLDivElement>(null);
-  const [armed, isArmed] = useArming(content, answers);
+  const [armed, isArmed] = useAnswerGuard(content, answers);
   const [answered, setAnswered] = useState(false);
   const [note, setNote] = useState<string | null>(null);
   const pressed = useRef<Element | null>(null);

@@ -5,7 +5,7 @@ import type { ModelsInfo } from '../api/events';
 import { CHANGE, MESSAGE, PROPOSAL, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
-import { Arming } from './arming';
+import { Arming } from './answerGuard';
 import { showConnect } from './connect';
 
 const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} } as const;

@@ -6,7 +6,7 @@ import type { IAbout } from '../state/draft';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
 import { Problem } from './Problem';
-import { Start } from './Start';
+import { EmptyChat } from './EmptyChat';
 import { type ITurnActions, Turn } from './Turn';
 
 /** How many turns of a long chat are rendered before a person asks for earlier ones. */
@@ -27,7 +27,7 @@ interface IProps {
   onDismiss: () => void;
 }
 
-/** What was said. The view follows it only while the person is at its end. */
+/** What was rendered. The view follows it only while the person is at its end. */
 export function Transcript(props: IProps): JSX.Element {
   const { chat, actions } = props;
   const { trans } = useServices();
@@ -57,10 +57,10 @@ export function Transcript(props: IProps): JSX.Element {
               {trans._n('Show %1 earlier message', 'Show %1 earlier messages', earlier)}
             </button>
           )}
-          {turns.length === 0 && loaded && <Start onStart={props.onStart} />}
+          {turns.length === 0 && loaded && <EmptyChat onStart={props.onStart} />}
           {stretches(turns.slice(-shown)).map(stretch => {
             const [first] = stretch;
-            const said = stretch.map(turn => (
+            const rendered = stretch.map(turn => (
               <Turn
                 key={turn.id}
                 turn={turn}
@@ -76,10 +76,10 @@ export function Transcript(props: IProps): JSX.Element {
                 className="tk-Replaced"
                 summary={trans._n('%1 replaced message', '%1 replaced messages', stretch.length)}
               >
-                {() => said}
+                {() => rendered}
               </Fold>
             ) : (
-              said
+              rendered
             );
           })}
           {lost && (

@@ -51,9 +51,9 @@ function connected(
   const state = { fetch: () => Promise.resolve(stored), save: () => Promise.resolve() };
   const server = new FakeServer();
   server.answer = ({ number }) => {
-    server.tell(number, { live: true });
+    server.deliver(number, { live: true });
     for (const event of story(sent.at(-1)?.mode ?? 'ask')) {
-      server.tell(number, { id: event.number, event });
+      server.deliver(number, { id: event.number, event });
     }
   };
   const store = createStore();

@@ -164,8 +164,8 @@ export class PanelController {
     }
     if (compose.kind === 'revise') {
       const { model } = this._options;
-      const said = { answer: 'reject', words: draft.text } as const;
-      const answer = { ...said, ...(model === '' ? {} : { model }) };
+      const rejection = { answer: 'reject', words: draft.text } as const;
+      const answer = { ...rejection, ...(model === '' ? {} : { model }) };
       const left = { ...asNew(compose), draft: { ...draft, text: '' } };
       await this._sendDraft(left, chat => chat.answerPlan(compose.turn, answer));
       return;
@@ -251,7 +251,7 @@ export class PanelController {
    * Sends a turn's message again with all that went with it, or another text about the same.
    *
    * What was attached is known to the page alone that it was sent from: elsewhere the message goes back
-   * into the box, and it is said.
+   * into the box, and it is rejection.
    */
   async resend(turn: ITurn, change: { text?: string; mode?: Mode } = {}): Promise<void> {
     const sent = this._chat.sent(turn.id);

@@ -12,7 +12,7 @@ export async function orSay(work: Promise<unknown>): Promise<boolean> {
       throw error;
     }
     const { message, hint } = error.problem;
-    Notification.error([message, hint].filter(said => said !== '').join(' '), {
+    Notification.error([message, hint].filter(part => part !== '').join(' '), {
       autoClose: 10_000
     });
     return false;

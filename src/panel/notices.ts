@@ -15,7 +15,7 @@ export function notify(
   const { chats, questions, store, trans } = services;
   const preferences = (): IPreferences => store.state.preferences;
   const began = new Map<string, number>();
-  const tell = (message: string, chat: ChatModel | null): void => {
+  const notifyIfUnseen = (message: string, chat: ChatModel | null): void => {
     if (preferences().notify && (!places.isSeen(chat) || document.hidden)) {
       const show = (): unknown => (chat === null ? places.beside() : places.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
@@ -41,18 +41,18 @@ export function notify(
     }
   };
   questions.asked.connect((_, { author, caller }) => {
-    tell(trans.__('%1 needs your approval.', shortName(caller ?? author)), null);
+    notifyIfUnseen(trans.__('%1 needs your approval.', shortName(caller ?? author)), null);
   });
   chats.happened.connect((_, { chat, event }: IHappened) => {
     if (event.kind === 'began') {
       began.set(event.turn, event.time);
     } else if (event.kind === 'permission') {
-      tell(trans.__('Claude needs your approval.'), chat);
+      notifyIfUnseen(trans.__('Claude needs your approval.'), chat);
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;
       began.delete(event.turn);
       if (event.time - start > preferences().notifyAfter) {
-        tell(
+        notifyIfUnseen(
           event.end === 'failed'
             ? trans.__('Claude could not continue.')
             : trans.__('Claude is done.'),

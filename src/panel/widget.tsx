@@ -5,7 +5,7 @@ import type { JSX } from 'react';
 
 import { isInRightSidebar } from '../lab/sidebar';
 import type { IPanelServices } from './services';
-import { DropTarget } from './dropping';
+import { DropTarget } from './dropTarget';
 import { chatIcon } from '../parts/icon';
 import { PanelController } from './controller';
 import { Panel } from './Panel';

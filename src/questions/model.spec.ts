@@ -20,7 +20,7 @@ describe('the questions of other agents', () => {
   let asked: string[];
   let ended: [string, IEnded['outcome'], boolean][];
 
-  const tell = (event: PermissionEvent): void => server.publish({ permissions: true }, event);
+  const publish = (event: PermissionEvent): void => server.publish({ permissions: true }, event);
 
   /** Waits until so many wait. */
   const count = (number: number): Promise<void> =>
@@ -39,8 +39,8 @@ describe('the questions of other agents', () => {
   beforeEach(async () => {
     server = new FakeServer();
     server.answer = ({ number }) => {
-      server.tell(number, { reset: true });
-      server.tell(number, { id: 1, event: { kind: 'waiting', permissions: waits } });
+      server.deliver(number, { reset: true });
+      server.deliver(number, { id: 1, event: { kind: 'waiting', permissions: waits } });
     };
     store = createStore();
     waits = [request('a')];
@@ -49,7 +49,7 @@ describe('the questions of other agents', () => {
       if (refusal !== null) {
         return Promise.reject(refusal);
       }
-      tell({ kind: 'settled', id, outcome });
+      publish({ kind: 'settled', id, outcome });
       return Promise.resolve();
     };
     questions = new Questions(server.channel, { answer }, store);
@@ -66,17 +66,17 @@ describe('the questions of other agents', () => {
   afterEach(() => questions.dispose());
 
   it('are known from the beginning of a subscription on', async () => {
-    tell({ kind: 'asked', permission: request('b') });
+    publish({ kind: 'asked', permission: request('b') });
     await count(2);
     expect(asked).toEqual(['a', 'b']);
-    tell({ kind: 'settled', id: 'a', outcome: 'expired' });
+    publish({ kind: 'settled', id: 'a', outcome: 'expired' });
     await count(1);
     expect(ended).toEqual([['a', 'expired', false]]);
   });
 
   it('go when they are answered here, and that is told once', async () => {
     expect(await questions.answer(request('a'), 'once')).toBeNull();
-    tell({ kind: 'asked', permission: request('b') });
+    publish({ kind: 'asked', permission: request('b') });
     await count(1);
     expect(ended).toEqual([['a', 'once', true]]);
   });

@@ -19,7 +19,7 @@ export class FakeServer implements IConnection {
   readonly open = new Map<number, ISubscribed>();
 
   /** Answers a subscription: that nothing was missed, unless a test does otherwise. */
-  answer: (subscribed: ISubscribed) => void = ({ number }) => this.tell(number, { live: true });
+  answer: (subscribed: ISubscribed) => void = ({ number }) => this.deliver(number, { live: true });
 
   private _begin: () => void = () => undefined;
   /** The first subscription was begun. */
@@ -44,7 +44,7 @@ export class FakeServer implements IConnection {
   }
 
   /** Sends something of a subscription. */
-  tell(subscription: number, message: object): void {
+  deliver(subscription: number, message: object): void {
     this.channel.receive({ subscription, ...message });
   }
 
@@ -53,14 +53,14 @@ export class FakeServer implements IConnection {
     const wanted = JSON.stringify(topic);
     for (const each of this.open.values()) {
       if (JSON.stringify(each.topic) === wanted) {
-        this.tell(each.number, { id, event });
+        this.deliver(each.number, { id, event });
       }
     }
   }
 
   fail(subscription: number, error: Partial<ErrorInfo>): void {
     const all = { code: 'failed', message: '', hint: '', retryable: true, ...error };
-    this.tell(subscription, { error: all });
+    this.deliver(subscription, { error: all });
   }
 
   /** Loses the connection. */

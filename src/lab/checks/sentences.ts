@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Feature } from '../features';
 
-/** What a person is told of a feature that is switched off: what happens instead. */
+/** Return the message for a feature that is switched off: the fallback. */
 export function sentence(feature: Feature, trans: TranslationBundle): string {
   switch (feature) {
     case 'trust':
@@ -10,7 +10,9 @@ export function sentence(feature: Feature, trans: TranslationBundle): string {
     case 'quiet-trust':
       return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
     case 'images':
-      return trans.__('All images from other hosts are blocked: they cannot be blocked one by one.');
+      return trans.__(
+        'All images from other hosts are blocked: they cannot be blocked one by one.'
+      );
     case 'diagrams':
       return trans.__('All images from other hosts are blocked: diagrams cannot be blocked alone.');
     case 'commands':

@@ -6,29 +6,29 @@ import type { Contents } from '@jupyterlab/services';
 import { JSONExt, UUID } from '@lumino/coreutils';
 
 import { isOfOneFormat } from './cells';
-import { Clock } from './clock';
-import { stepsTo } from './merging';
+import { VersionCounter } from './versionCounter';
+import { diffSteps } from './notebookDiff';
 import { setOutputs } from './outputs';
-import type { IApply, IOutputs, Question, Step } from './protocol';
+import type { IApply, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
-import { Saving } from './saving';
-import { carryOut } from './steps';
-import { merged } from './threeway';
+import { SaveQueue } from './saveQueue';
+import { applySteps } from './applySteps';
+import { threeWayMerge } from './threeWayMerge';
 
 type Context = DocumentRegistry.IContext<INotebookModel>;
 
-/** Characters of cells that one answer holds, about. */
+/** Approximate characters of cells in one answer. */
 const MAX_ANSWER = 4_000_000;
-/** Characters of a cell that can be told. */
+/** Maximum characters of a cell in an answer. */
 const MAX_CELL = 24_000_000;
-/** So many operations of the server are remembered. */
+/** Number of operations whose ids are remembered. */
 const MAX_OPERATIONS = 500;
 
-/** A notebook that is open in this page, as the server may read and change it. */
+/** A notebook that is open in this page: answers the server's requests to read and change it. */
 export class OpenNotebook {
   /**
-   * @param _panels - the views of the notebook in this page.
-   * @param isAsInFile - whether nobody has changed it since it was read.
+   * @param _panels - Returns the views of the notebook in this page.
+   * @param isAsInFile - Whether it is unchanged since it was read.
    */
   constructor(
     readonly context: Context,
@@ -36,35 +36,35 @@ export class OpenNotebook {
     private readonly _panels: () => NotebookPanel[],
     isAsInFile: boolean
   ) {
-    this.clock = new Clock(context.model.sharedModel);
-    this._saving = new Saving(
+    this.versions = new VersionCounter(context.model.sharedModel);
+    this._saving = new SaveQueue(
       context,
       contents,
-      { changes: () => this.clock.now, take: this._take.bind(this) },
+      { changes: () => this.versions.now, merge: this._merge.bind(this) },
       isAsInFile ? context.model.sharedModel.toJSON() : null
     );
   }
 
-  /** The page's name for what it holds. */
+  /** The page's id for this notebook. */
   readonly id = UUID.uuid4();
 
-  readonly clock: Clock;
+  readonly versions: VersionCounter;
 
   get dirty(): boolean {
     return this.context.model.dirty;
   }
 
-  /** Answers what the server asks. */
-  async answer(question: Question): Promise<object> {
-    switch (question.method) {
+  /** Answer a request of the server. */
+  async answer(request: TabRequest): Promise<object> {
+    switch (request.method) {
       case 'read':
-        return this._changes(question.since);
+        return this._changes(request.since);
       case 'apply':
-        return this._apply(question);
+        return this._apply(request);
       case 'outcome':
-        return { applied: this._operations.has(question.op) };
+        return { applied: this._operations.has(request.op) };
       case 'outputs':
-        return this._outputs(question);
+        return this._outputs(request);
       case 'save':
         await this._saving.save();
         return {};
@@ -72,37 +72,37 @@ export class OpenNotebook {
         await this._saving.refresh();
         return {};
       default:
-        throw new Refusal('bad_request', 'That cannot be asked.');
+        throw new Refusal('bad_request', 'Unknown method.');
     }
   }
 
-  /** Nobody else writes the file from now on: takes what others wrote before. */
+  /** Read what others wrote to the file before this tab became its only writer. */
   catchUp(): void {
-    // Where the server does not answer, its line is about to be cut, and opened again; and what
-    // cannot be together with what is unsaved is told when it is to be saved.
+    // Errors are ignored: a lost connection is opened again, and a conflict with unsaved changes is
+    // reported when the notebook is saved.
     this._caughtUp = this._saving.refresh().catch(() => undefined);
   }
 
-  /** Settled once what others wrote to the file is here; nothing is to be answered before. */
+  /** Settled once the file was read; no request is answered before. */
   get caughtUp(): Promise<void> {
     return this._caughtUp;
   }
 
   dispose(): void {
-    this.clock.dispose();
+    this.versions.dispose();
   }
 
-  /** What changed since a number, or the first part of it. */
+  /** Return the cells that changed since a version, or the first part of them. */
   private _changes(since: number): object {
-    const { clock } = this;
+    const { versions } = this;
     const model = this.context.model.sharedModel;
-    const news = model.cells.filter(cell => clock.at(cell.getId()) > since);
-    news.sort((a, b) => clock.at(a.getId()) - clock.at(b.getId()));
+    const changedCells = model.cells.filter(cell => versions.at(cell.getId()) > since);
+    changedCells.sort((a, b) => versions.at(a.getId()) - versions.at(b.getId()));
     const changed: Record<string, nbformat.ICell> = {};
     let size = 0;
-    let version = clock.now;
+    let version = versions.now;
     let more = false;
-    for (const cell of news) {
+    for (const cell of changedCells) {
       const stored = cell.toJSON();
       const length = JSON.stringify(stored).length;
       if (length > MAX_CELL) {
@@ -114,36 +114,36 @@ export class OpenNotebook {
       }
       size += length;
       changed[cell.getId()] = stored;
-      version = clock.at(cell.getId());
+      version = versions.at(cell.getId());
     }
     return {
-      version: more ? version : clock.now,
+      version: more ? version : versions.now,
       changed,
       more,
-      ...(clock.orderAt > since && { order: model.cells.map(cell => cell.getId()) }),
-      ...(clock.restAt > since && {
+      ...(versions.orderVersion > since && { order: model.cells.map(cell => cell.getId()) }),
+      ...(versions.metadataVersion > since && {
         metadata: model.metadata,
         nbformat: [model.nbformat, model.nbformat_minor]
       })
     };
   }
 
-  private _apply(told: IApply): object {
-    let applied = this._operations.has(told.op);
-    if (!applied && this._isAsSeen(told)) {
-      this._carryOut(told.steps);
-      this._remember(told.op);
+  private _apply(request: IApply): object {
+    let applied = this._operations.has(request.op);
+    if (!applied && this._isCurrent(request)) {
+      this._applySteps(request.steps);
+      this._remember(request.op);
       applied = true;
     }
-    return { applied, ...this._changes(told.since) };
+    return { applied, ...this._changes(request.since) };
   }
 
   /**
-   * Takes what is in the file: what is the same there stays as it is, with scroll and selection.
+   * Merge the file into the open notebook. Equal cells are not touched, so they keep their view state.
    *
-   * @param base - what was in it before; null where that is not known.
+   * @param base - The content of the file before; null if unknown.
    */
-  private _take(
+  private _merge(
     file: nbformat.INotebookContent,
     base: nbformat.INotebookContent | null,
     load: (file: nbformat.INotebookContent) => void
@@ -153,8 +153,8 @@ export class OpenNotebook {
     const present = shared.toJSON();
     const { dirty } = model;
     const known = isOfOneFormat(present, file) ? file : null;
-    const wanted = dirty ? base && merged(base, present, file) : known;
-    const steps = wanted && stepsTo(present.cells, wanted.cells);
+    const wanted = dirty ? base && threeWayMerge(base, present, file) : known;
+    const steps = wanted && diffSteps(present.cells, wanted.cells);
     if (wanted === null || steps === null) {
       if (dirty) {
         throw new Refusal('file_changed', 'The file was changed where something is unsaved.');
@@ -162,16 +162,16 @@ export class OpenNotebook {
       load(file);
       return;
     }
-    this._trustAs(file.cells, steps);
-    this._carryOut(steps);
+    this._copyTrust(file.cells, steps);
+    this._applySteps(steps);
     if (!JSONExt.deepEqual(present.metadata, wanted.metadata)) {
       shared.setMetadata(wanted.metadata);
     }
     model.dirty = dirty;
   }
 
-  /** Outputs of others are as trusted as the server takes them for. */
-  private _trustAs(stored: readonly nbformat.ICell[], steps: readonly Step[]): void {
+  /** Set the trust of cells with new outputs to that in the file. */
+  private _copyTrust(stored: readonly nbformat.ICell[], steps: readonly Step[]): void {
     const shown = steps.filter(step => step.do === 'set' && step.outputs !== undefined);
     const ids = new Set(shown.map(step => (step as { id: string }).id));
     const trusted = new Map(stored.map(cell => [cell['id'], cell.metadata.trusted === true]));
@@ -182,17 +182,17 @@ export class OpenNotebook {
     }
   }
 
-  private _carryOut(steps: readonly Step[]): void {
+  private _applySteps(steps: readonly Step[]): void {
     const active = this._panels().map(panel => panel.content.activeCell?.model.id);
-    carryOut(this.context.model.sharedModel, steps);
+    applySteps(this.context.model.sharedModel, steps);
     this._keepActive(active);
   }
 
-  private _isAsSeen({ needs, since, exact }: IApply): boolean {
-    if (needs.order && this.clock.orderAt > since) {
+  private _isCurrent({ needs, since, exact }: IApply): boolean {
+    if (needs.order && this.versions.orderVersion > since) {
       return false;
     }
-    return needs.cells.every(id => this.clock.isSince(id, since, exact));
+    return needs.cells.every(id => this.versions.isUnchangedSince(id, since, exact));
   }
 
   private _remember(op: string): void {
@@ -203,7 +203,7 @@ export class OpenNotebook {
     }
   }
 
-  /** The cell that was active stays so, also where it was moved. */
+  /** Keep the active cell, also if it was moved. */
   private _keepActive(active: (string | undefined)[]): void {
     this._panels().forEach((panel, number) => {
       const index = panel.content.widgets.findIndex(cell => cell.model.id === active[number]);
@@ -213,23 +213,23 @@ export class OpenNotebook {
     });
   }
 
-  private _outputs(told: IOutputs): object {
+  private _outputs(request: IOutputs): object {
     const { cells, sharedModel } = this.context.model;
-    const shared = sharedModel.cells.find(each => each.getId() === told.cell);
+    const shared = sharedModel.cells.find(each => each.getId() === request.cell);
     if (shared?.cell_type !== 'code') {
       return { gone: true };
     }
-    if (told.start) {
+    if (request.start) {
       for (const cell of cells) {
         if (cell.sharedModel === shared) {
           cell.trusted = false;
         }
       }
     }
-    return setOutputs(shared as YCodeCell, told);
+    return setOutputs(shared as YCodeCell, request);
   }
 
-  private readonly _saving: Saving;
+  private readonly _saving: SaveQueue;
   private _caughtUp: Promise<void> = Promise.resolve();
   private readonly _operations = new Set<string>();
 }

@@ -3,19 +3,19 @@
 import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-export type Wish = 'explain' | 'fix' | 'document' | 'optimise';
+export type CellTask = 'explain' | 'fix' | 'document' | 'optimise';
 
 /** The wishes, in the order of menus. */
-export const WISHES: readonly Wish[] = ['explain', 'fix', 'document', 'optimise'];
+export const CELL_TASKS: readonly CellTask[] = ['explain', 'fix', 'document', 'optimise'];
 
 /** The message to Claude. */
 export function messageFor(
-  wish: Wish,
+  task: CellTask,
   { cells, error }: { cells: number; error: string | null },
   trans: TranslationBundle
 ): string {
   const many = cells > 1;
-  switch (wish) {
+  switch (task) {
     case 'explain':
       if (error !== null && !many) {
         return trans.__('Explain the %1 in this cell.', error);

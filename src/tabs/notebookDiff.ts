@@ -1,4 +1,4 @@
-/** What has to be done to the cells of an open notebook so that they are those of its file. */
+/** The steps that turn the cells of an open notebook into those of its file. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
 
@@ -6,13 +6,13 @@ import { byId, isSame, normal } from './cells';
 import type { ISourceEdit, Step } from './protocol';
 
 /**
- * Steps from the cells that are there to those that are wanted, which leave alone what is the same.
+ * Return the steps from the present cells to the wanted ones. Equal cells are not touched.
  *
- * Cells are told by their ids. Of those in another order as many as can stay where they are.
+ * Cells are matched by their ids. As few as possible are moved.
  *
- * @returns null where cells cannot be told apart, or none is wanted.
+ * @returns null if ids are missing or not unique, or no cell is wanted.
  */
-export function stepsTo(
+export function diffSteps(
   present: readonly nbformat.ICell[],
   wanted: readonly nbformat.ICell[]
 ): Step[] | null {
@@ -21,7 +21,7 @@ export function stepsTo(
   if (there === null || then === null || wanted.length === 0) {
     return null;
   }
-  const stay = staying([...there.keys()], [...then.keys()]);
+  const stay = unmovedIds([...there.keys()], [...then.keys()]);
   const steps: Step[] = [...there.keys()]
     .filter(id => !stay.has(id))
     .map(id => ({ do: 'delete', id }));
@@ -36,7 +36,7 @@ export function stepsTo(
   return steps;
 }
 
-/** What makes a cell another one; null where it is the same. */
+/** Return the step that changes a cell; null if it is equal. */
 function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | null {
   const [was, is] = [normal(old), normal(cell)];
   if (old.cell_type !== cell.cell_type || !isSame(was['attachments'], is['attachments'])) {
@@ -56,7 +56,7 @@ function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | n
   return Object.keys(step).length > 2 ? step : null;
 }
 
-/** The one edit between what is the same at both ends. */
+/** Return the one edit between the common prefix and suffix. */
 function edits(old: string, now: string): ISourceEdit[] {
   if (old === now) {
     return [];
@@ -73,17 +73,17 @@ function edits(old: string, now: string): ISourceEdit[] {
   return [{ start, end: old.length - end, text: now.slice(start, now.length - end) }];
 }
 
-/** A sequence of things that stay, by where the last one of them is now. */
+/** A sequence of ids that are not moved, by the place of its last one. */
 interface IChain {
   id: string;
   place: number;
   before: IChain | null;
 }
 
-/** As many ids as possible that stand in the same order before and after. */
-export function staying(before: readonly string[], after: readonly string[]): Set<string> {
+/** Return the longest list of ids that have the same order before and after. */
+export function unmovedIds(before: readonly string[], after: readonly string[]): Set<string> {
   const places = new Map(before.map((id, place) => [id, place]));
-  // For each length the sequence that ends first: the longest rising subsequence of the places.
+  // Longest increasing subsequence: for each length, the sequence with the smallest end.
   const chains: IChain[] = [];
   for (const id of after) {
     const place = places.get(id);

@@ -1,4 +1,4 @@
-/** Changes of a notebook, carried out on the shared model that its editors show. */
+/** Applies steps to the shared model of an open notebook. */
 
 import type { ISharedCell, ISharedNotebook, YCodeCell } from '@jupyter/ydoc';
 import type { PartialJSONObject } from '@lumino/coreutils';
@@ -8,21 +8,21 @@ import type { Step } from './protocol';
 import { Refusal } from './protocol';
 
 /**
- * Carries out steps in one transaction.
+ * Apply steps in one transaction, which is not in the person's undo history.
  *
- * It is none that a person's undo takes back. Within it the model's list of cells is still the old
- * one, so that the cells are followed here. Of a source just what differs is changed: cursors stay.
+ * Within a transaction the model's list of cells is not updated, so a copy is kept here. A source is
+ * edited only where it differs, so that cursors stay.
  */
-export function carryOut(notebook: ISharedNotebook, steps: readonly Step[]): void {
+export function applySteps(notebook: ISharedNotebook, steps: readonly Step[]): void {
   notebook.transact(() => {
     const cells: ISharedCell[] = [...notebook.cells];
     for (const step of steps) {
-      carryOutOne(notebook, cells, step);
+      applyStep(notebook, cells, step);
     }
   }, false);
 }
 
-function carryOutOne(notebook: ISharedNotebook, cells: ISharedCell[], step: Step): void {
+function applyStep(notebook: ISharedNotebook, cells: ISharedCell[], step: Step): void {
   if (step.do === 'insert') {
     cells.splice(step.index, 0, notebook.insertCell(step.index, step.cell));
     return;
@@ -68,7 +68,7 @@ function carryOutOne(notebook: ISharedNotebook, cells: ISharedCell[], step: Step
   }
 }
 
-/** Sets all metadata but for trust, which is not the file's. */
+/** Set all metadata except `trusted`, which is not from the file. */
 function setMetadata(cell: ISharedCell, metadata: PartialJSONObject): void {
   for (const key of Object.keys(cell.getMetadata())) {
     if (!(key in metadata) && key !== 'trusted') {

@@ -1,7 +1,7 @@
 import type * as nbformat from '@jupyterlab/nbformat';
 
-import { code, notebook } from './samples';
-import { merged } from './threeway';
+import { code, notebook } from '../testing/notebooks';
+import { threeWayMerge } from './threeWayMerge';
 
 const OUTPUT: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
 
@@ -10,10 +10,10 @@ const ran = { outputs: [OUTPUT], execution_count: 1 };
 
 /** The cells after both sides changed a notebook of a, b and c. */
 function together(mine: nbformat.ICell[], theirs: nbformat.ICell[]): nbformat.ICell[] | undefined {
-  return merged(notebook([a, b, c]), notebook(mine), notebook(theirs))?.cells;
+  return threeWayMerge(notebook([a, b, c]), notebook(mine), notebook(theirs))?.cells;
 }
 
-describe('merged', () => {
+describe('threeWayMerge', () => {
   it('takes what either side changed', () => {
     expect(together([code('a', 'a!'), b, c], [a, b, code('c', 'c', ran)])).toEqual([
       code('a', 'a!'),
@@ -41,19 +41,19 @@ describe('merged', () => {
     expect(found?.map(cell => cell['id'])).toEqual(expected.split(' '));
   });
 
-  it('is nothing where both changed one source, or one side deleted what the other changed', () => {
+  it('fails if both changed one source, or one side deleted what the other changed', () => {
     expect(together([code('a', 'a!'), b, c], [code('a', 'a?'), b, c])).toBeUndefined();
     expect(together([b, c], [code('a', 'a?'), b, c])).toBeUndefined();
     expect(together([code('a', 'a!'), b, c], [b, c])).toBeUndefined();
   });
 
-  it('is nothing where both moved cells, or they have no ids', () => {
+  it('fails if both moved cells, or ids are missing', () => {
     expect(together([b, a, c], [c, b, a])).toBeUndefined();
     const bare: nbformat.ICell = { cell_type: 'code', metadata: {}, source: '' };
     expect(together([a, b, c], [bare])).toBeUndefined();
   });
 
-  it('leaves trust as it is here, and takes it for no change', () => {
+  it('keeps the trust of this side, which does not count as a change', () => {
     const trusted = code('a', 'a', { metadata: { trusted: true } });
     const tagged = code('a', 'a', { metadata: { trusted: false, tags: ['x'] } });
     expect(together([trusted, b, c], [tagged, b, c])?.[0]?.metadata).toEqual({
@@ -63,13 +63,13 @@ describe('merged', () => {
   });
 
   it('keeps what JupyterLab filled in, and merges other metadata by key', () => {
-    const found = merged(
+    const found = threeWayMerge(
       notebook([a], { title: 'old' }),
       notebook([a], { title: 'old', language_info: { name: '' }, mine: 1 }),
       notebook([a], { title: 'new' })
     );
     expect(found?.metadata).toEqual({ title: 'new', language_info: { name: '' }, mine: 1 });
-    const both = merged(
+    const both = threeWayMerge(
       notebook([a], { title: 'old' }),
       notebook([a], { title: 'mine' }),
       notebook([a], { title: 'theirs' })
@@ -77,9 +77,9 @@ describe('merged', () => {
     expect(both).toBeNull();
   });
 
-  it('is nothing where the file has another format', () => {
+  it('fails if the file has another format version', () => {
     expect(
-      merged(notebook([a]), notebook([a]), { ...notebook([a]), nbformat_minor: 4 })
+      threeWayMerge(notebook([a]), notebook([a]), { ...notebook([a]), nbformat_minor: 4 })
     ).toBeNull();
   });
 });

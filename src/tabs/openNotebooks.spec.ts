@@ -5,11 +5,11 @@ import { Signal } from '@lumino/signaling';
 
 import type { Connection } from '../api/connection';
 import { forgetResults, report, works } from '../lab/features';
-import { Page } from './page';
+import { OpenNotebooks } from './openNotebooks';
 
 const of = {};
 
-/** A page with a notebook that is open; what it told the server last. */
+/** A page with an open notebook. Return a getter of the last list that it published. */
 async function page(missing?: string): Promise<() => object[]> {
   const nothing = (): Promise<void> => Promise.resolve();
   const model = {
@@ -49,7 +49,7 @@ async function page(missing?: string): Promise<() => object[]> {
     }
   };
   const contents = { driveName: () => '', localPath: (path: string) => path };
-  new Page(
+  new OpenNotebooks(
     tracker as unknown as INotebookTracker,
     contents as unknown as Contents.IManager,
     connection as unknown as Connection

@@ -1,22 +1,22 @@
-/** What a notebook is after two have changed it: its person in the page, and others in its file. */
+/** Three-way merge of a notebook: its file as last read, the open document, and its file now. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
 
 import { byId, isOfOneFormat, isSame, normal } from './cells';
 
-/** Thrown where both sides changed the same. */
+/** Thrown if both sides changed the same part. */
 class Conflict extends Error {}
 
 /**
- * Both sides' changes of a notebook.
+ * Merge both sides' changes of a notebook.
  *
- * Cells are told by their ids. A cell's source, its outputs and each other part of it may be changed
- * by one side only, and so may the order of the cells.
+ * Cells are matched by their ids. One side only may change the order of cells, and each part of a
+ * cell: its source, its outputs with their count, or any other part.
  *
- * @param base - the file as the page last read or wrote it.
- * @returns null where both changed the same, or cells cannot be told apart.
+ * @param base - The file as the page last read or wrote it.
+ * @returns null on a conflict, or if ids are missing or not unique.
  */
-export function merged(
+export function threeWayMerge(
   base: nbformat.INotebookContent,
   mine: nbformat.INotebookContent,
   theirs: nbformat.INotebookContent
@@ -27,7 +27,7 @@ export function merged(
   try {
     return {
       ...mine,
-      cells: mergedCells(told(base.cells), told(mine.cells), told(theirs.cells)),
+      cells: mergedCells(cellsById(base.cells), cellsById(mine.cells), cellsById(theirs.cells)),
       metadata: mergedMetadata(base.metadata, mine.metadata, theirs.metadata)
     };
   } catch (error) {
@@ -38,7 +38,7 @@ export function merged(
   }
 }
 
-/** A value that only one side may have changed. */
+/** Return a value that at most one side has changed. */
 function chosen<T>(base: T, mine: T, theirs: T): T {
   if (isSame(base, theirs) || isSame(mine, theirs)) {
     return mine;
@@ -51,7 +51,7 @@ function chosen<T>(base: T, mine: T, theirs: T): T {
 
 type Parts = Record<string, unknown>;
 
-/** An object of which each part may be changed by one side. */
+/** Merge an object by its parts. */
 function chosenParts(base: Parts, mine: Parts, theirs: Parts): Parts {
   const keys = Object.keys({ ...mine, ...theirs });
   const parts = keys.map(key => [key, chosen(base[key], mine[key], theirs[key])] as const);
@@ -63,7 +63,7 @@ function mergedMetadata(
   mine: nbformat.INotebookMetadata,
   theirs: nbformat.INotebookMetadata
 ): nbformat.INotebookMetadata {
-  // JupyterLab fills in what a file lacks, and what its kernel is.
+  // JupyterLab adds missing metadata and the kernel.
   const kernelspec = theirs.kernelspec ?? mine.kernelspec;
   const isOurs =
     theirs.language_info === undefined || !isSame(base.language_info, mine.language_info);
@@ -79,7 +79,7 @@ function mergedMetadata(
 
 type Cells = Map<string, nbformat.ICell>;
 
-function told(cells: readonly nbformat.ICell[]): Cells {
+function cellsById(cells: readonly nbformat.ICell[]): Cells {
   const found = byId(cells);
   if (found === null) {
     throw new Conflict();
@@ -98,7 +98,7 @@ function mergedCells(base: Cells, mine: Cells, theirs: Cells): nbformat.ICell[] 
   return mergedOrder(base, mine, theirs, cells).flatMap(id => cells.get(id) ?? []);
 }
 
-/** A cell; undefined where one side deleted it. */
+/** Merge a cell; undefined if one side deleted it. */
 function mergedCell(
   base: nbformat.ICell | undefined,
   mine: nbformat.ICell | undefined,
@@ -109,19 +109,19 @@ function mergedCell(
     return chosen(was, here, there) && (mine ?? theirs);
   }
   const { ran, ...rest } = chosenParts(was ?? {}, here, there);
-  // Outputs are as trusted as where they are from.
+  // Outputs keep the trust of their side.
   const { trusted } = (isSame(ran, here['ran']) ? mine : theirs)?.metadata ?? {};
   const metadata = { ...(rest['metadata'] as object), ...(trusted !== undefined && { trusted }) };
   return { ...rest, ...(ran as object), metadata } as unknown as nbformat.ICell;
 }
 
-/** What is compared of a cell: outputs go with their count. */
+/** Return the parts of a cell that are merged: outputs together with their count. */
 function parts(cell: nbformat.ICell): Parts {
   const { outputs, execution_count, ...rest } = normal(cell);
   return { ...rest, ...(cell.cell_type === 'code' && { ran: { outputs, execution_count } }) };
 }
 
-/** The order of the cells that are left: what one side added stands after what it stood after. */
+/** Return the order of the remaining cells: an added cell follows its former predecessor. */
 function mergedOrder(base: Cells, mine: Cells, theirs: Cells, left: Cells): string[] {
   const kept = (side: Cells): string[] => [...side.keys()].filter(id => left.has(id));
   const shared = (side: Cells): string[] =>

@@ -37,7 +37,7 @@ export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
 }
 
 /** What the next message will carry. */
-export function Chips(props: IProps): JSX.Element {
+export function ContextChips(props: IProps): JSX.Element {
   const { draft, replaced, seen, activeCell, onChange, onAttach, onNew } = props;
   const { trans } = useServices();
   const notebook = seen !== null && !draft.withoutNotebook ? seen : null;
@@ -73,7 +73,7 @@ export function Chips(props: IProps): JSX.Element {
           key={place}
           icon={{ cell: codeIcon, file: fileIcon, image: imageIcon }[each.attachment.kind]}
           label={each.label}
-          left={
+          excluded={
             goesWith(each, notebook?.notebook)
               ? undefined
               : trans.__('Not included in the message: this cell is in %1', each.notebook ?? '')
@@ -92,14 +92,17 @@ interface IChipProps {
   icon: LabIcon;
   label: string;
   /** Why it does not go with the message, where it does not. */
-  left?: string | undefined;
+  excluded?: string | undefined;
   onRemove: () => void;
 }
 
-function Chip({ icon, label, left, onRemove }: IChipProps): JSX.Element {
+function Chip({ icon, label, excluded, onRemove }: IChipProps): JSX.Element {
   const { trans } = useServices();
   return (
-    <span className={left === undefined ? 'tk-Chip' : 'tk-Chip tk-mod-left'} title={left ?? label}>
+    <span
+      className={excluded === undefined ? 'tk-Chip' : 'tk-Chip tk-mod-left'}
+      title={excluded ?? label}
+    >
       <icon.react tag="span" width="12px" height="12px" />
       <span className="tk-Chip-label">{label}</span>
       <button

@@ -5,15 +5,15 @@ import { hasMethods } from '../lab/context';
 import { report, whenOff, works } from '../lab/features';
 import { serverPath } from '../notebook/drives';
 import type { Connection } from '../api/connection';
-import { OpenNotebook } from './open';
-import type { Asked, ITold } from './protocol';
+import { OpenNotebook } from './openNotebook';
+import type { IncomingRequest, ITabInfo } from './protocol';
 import { Refusal } from './protocol';
 
-/** Milliseconds between two notes that a notebook changed. */
+/** Milliseconds between two notifications that a notebook changed. */
 const NOTE_EVERY = 500;
 
-/** The notebooks of this page, and what the server is told of them and asks of them. */
-export class Page {
+/** The notebooks that are open in this page: publishes them to the server, and answers its requests. */
+export class OpenNotebooks {
   constructor(
     private readonly _tracker: INotebookTracker,
     private readonly _contents: Contents.IManager,
@@ -21,14 +21,14 @@ export class Page {
   ) {
     _tracker.widgetAdded.connect((_, panel) => void this._add(panel));
     _tracker.forEach(panel => void this._add(panel));
-    _tracker.currentChanged.connect(() => this._tellSoon());
-    window.addEventListener('focus', () => this._tellSoon());
+    _tracker.currentChanged.connect(() => this._publishSoon());
+    window.addEventListener('focus', () => this._publishSoon());
     _connection.opened.connect(() => this._onOpened());
     _connection.received.connect((_, message) => this._onReceived(message));
     whenOff('tabs', () => {
-      // What is open is the file for agents from now on.
+      // From now on agents edit the files.
       this._notebooks = [];
-      this._tellSoon();
+      this._publishSoon();
     });
     if (_connection.isOpen) {
       this._onOpened();
@@ -57,19 +57,19 @@ export class Page {
     context.disposed.connect(() => {
       notebook.dispose();
       this._notebooks = this._notebooks.filter(each => each !== notebook);
-      this._tellSoon();
+      this._publishSoon();
     });
-    context.pathChanged.connect(() => this._tellSoon());
+    context.pathChanged.connect(() => this._publishSoon());
     context.model.stateChanged.connect((_, { name }) => {
       if (name === 'dirty') {
-        this._tellSoon();
+        this._publishSoon();
       }
     });
-    notebook.clock.ticked.connect(() => this._note(notebook));
-    this._tell();
+    notebook.versions.ticked.connect(() => this._note(notebook));
+    this._publish();
   }
 
-  /** Whether a notebook is not the server's alone: shared by collaboration, or of another drive. */
+  /** Whether a notebook is shared by collaboration, or of another drive. */
   private _isElsewhere({ context }: NotebookPanel): boolean {
     return context.model.collaborative || serverPath(this._contents, context.path) === null;
   }
@@ -78,9 +78,9 @@ export class Page {
     return this._notebooks.find(each => each.context === context);
   }
 
-  // --- telling
+  // --- messages to the server
 
-  private _told(notebook: OpenNotebook): ITold {
+  private _tabInfo(notebook: OpenNotebook): ITabInfo {
     const current = this._tracker.currentWidget?.context === notebook.context;
     return {
       id: notebook.id,
@@ -90,30 +90,30 @@ export class Page {
     };
   }
 
-  /** Tells all that is open, once everything that happens just now has happened. */
-  private _tellSoon(): void {
-    if (!this._isTelling) {
-      this._isTelling = true;
+  /** Publish the list in a microtask, which coalesces the changes of this moment. */
+  private _publishSoon(): void {
+    if (!this._isPublishing) {
+      this._isPublishing = true;
       queueMicrotask(() => {
-        this._isTelling = false;
-        this._tell();
+        this._isPublishing = false;
+        this._publish();
       });
     }
   }
 
-  private _tell(): void {
-    const tabs = this._notebooks.map(each => this._told(each));
+  private _publish(): void {
+    const tabs = this._notebooks.map(each => this._tabInfo(each));
     const list = ++this._lists;
-    // What waits is not done, whatever came after it.
-    const heard = Math.min(this._heard, ...[...this._waiting].map(id => id - 1));
-    if (this._connection.send({ tabs, heard, list })) {
+    // A request that still waits is not received in this sense, whatever came after it.
+    const received = Math.min(this._lastRequest, ...[...this._waiting].map(id => id - 1));
+    if (this._connection.send({ tabs, heard: received, list })) {
       const fresh = this._notebooks.filter(each => !this._known.has(each));
       fresh.forEach(each => this._known.add(each));
       this._fresh.set(list, fresh);
     }
   }
 
-  /** Notes now and then that a notebook changes. */
+  /** Notify the server that a notebook changed, throttled. */
   private _note(notebook: OpenNotebook): void {
     if (this._noted.has(notebook)) {
       return;
@@ -125,24 +125,24 @@ export class Page {
     }, NOTE_EVERY);
   }
 
-  // --- hearing
+  // --- messages of the server
 
   private _onOpened(): void {
-    this._heard = 0;
+    this._lastRequest = 0;
     this._waiting = new Set();
     this._known = new WeakSet();
-    this._tell();
+    this._publish();
   }
 
   private _onReceived(message: object): void {
     if ('listed' in message) {
       this._onListed(message.listed as number);
     } else if ('method' in message) {
-      void this._answer(message as Asked);
+      void this._answer(message as IncomingRequest);
     }
   }
 
-  /** From now on nobody else writes these files: they may have been written a moment ago. */
+  /** The server now leaves these files to this page. They may have been written a moment ago. */
   private _onListed(list: number): void {
     for (const notebook of this._fresh.get(list) ?? []) {
       notebook.catchUp();
@@ -150,39 +150,39 @@ export class Page {
     this._fresh.delete(list);
   }
 
-  private async _answer(asked: Asked): Promise<void> {
-    this._heard = Math.max(this._heard, asked.id);
-    const answer = asked.id;
+  private async _answer(request: IncomingRequest): Promise<void> {
+    this._lastRequest = Math.max(this._lastRequest, request.id);
+    const answer = request.id;
     try {
-      const notebook = this._notebooks.find(each => each.id === asked.tab);
+      const notebook = this._notebooks.find(each => each.id === request.tab);
       if (notebook === undefined) {
         throw new Refusal('not_open', 'That notebook is not open here.');
       }
       const waiting = this._waiting.add(answer);
       await notebook.caughtUp;
       if (waiting !== this._waiting) {
-        // It was asked on a former line: the server asks again, or does so elsewhere.
+        // It came over a former connection: the server sends it again, or uses another tab.
         return;
       }
       waiting.delete(answer);
-      this._connection.send({ answer, result: await notebook.answer(asked) });
+      this._connection.send({ answer, result: await notebook.answer(request) });
     } catch (error) {
       const known = error instanceof Refusal ? error : new Refusal('bad_request', String(error));
       const { code, message, status } = known;
       this._connection.send({ answer, error: { code, message, status } });
     }
-    if (asked.method !== 'read') {
-      this._tell();
+    if (request.method !== 'read') {
+      this._publish();
     }
   }
 
   private _notebooks: OpenNotebook[] = [];
-  /** The questions on this line that wait for what others wrote to a file. */
+  /** Ids of requests on this connection that wait until a file was read. */
   private _waiting = new Set<number>();
   private _known = new WeakSet<OpenNotebook>();
   private readonly _fresh = new Map<number, OpenNotebook[]>();
   private readonly _noted = new Set<OpenNotebook>();
-  private _isTelling = false;
+  private _isPublishing = false;
   private _lists = 0;
-  private _heard = 0;
+  private _lastRequest = 0;
 }

@@ -1,7 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 
 import { type Found, isRefused, refusal } from './attaching';
-import { DropTarget } from './dropping';
+import { DropTarget } from './dropTarget';
 
 /** Drops a file of the desktop onto an element that takes it; what becomes of the file. */
 async function dropped(name: string, type: string): Promise<[DragEvent, Found[]]> {

@@ -10,64 +10,64 @@ import { Signal } from '@lumino/signaling';
 
 interface IKnown {
   cell: ISharedCell;
-  /** The number of its last change, and of the last one that was not of its outputs. */
+  /** The version of its last change, and of the last one outside of its outputs. */
   at: number;
-  sourceAt: number;
-  /** Listens to it no more. */
-  leave: () => void;
+  sourceVersion: number;
+  /** Disconnects from its signals. */
+  detach: () => void;
 }
 
-/** Whether a change of a cell concerns what is stored of it. */
+/** Return whether a change of a cell concerns what is stored in the file. */
 export function isStored(change: CellChange): boolean {
   return Object.keys(change).some(key => key !== 'executionStateChange');
 }
 
-/** Whether a change of a cell concerns more than its outputs. */
+/** Return whether a change of a cell concerns more than its outputs. */
 export function isOfSource(change: CellChange): boolean {
   return 'sourceChange' in change || 'metadataChange' in change || 'attachmentsChange' in change;
 }
 
 /**
- * Numbers the changes of a notebook, so that only what is new has to be told.
+ * Numbers the changes of a notebook, so that only newer cells have to be sent.
  *
- * No two cells have the same number: an answer in pieces can go on after any of them.
+ * No two cells have the same version: an answer in parts can continue after any cell.
  */
-export class Clock {
+export class VersionCounter {
   constructor(private readonly _notebook: ISharedNotebook) {
     _notebook.changed.connect(this._onChanged);
     this._follow();
-    this.orderAt = this.restAt = this._next();
+    this.orderVersion = this.metadataVersion = this._next();
   }
 
-  /** The number of the last change. */
+  /** The version of the last change. */
   now = 0;
 
-  /** The number of the last change of the order of the cells. */
-  orderAt = 0;
+  /** The version of the last change of the order of cells. */
+  orderVersion = 0;
 
-  /** The number of the last change of metadata and format. */
-  restAt = 0;
+  /** The version of the last change of metadata or format. */
+  metadataVersion = 0;
 
   /** Emitted after each change. */
   get ticked(): ISignal<this, void> {
     return this._ticked;
   }
 
-  /** The number of a cell's last change. */
+  /** Return the version of a cell's last change. */
   at(id: string): number {
     return this._cells.get(id)?.at ?? 0;
   }
 
-  /** Whether a cell is there, and has not changed since. */
-  isSince(id: string, since: number, exact: boolean): boolean {
+  /** Return whether a cell exists and has not changed since a version; `exact` includes outputs. */
+  isUnchangedSince(id: string, since: number, exact: boolean): boolean {
     const known = this._cells.get(id);
-    return known !== undefined && (exact ? known.at : known.sourceAt) <= since;
+    return known !== undefined && (exact ? known.at : known.sourceVersion) <= since;
   }
 
   dispose(): void {
     this._notebook.changed.disconnect(this._onChanged);
     for (const known of this._cells.values()) {
-      known.leave();
+      known.detach();
     }
     this._cells.clear();
   }
@@ -80,17 +80,17 @@ export class Clock {
     const before = this.now;
     if ('cellsChange' in change) {
       this._follow();
-      this.orderAt = this._next();
+      this.orderVersion = this._next();
     }
     if ('metadataChange' in change || 'nbformatChanged' in change) {
-      this.restAt = this._next();
+      this.metadataVersion = this._next();
     }
     if (this.now !== before) {
       this._ticked.emit();
     }
   };
 
-  /** Listens to the cells that are there now. */
+  /** Connect to the present cells, and disconnect from those that are gone. */
   private _follow(): void {
     const cells = new Map<string, IKnown>();
     for (const cell of this._notebook.cells) {
@@ -101,11 +101,11 @@ export class Clock {
         continue;
       }
       const at = this._next();
-      cells.set(id, { cell, at, sourceAt: at, leave: this._listen(cell) });
+      cells.set(id, { cell, at, sourceVersion: at, detach: this._listen(cell) });
     }
     for (const [id, known] of this._cells) {
       if (cells.get(id)?.cell !== known.cell) {
-        known.leave();
+        known.detach();
       }
     }
     this._cells = cells;
@@ -113,16 +113,16 @@ export class Clock {
 
   private _listen(cell: ISharedCell): () => void {
     cell.changed.connect(this._onCell);
-    const leave = (): boolean => cell.changed.disconnect(this._onCell);
+    const detach = (): boolean => cell.changed.disconnect(this._onCell);
     if (cell.cell_type !== 'code') {
-      return leave;
+      return detach;
     }
-    // The cell emits nothing for the outputs of what its person runs. Others are numbered twice.
+    // The cell emits nothing for outputs of the person's own runs. Other outputs are counted twice.
     const { youtputs } = cell as YCodeCell;
     const onOutputs = (): void => this._onCell(cell, { outputsChange: [] });
     youtputs.observeDeep(onOutputs);
     return () => {
-      leave();
+      detach();
       youtputs.unobserveDeep(onOutputs);
     };
   }
@@ -134,7 +134,7 @@ export class Clock {
     }
     known.at = this._next();
     if (isOfSource(change)) {
-      known.sourceAt = known.at;
+      known.sourceVersion = known.at;
     }
     this._ticked.emit();
   };

@@ -16,7 +16,7 @@ const ENOUGH = 60;
  * It is armed once all its parts have been visible, in one place, for `ARM_AFTER`. Whatever moves,
  * hides or covers it by scrolling disarms it: a click may be meant for what was there before.
  */
-export class Arming {
+export class AnswerGuard {
   /**
    * @param _parts - What has to be visible: what it asks, and the buttons. The last one has to stay
    *   in its place.
@@ -104,17 +104,17 @@ export class Arming {
 }
 
 /** Arms a question for as long as it is rendered: whether it is, to show, and a check to act on. */
-export function useArming(...parts: RefObject<HTMLElement>[]): [boolean, () => boolean] {
+export function useAnswerGuard(...parts: RefObject<HTMLElement>[]): [boolean, () => boolean] {
   const [armed, setArmed] = useState(false);
-  const arming = useRef<Arming | null>(null);
+  const guard = useRef<AnswerGuard | null>(null);
   const nodes = useRef(parts);
   useEffect(() => {
     const found = nodes.current.flatMap(({ current }) => (current === null ? [] : [current]));
-    const made = (arming.current = new Arming(found, setArmed));
+    const made = (guard.current = new AnswerGuard(found, setArmed));
     return () => {
-      arming.current = null;
+      guard.current = null;
       made.dispose();
     };
   }, []);
-  return [armed, () => arming.current?.armed === true];
+  return [armed, () => guard.current?.armed === true];
 }

@@ -4,38 +4,42 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
-import { errorOf, outputsOf, type Wish } from './asking';
+import { errorOf, outputsOf, type CellTask } from './cellTasks';
 import { onCells, putInto } from './cells';
 
 /** Asks Claude about a cell. */
-export type Ask = (wish: Wish, panel: NotebookPanel, cell: Cell) => void;
+export type AskAboutCell = (task: CellTask, panel: NotebookPanel, cell: Cell) => void;
 
 /** Puts "Fix" and "Explain" below the traceback of each cell that failed. */
-export function offerHelp(panel: NotebookPanel, ask: Ask, trans: TranslationBundle): void {
-  const offers = new Map<Cell, Offer>();
+export function addErrorButtons(
+  panel: NotebookPanel,
+  ask: AskAboutCell,
+  trans: TranslationBundle
+): void {
+  const shown = new Map<Cell, ErrorButtons>();
   onCells(panel, () => {
     const cells = new Set(panel.content.widgets);
-    for (const [cell, offer] of offers) {
+    for (const [cell, buttons] of shown) {
       if (!cells.has(cell)) {
-        offer.dispose();
-        offers.delete(cell);
+        buttons.dispose();
+        shown.delete(cell);
       }
     }
     for (const cell of cells) {
       const outputs = outputsOf(cell);
-      if (outputs !== null && !offers.has(cell)) {
-        offers.set(cell, new Offer(cell, outputs, wish => ask(wish, panel, cell), trans));
+      if (outputs !== null && !shown.has(cell)) {
+        shown.set(cell, new ErrorButtons(cell, outputs, task => ask(task, panel, cell), trans));
       }
     }
   });
 }
 
 /** The two buttons of one cell, there while it shows an error. */
-class Offer implements IDisposable {
+class ErrorButtons implements IDisposable {
   constructor(
     private readonly _cell: Cell,
     private readonly _outputs: ICodeCellModel['outputs'],
-    private readonly _ask: (wish: Wish) => void,
+    private readonly _ask: (task: CellTask) => void,
     private readonly _trans: TranslationBundle
   ) {
     _outputs.changed.connect(this._update);
@@ -57,7 +61,7 @@ class Offer implements IDisposable {
   private readonly _update = (): void => {
     const wanted = errorOf(this._cell) !== null;
     if (wanted && this._buttons === null) {
-      this._buttons = this._made();
+      this._buttons = this._createButtons();
       putInto(this._cell, this._buttons, 'end');
     } else if (!wanted) {
       this._buttons?.dispose();
@@ -65,18 +69,18 @@ class Offer implements IDisposable {
     }
   };
 
-  private _made(): Widget {
+  private _createButtons(): Widget {
     const widget = new Widget();
     widget.addClass('tk-Failed');
     widget.node.setAttribute('role', 'group');
     widget.node.setAttribute('aria-label', this._trans.__('Ask Claude about this error'));
-    const add = (wish: Wish, label: string, title: string): void => {
+    const add = (task: CellTask, label: string, title: string): void => {
       const button = document.createElement('button');
       button.type = 'button';
       button.className = 'tk-CellButton';
       button.textContent = label;
       button.title = title;
-      button.addEventListener('click', () => this._ask(wish));
+      button.addEventListener('click', () => this._ask(task));
       widget.node.append(button);
     };
     add('fix', this._trans.__('Fix'), this._trans.__('Ask Claude to fix this cell'));

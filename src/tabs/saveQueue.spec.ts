@@ -3,8 +3,8 @@ import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
 
 import { Refusal } from './protocol';
-import { code, notebook } from './samples';
-import { Saving } from './saving';
+import { code, notebook } from '../testing/notebooks';
+import { SaveQueue } from './saveQueue';
 
 type Content = nbformat.INotebookContent;
 
@@ -35,7 +35,7 @@ class Bench {
   /** Settled when JupyterLab asks. */
   readonly asked = new Promise<void>(resolve => (this._ask = resolve));
   readonly context: DocumentRegistry.Context;
-  readonly saving: Saving;
+  readonly saving: SaveQueue;
 
   constructor() {
     const { model } = this;
@@ -75,10 +75,10 @@ class Bench {
     };
     this.context = context as unknown as DocumentRegistry.Context;
     const contents = { get: () => Promise.resolve({ hash: this._hash }) };
-    this.saving = new Saving(
+    this.saving = new SaveQueue(
       this.context,
       contents as unknown as Contents.IManager,
-      { changes: () => 0, take: (file, base) => this.taken.push({ file, base }) },
+      { changes: () => 0, merge: (file, base) => this.taken.push({ file, base }) },
       this.file
     );
   }
@@ -90,8 +90,8 @@ class Bench {
 
 const CHANGED = new Refusal('file_changed', 'The file has changed on disk.');
 
-describe('Saving', () => {
-  it('takes what others wrote before it saves, with what the file was as base', async () => {
+describe('SaveQueue', () => {
+  it('merges what others wrote before it saves, with the former file as base', async () => {
     const bench = new Bench();
     const before = bench.file;
     bench.file = notebook([code('a'), code('b'), code('c')]);
@@ -101,20 +101,20 @@ describe('Saving', () => {
     expect(bench.file).toBe(bench.model.content);
   });
 
-  it('knows its own work in the file where the answer to a save was lost', async () => {
+  it('recognizes its own save whose response was lost', async () => {
     const bench = new Bench();
     bench.model.content = notebook([code('a'), code('b'), code('mine')]);
-    const tried = bench.model.content;
+    const unconfirmed = bench.model.content;
     bench.next = 'lost';
     await expect(bench.saving.save()).rejects.toThrow('Nobody answers.');
     bench.next = 'saved';
     bench.model.content = notebook([code('a'), code('b')]);
     await bench.saving.save();
-    expect(bench.taken).toEqual([{ file: tried, base: tried }]);
+    expect(bench.taken).toEqual([{ file: unconfirmed, base: unconfirmed }]);
     expect(bench.file.cells).toHaveLength(2);
   });
 
-  it('lets no agent wait for what a person is asked', async () => {
+  it('refuses agents while a dialog is open', async () => {
     const bench = new Bench();
     bench.next = 'asked';
     const saved = bench.context.save();
@@ -129,7 +129,7 @@ describe('Saving', () => {
     expect(bench.taken).toEqual([]);
   });
 
-  it('asks a person nothing where an agent saves', async () => {
+  it('opens no dialog for a save of an agent', async () => {
     const bench = new Bench();
     bench.next = 'asked';
     await expect(bench.saving.save()).rejects.toEqual(CHANGED);

@@ -15,7 +15,7 @@ interface IProps {
 }
 
 /** Mode, model, what it has cost, and the way to send or to stop. */
-export function Bar({ controller, panel }: IProps): JSX.Element {
+export function ComposerBar({ controller, panel }: IProps): JSX.Element {
   const { trans } = useServices();
   const mode = useSelector(state => modeOf(state, panel));
   const chosen = useSelector(state => modelOf(state, panel));

@@ -10,50 +10,50 @@ import { Refusal } from './protocol';
 type Context = DocumentRegistry.Context;
 type Content = nbformat.INotebookContent;
 
-/** What a page holds of a notebook. */
-export interface IHeld {
-  /** The number of the last change, which grows with each. */
+/** The open document of a notebook. */
+export interface IOpenContent {
+  /** Return the version of the last change. */
   changes(): number;
   /**
-   * Takes what is in the file, together with what is unsaved.
+   * Merge the file with the unsaved changes.
    *
-   * @param base - what was in the file before; null where that is not known.
-   * @param load - replaces everything by the file, as JupyterLab does.
-   * @throws Refusal
+   * @param base - The content of the file before; null if unknown.
+   * @param load - Replaces everything by the file, as JupyterLab does.
+   * @throws Refusal - There is a conflict.
    */
-  take(file: Content, base: Content | null, load: (file: Content) => void): void;
+  merge(file: Content, base: Content | null, load: (file: Content) => void): void;
 }
 
 /**
- * Saves of one notebook, one after the other.
+ * Serializes the saves of one notebook.
  *
- * Two saves at once end in a false "File Changed". So a person's saves and JupyterLab's own wait
- * here, too: `context.save` is this from now on, and so is `context.revert`.
+ * Two saves at once end in a false "File Changed". So `context.save` and `context.revert` are
+ * replaced: saves of the person and autosaves wait in this queue, too.
  */
-export class Saving {
+export class SaveQueue {
   /**
-   * @param _held - what the page holds of the notebook.
-   * @param _file - what is in the file; null where that is not known.
+   * @param _open - The open document.
+   * @param _file - The content of the file; null if unknown.
    */
   constructor(
     private readonly _context: Context,
     private readonly _contents: Contents.IManager,
-    private readonly _held: IHeld,
+    private readonly _open: IOpenContent,
     private _file: Content | null
   ) {
     this._own = replaceMethods(_context, own => ({
-      // While JupyterLab asks its person, it says itself what becomes of this.
+      // While its dialog is open, JupyterLab calls these itself.
       save: () => (this._isAsking ? own.save() : this._queue(() => this._saveForPerson())),
       revert: () => (this._isAsking ? own.revert() : this._queue(own.revert)),
       load: content => this._load(content as Content, own.load),
-      showError: async (...args) => (this._isQuiet ? undefined : own.showError(...args)),
+      showError: async (...args) => (this._hidesDialogs ? undefined : own.showError(...args)),
       askConflict: (...args) => this._askConflict(() => own.askConflict(...args))
     }));
   }
 
-  /** Saves for an agent: where a dialog would come, it is told instead. */
+  /** Save for an agent: throw where a dialog would open. */
   async save(): Promise<void> {
-    // Whoever comes while one waits for its turn shares it.
+    // Callers share a save that waits in the queue.
     const next = (this._next ??= this._queueForAgent(async () => {
       this._next = null;
       if (!this._context.model.dirty) {
@@ -61,7 +61,7 @@ export class Saving {
       }
       try {
         await this._takeFile();
-        await this._quietly(() => this._saveAll());
+        await this._withoutDialogs(() => this._saveAll());
       } catch (error) {
         if (error instanceof Refusal) {
           throw error;
@@ -71,7 +71,7 @@ export class Saving {
       }
     }));
     await next.finally(() => {
-      // It may have left before its turn.
+      // It may have been rejected before its turn.
       if (this._next === next) {
         this._next = null;
       }
@@ -79,9 +79,9 @@ export class Saving {
   }
 
   /**
-   * Takes what others wrote to the file.
+   * Merge what others wrote to the file.
    *
-   * @throws Refusal where that cannot be together with what is unsaved here.
+   * @throws Refusal - It conflicts with unsaved changes.
    */
   async refresh(): Promise<void> {
     await this._queueForAgent(() => this._takeFile());
@@ -92,11 +92,11 @@ export class Saving {
   private async _takeFile(): Promise<void> {
     if (await this._isOutdated()) {
       this._isTaking = true;
-      await this._quietly(this._own.revert).finally(() => (this._isTaking = false));
+      await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
     }
   }
 
-  /** Whether the file is another one than what was opened or saved here. */
+  /** Whether the file changed since it was read or saved here. */
   private async _isOutdated(): Promise<boolean> {
     const known = this._context.contentsModel;
     const now = await this._contents.get(this._context.path, { content: false, hash: true });
@@ -107,27 +107,31 @@ export class Saving {
   }
 
   /**
-   * Knows what was read whenever JupyterLab reads the file anew.
+   * Handle content that JupyterLab has read from the file.
    *
-   * Its own way to show that would make every cell anew, and drop what is unsaved: that is for its
+   * JupyterLab itself would create every cell again and drop unsaved changes, which is for the
    * person to choose.
    */
   private _load(file: Content, load: (file: Content) => void): void {
     if (this._isTaking) {
-      // A save whose answer was lost may have been one.
-      const tried = this._tried?.content;
-      this._held.take(file, tried && isSameContent(tried, file) ? tried : this._file, load);
+      // The file may be from a save whose response was lost.
+      const unconfirmed = this._unconfirmed?.content;
+      this._open.merge(
+        file,
+        unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file,
+        load
+      );
     } else {
       load(file);
     }
     this._file = file;
-    this._tried = null;
+    this._unconfirmed = null;
   }
 
   // --- saves
 
   private async _saveForPerson(): Promise<void> {
-    // Where it cannot be together, JupyterLab asks what to keep.
+    // On a conflict, JupyterLab asks what to keep.
     await this._takeFile().catch(() => undefined);
     await this._saveAll();
   }
@@ -136,25 +140,25 @@ export class Saving {
     const before = this._file;
     await this._write();
     if (this._file !== before) {
-      // JupyterLab asked, and its person chose the file.
+      // JupyterLab asked, and the person chose the file.
       return;
     }
-    const written = this._tried;
+    const written = this._unconfirmed;
     this._file = written?.content ?? null;
-    this._tried = null;
-    if (this._held.changes() !== written?.changes) {
-      // What was typed while it was saved is not in the file, whatever JupyterLab takes it for.
+    this._unconfirmed = null;
+    if (this._open.changes() !== written?.changes) {
+      // Changes made during the save are not in the file, although JupyterLab clears the flag.
       this._context.model.dirty = true;
     }
   }
 
-  /** JupyterLab's own save; what it writes is noted. */
+  /** Call JupyterLab's own save, and record what it writes. */
   private async _write(): Promise<void> {
     let isNoted = false;
     const release = noteWritten(this._context.model, content => {
       if (!isNoted) {
         isNoted = true;
-        this._tried = { content: content as Content, changes: this._held.changes() };
+        this._unconfirmed = { content: content as Content, changes: this._open.changes() };
       }
     });
     await this._own.save().finally(release);
@@ -162,15 +166,15 @@ export class Saving {
 
   // --- dialogs
 
-  /** Without JupyterLab's own dialogs: the agent is told, and the person asked nothing. */
-  private async _quietly(work: () => Promise<void>): Promise<void> {
-    this._isQuiet = true;
-    await work().finally(() => (this._isQuiet = false));
+  /** Without JupyterLab's own dialogs: the agent is told, and the person request nothing. */
+  private async _withoutDialogs(work: () => Promise<void>): Promise<void> {
+    this._hidesDialogs = true;
+    await work().finally(() => (this._hidesDialogs = false));
   }
 
-  /** Knows when JupyterLab asks what to keep: for as long as its person likes. */
+  /** Open JupyterLab's dialog on a conflict. Meanwhile agents are refused. */
   private async _askConflict(ask: () => Promise<unknown>): Promise<unknown> {
-    if (this._isQuiet) {
+    if (this._hidesDialogs) {
       throw changed();
     }
     this._isAsking = true;
@@ -190,7 +194,7 @@ export class Saving {
     return done;
   }
 
-  /** An agent waits for its turn, but not for what a person is asked. */
+  /** Queue work of an agent, which does not wait while a dialog is open. */
   private async _queueForAgent(work: () => Promise<void>): Promise<void> {
     if (this._isAsking) {
       throw changed();
@@ -208,13 +212,13 @@ export class Saving {
   private readonly _own: IContextMethods;
   private _last: Promise<void> = Promise.resolve();
   private _next: Promise<void> | null = null;
-  /** The agents that wait: each is rejected where it is to wait no longer. */
+  /** The agents that wait; rejected when a dialog opens. */
   private readonly _agents = new Set<PromiseDelegate<never>>();
   private _isAsking = false;
   private _isTaking = false;
-  private _isQuiet = false;
-  /** What a save was to write of which is not known whether it did. */
-  private _tried: { content: Content; changes: number } | null = null;
+  private _hidesDialogs = false;
+  /** What a save wrote, until its response arrives. */
+  private _unconfirmed: { content: Content; changes: number } | null = null;
 }
 
 function changed(): Refusal {

@@ -12,7 +12,7 @@ interface IProps {
 }
 
 /** An empty chat: what Claude can do here, and where to begin. */
-export function Start({ onStart }: IProps): JSX.Element {
+export function EmptyChat({ onStart }: IProps): JSX.Element {
   const { commands, notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
   const starters = useSelector(state => state.preferences.starters);

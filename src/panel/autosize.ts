@@ -1,7 +1,7 @@
 import { type RefObject, useEffect, useLayoutEffect } from 'react';
 
 /** Keeps a box as high as its text, up to what its style allows, whatever its width becomes. */
-export function useFitting(box: RefObject<HTMLTextAreaElement>, text: string): void {
+export function useAutosize(box: RefObject<HTMLTextAreaElement>, text: string): void {
   useLayoutEffect(() => fit(box.current), [box, text]);
   useEffect(() => {
     const node = box.current;

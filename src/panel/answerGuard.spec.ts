@@ -1,4 +1,4 @@
-import { ARM_AFTER, Arming } from './arming';
+import { ARM_AFTER, AnswerGuard } from './answerGuard';
 
 let see: (visible: boolean, height?: number) => void;
 
@@ -23,7 +23,7 @@ class Observer {
 
 describe('a question', () => {
   let top: number;
-  let arming: Arming;
+  let guard: AnswerGuard;
   let changes: boolean[];
 
   beforeEach(() => {
@@ -36,35 +36,35 @@ describe('a question', () => {
       node.getBoundingClientRect = () => ({ top, left: 0 }) as DOMRect;
       return node;
     };
-    arming = new Arming([part(), part()], armed => changes.push(armed));
+    guard = new AnswerGuard([part(), part()], armed => changes.push(armed));
   });
 
   afterEach(() => {
-    arming.dispose();
+    guard.dispose();
     jest.useRealTimers();
   });
 
   it('takes no answer before it was on the screen for long enough', () => {
     jest.advanceTimersByTime(10 * ARM_AFTER);
-    expect(arming.armed).toBe(false);
+    expect(guard.armed).toBe(false);
     see(true);
     jest.advanceTimersByTime(ARM_AFTER - 100);
-    expect(arming.armed).toBe(false);
+    expect(guard.armed).toBe(false);
     jest.advanceTimersByTime(300);
-    expect(arming.armed).toBe(true);
+    expect(guard.armed).toBe(true);
     expect(changes).toEqual([true]);
   });
 
   it('takes none in the moment in which it has moved, and for a while after', () => {
     see(true);
     jest.advanceTimersByTime(2 * ARM_AFTER);
-    expect(arming.armed).toBe(true);
+    expect(guard.armed).toBe(true);
     top = 40;
-    expect(arming.armed).toBe(false);
+    expect(guard.armed).toBe(false);
     jest.advanceTimersByTime(ARM_AFTER);
-    expect(arming.armed).toBe(false);
+    expect(guard.armed).toBe(false);
     jest.advanceTimersByTime(300);
-    expect(arming.armed).toBe(true);
+    expect(guard.armed).toBe(true);
   });
 
   it('takes none while it is out of sight', () => {
@@ -72,6 +72,6 @@ describe('a question', () => {
     jest.advanceTimersByTime(2 * ARM_AFTER);
     see(false);
     jest.advanceTimersByTime(100);
-    expect(arming.armed).toBe(false);
+    expect(guard.armed).toBe(false);
   });
 });
