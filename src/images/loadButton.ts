@@ -39,7 +39,7 @@ export class LoadButton implements IDisposable {
     const [commands, addresses] = partition(others, COMMAND_LABEL);
     const hosts = [...new Set(addresses.map(each => hostOf(each, document.baseURI)))];
     const label = this._label(hosts, diagrams.length > 0);
-    const why = this._trans.__('Blocked: loadingAttributes this could leak data or run actions.');
+    const why = this._trans.__('Blocked: loading this could leak data or run actions.');
     const what = [...new Set([...addresses, ...commands])].join('\n').slice(0, MAX_SHOWN);
     const title = `${why}\n${what}`;
     // An unchanged label is not set, so that screen readers do not repeat it.

@@ -134,7 +134,7 @@ describe('HTML where trust cannot be withdrawn', () => {
   const isText = (rendermime: RenderMimeRegistry): boolean =>
     rendermime.createRenderer('text/html').node.className.includes('jp-RenderedText');
 
-  it('is onAttached as text in notebooks that are open, and in those that are opened later', () => {
+  it('is shown as text in notebooks that are open, and in those that are opened later', () => {
     const blocker = imageBlocker({ sanitize: dirty => dirty });
     const [open, later] = [made(), made()];
     watch(blocker, open);

@@ -9,7 +9,7 @@ import type { IMark } from './marks';
 import type { Review } from './Review';
 import { described, signature } from './words';
 
-/** A bar at the left edge of a cell that an agent changed; a click shows what was changed. */
+/** A bar at the left edge of a cell that an agent changed. A click opens the review. */
 export class CellMark implements IDisposable {
   constructor(
     private readonly _cell: Cell,
@@ -25,7 +25,7 @@ export class CellMark implements IDisposable {
     this._label.setAttribute('aria-hidden', 'true');
     button.append(this._label);
     button.addEventListener('click', () => this._toggle());
-    // How long ago it was is said when somebody asks.
+    // The age in the label is updated on hover and focus.
     _cell.node.addEventListener('pointerenter', this._updateLabel);
     button.addEventListener('focus', this._updateLabel);
     this._bar = new Widget({ node: button });
@@ -40,15 +40,15 @@ export class CellMark implements IDisposable {
     return this._bar.isDisposed;
   }
 
-  /** Something more was done to the cell. */
+  /** The changes of the cell. */
   set mark(mark: IMark) {
-    // Saying it takes long where many cells are marked, and many agents work.
+    // Formatting is slow with many marks and frequent changes, so it is throttled.
     const due = mark.time !== this._mark.time || Date.now() - this._updatedAt > 60_000;
     this._mark = mark;
     if (due) {
       this._updateLabel();
     }
-    // Who is in it stays where they are.
+    // Update an open review in place, so that it keeps the focus.
     if (this._review !== null) {
       this._review.mark = mark;
     }
@@ -65,7 +65,7 @@ export class CellMark implements IDisposable {
     this._bar.dispose();
     if (!this._cell.isDisposed) {
       this._cell.removeClass('tk-mod-changed');
-      // Who was in the mark is left in its cell, not at the top of the page.
+      // Keep the focus in the cell: without its element it would move to the top of the page.
       if (within) {
         this._cell.node.focus({ preventScroll: true });
       }

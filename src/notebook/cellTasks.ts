@@ -1,14 +1,14 @@
-/** What a person asks of a cell, and how it is put to Claude. */
+/** The tasks that Claude can do with cells, and their prompts. */
 
 import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 export type CellTask = 'explain' | 'fix' | 'document' | 'optimise';
 
-/** The wishes, in the order of menus. */
+/** The tasks, in the order of menus. */
 export const CELL_TASKS: readonly CellTask[] = ['explain', 'fix', 'document', 'optimise'];
 
-/** The message to Claude. */
+/** Return the message to Claude for a task. */
 export function messageFor(
   task: CellTask,
   { cells, error }: { cells: number; error: string | null },
@@ -37,12 +37,12 @@ export function messageFor(
   }
 }
 
-/** The outputs of a cell; null where it cannot have any. */
+/** Return the outputs of a cell; null if it is not a code cell. */
 export function outputsOf(cell: Cell): ICodeCellModel['outputs'] | null {
   return cell.model.type === 'code' ? (cell.model as ICodeCellModel).outputs : null;
 }
 
-/** The name of the error that a cell ended with; null where it did not. */
+/** Return the name of the error in a cell's outputs; null for none. */
 export function errorOf(cell: Cell): string | null {
   const outputs = outputsOf(cell);
   for (let place = (outputs?.length ?? 0) - 1; place >= 0; place--) {

@@ -7,7 +7,7 @@ import { serverPath } from './drives';
 const ASK = 'tk-ai:ask';
 const SHOW = 'tk-ai:show-panel';
 
-/** Opens the panel's chat by its commands. */
+/** Opens the chat by the commands of the panel. */
 export class ChatOpener implements IChatOpener {
   constructor(
     private readonly _app: JupyterFrontEnd,
@@ -18,7 +18,7 @@ export class ChatOpener implements IChatOpener {
     const { commands } = this._app;
     const path = serverPath(this._app.serviceManager.contents, notebook);
     if (send !== true && path !== null) {
-      // What is sent at once names its cells, wherever the person is.
+      // A message that is sent immediately has its cells and needs no focus.
       this._lookAt(path, cells ?? []);
     }
     if (message === undefined || message === '') {

@@ -16,7 +16,7 @@ import type { IChatOpener } from '../tokens';
 import { errorOf, messageFor, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';
 
-/** The commands on cells. */
+/** Ids of the commands on cells. */
 export const CommandIDs = {
   chat: 'tk-ai:chat-about-notebook',
   explain: 'tk-ai:explain-cell',
@@ -32,7 +32,7 @@ const ICONS: Record<CellTask, LabIcon> = {
   optimise: fastForwardIcon
 };
 
-/** Asks Claude about cells of a notebook, in the chat. */
+/** Send a task about cells of a notebook to the chat. */
 export async function ask(
   opener: IChatOpener,
   task: CellTask,
@@ -50,7 +50,7 @@ export async function ask(
   });
 }
 
-/** Adds the commands on the active cell, or those that are selected. */
+/** Add the commands on the active or selected cells. */
 export function addCommands(
   app: JupyterFrontEnd,
   notebooks: INotebookTracker,
@@ -88,7 +88,7 @@ export function addCommands(
       }
     }
   };
-  /** The notebook that the person looks at, where the server has it: others it could not read. */
+  /** Return the current notebook, if it is on the server: Claude cannot read others. */
   const current = (): NotebookPanel | null => {
     const panel = notebooks.currentWidget;
     const path = panel && serverPath(app.serviceManager.contents, panel.context.path);
@@ -128,7 +128,7 @@ export function addCommands(
   palette?.addItem({ command: CommandIDs.chat, category });
 }
 
-/** The cells that the person means: text can be explained, but not be fixed. */
+/** Return the selected cells that fit a task: all can be explained, others are for code only. */
 function selected(panel: NotebookPanel | null, task: CellTask): Cell[] {
   const content = panel?.content;
   const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];

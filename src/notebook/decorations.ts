@@ -8,7 +8,7 @@ import { CellMark } from './CellMark';
 import { cellsOf, onCells } from './cells';
 import type { IMark } from './marks';
 
-/** Marks the cells of a notebook that agents changed, for as long as it is open. */
+/** Mark the cells of a notebook that agents changed. */
 export function markCells(
   panel: NotebookPanel,
   activity: NotebookActivity,
@@ -42,7 +42,7 @@ export function markCells(
   follow(panel, activity, update);
 }
 
-/** Shows in the prompts which cells agents run. The notebook itself is not touched. */
+/** Show `[*]` in the prompts of cells that agents run. The document is not changed. */
 export function showRunning(panel: NotebookPanel, activity: NotebookActivity): void {
   let shown = new Set<Cell>();
   const update = (): void => {
@@ -68,7 +68,7 @@ export function showRunning(panel: NotebookPanel, activity: NotebookActivity): v
   follow(panel, activity, update);
 }
 
-/** Gives a cell the prompt that its model says. */
+/** Reset the prompt of a cell to that of its model. */
 function resetPrompt(cell: Cell): void {
   const { execution_count: count } = cell.model.sharedModel as { execution_count?: number | null };
   const { executionState } = cell.model.sharedModel as { executionState?: string };

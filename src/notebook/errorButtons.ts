@@ -7,10 +7,10 @@ import { Widget } from '@lumino/widgets';
 import { errorOf, outputsOf, type CellTask } from './cellTasks';
 import { onCells, putInto } from './cells';
 
-/** Asks Claude about a cell. */
+/** Sends a task about a cell to Claude. */
 export type AskAboutCell = (task: CellTask, panel: NotebookPanel, cell: Cell) => void;
 
-/** Puts "Fix" and "Explain" below the traceback of each cell that failed. */
+/** Add "Fix" and "Explain" below the traceback of each failed cell. */
 export function addErrorButtons(
   panel: NotebookPanel,
   ask: AskAboutCell,
@@ -34,7 +34,7 @@ export function addErrorButtons(
   });
 }
 
-/** The two buttons of one cell, there while it shows an error. */
+/** The buttons of one cell, shown while its outputs have an error. */
 class ErrorButtons implements IDisposable {
   constructor(
     private readonly _cell: Cell,
@@ -43,7 +43,7 @@ class ErrorButtons implements IDisposable {
     private readonly _trans: TranslationBundle
   ) {
     _outputs.changed.connect(this._update);
-    // A view of the notebook may be closed, and the outputs stay in another one.
+    // The outputs may live on in another view.
     _cell.disposed.connect(() => this.dispose());
     this._update();
   }

@@ -21,7 +21,7 @@ interface IProps {
   panel: IPanelState;
 }
 
-/** Where a person writes, and what goes with it. */
+/** The message box with its context, completions and buttons. */
 export function Composer({ controller, panel }: IProps): JSX.Element {
   const { commands, notebook, trans } = useServices();
   const turns = useChat(panel.chat, ({ turns }) => turns);

@@ -14,7 +14,7 @@ interface IProps {
   panel: IPanelState;
 }
 
-/** Mode, model, what it has cost, and the way to send or to stop. */
+/** The bar below the message box: mode, model, cost, and the buttons to send and stop. */
 export function ComposerBar({ controller, panel }: IProps): JSX.Element {
   const { trans } = useServices();
   const mode = useSelector(state => modeOf(state, panel));

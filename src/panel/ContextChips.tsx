@@ -17,7 +17,7 @@ import { ToolButton } from './ToolButton';
 
 interface IProps {
   draft: IDraft;
-  /** The message whose place it takes; null for none. */
+  /** The message that it replaces; null for none. */
   replaced: string | null;
   seen: ISeen | null;
   activeCell: boolean;
@@ -26,7 +26,7 @@ interface IProps {
   onNew: () => void;
 }
 
-/** Says that the next message answers a plan: nothing else goes with it. */
+/** Chip of a message that answers a plan, which has no other context. */
 export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
   const { trans } = useServices();
   return (
@@ -36,7 +36,7 @@ export function PlanChip({ onRemove }: { onRemove: () => void }): JSX.Element {
   );
 }
 
-/** What the next message will carry. */
+/** Chips of the context and attachments of the next message. */
 export function ContextChips(props: IProps): JSX.Element {
   const { draft, replaced, seen, activeCell, onChange, onAttach, onNew } = props;
   const { trans } = useServices();
@@ -91,7 +91,7 @@ export function ContextChips(props: IProps): JSX.Element {
 interface IChipProps {
   icon: LabIcon;
   label: string;
-  /** Why it does not go with the message, where it does not. */
+  /** The reason if it is not included in the message. */
   excluded?: string | undefined;
   onRemove: () => void;
 }

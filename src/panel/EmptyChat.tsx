@@ -7,11 +7,11 @@ import type { IBeginnings } from './notebook';
 import { useSelector, useServices } from './services';
 
 interface IProps {
-  /** Sends a text; about cells, or else about what the person looks at. */
+  /** Sends a text about these cells, or else about the current notebook. */
   onStart: (text: string, about?: IAbout | null) => void;
 }
 
-/** An empty chat: what Claude can do here, and where to begin. */
+/** The start page of an empty chat, with suggested prompts. */
 export function EmptyChat({ onStart }: IProps): JSX.Element {
   const { commands, notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
@@ -52,7 +52,7 @@ export function EmptyChat({ onStart }: IProps): JSX.Element {
   );
 }
 
-/** Three things to ask of this notebook, and the cell that one is about. */
+/** Return three suggested prompts for this notebook, with the cells that they are about. */
 function startersOf(
   { failed, table }: IBeginnings,
   notebook: string,

@@ -12,16 +12,16 @@ import { save as saveAs } from './saving';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
-  /** The key in the store of the chat that was shown. */
+  /** The key of the current chat in the store. */
   chat: string;
-  /** Shows a chat; a new one for null. */
+  /** Opens a chat; a new one for null. */
   onOpen: (id: string | null) => void;
-  /** Shows the chat that was shown before. */
+  /** Goes back to the current chat. */
   onClose: () => void;
   onRemoved: (id: string) => void;
 }
 
-/** All chats: to find one again, and to rename, export or delete it. */
+/** The list of chats, to search, open, rename, export and delete them. */
 export function History({ chat: key, onOpen, onClose, onRemoved }: IProps): JSX.Element {
   const { trans } = useServices();
   const list = useSelector(state => state.chats);

@@ -1,26 +1,26 @@
 import type { RefObject } from 'react';
 import { useEffect, useRef, useState } from 'react';
 
-/** Milliseconds for which a question is on the screen, in its place, before it can be answered. */
+/** Milliseconds for which a request must be visible, in its place, before it can be answered. */
 export const ARM_AFTER = 500;
-/** Milliseconds between two looks at where it is. */
+/** Milliseconds between two checks of its position. */
 const SAMPLE_EVERY = 100;
-/** Pixels by which it may move and is still in its place. */
+/** Pixels by which it may move without being disarmed. */
 const TOLERANCE = 4;
-/** Pixels of something tall that have to be visible. */
+/** Pixels of a tall part that must be visible. */
 const ENOUGH = 60;
 
 /**
- * Whether a question was on the screen long enough to be seen.
+ * Guards the answers of an approval request against accidental clicks.
  *
- * It is armed once all its parts have been visible, in one place, for `ARM_AFTER`. Whatever moves,
- * hides or covers it by scrolling disarms it: a click may be meant for what was there before.
+ * It is armed once all parts have been visible, in one place, for `ARM_AFTER`. Moving, hiding or
+ * scrolling them disarms it, since a click may be meant for what was there before.
  */
 export class AnswerGuard {
   /**
-   * @param _parts - What has to be visible: what it asks, and the buttons. The last one has to stay
-   *   in its place.
-   * @param _changed - Called when it was armed or disarmed.
+   * @param _parts - The elements that must be visible: the request and its buttons. The last one
+   *   must stay in its place.
+   * @param _changed - Called when it is armed or disarmed.
    */
   constructor(
     private readonly _parts: readonly HTMLElement[],
@@ -34,12 +34,12 @@ export class AnswerGuard {
     this._timer = window.setInterval(() => this._look(), SAMPLE_EVERY);
   }
 
-  /** Whether it can be answered at this moment. */
+  /** Whether the request can be answered now. */
   get armed(): boolean {
     return this._armed && this._isInPlace();
   }
 
-  /** Begin again: something may have happened in front of it. */
+  /** Disarm it, and start again. */
   restart(): void {
     this._since = null;
     this._set(false);
@@ -103,7 +103,7 @@ export class AnswerGuard {
   private _armed = false;
 }
 
-/** Arms a question for as long as it is rendered: whether it is, to show, and a check to act on. */
+/** Guard a request while it is rendered. Return whether it is armed as a state, and a current check. */
 export function useAnswerGuard(...parts: RefObject<HTMLElement>[]): [boolean, () => boolean] {
   const [armed, setArmed] = useState(false);
   const guard = useRef<AnswerGuard | null>(null);

@@ -1,4 +1,4 @@
-/** What can go with a message, and why something cannot. */
+/** Attachments of a message, and why a file cannot be attached. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Contents } from '@jupyterlab/services';
@@ -8,9 +8,9 @@ import { type IAttached, MAX_ATTACHED } from '../state/draft';
 
 export type Found = IAttached | IRefused;
 
-/** Bytes of a picture that the server takes. */
+/** Maximum bytes of an image that the server accepts. */
 const MAX_PICTURE = 5_000_000;
-/** Bytes of a text file that the server reads. */
+/** Maximum bytes of a text file that the server reads. */
 const MAX_FILE = 20_000_000;
 
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
@@ -21,7 +21,7 @@ export function isRefused(found: Found): found is IRefused {
   return 'why' in found;
 }
 
-/** A file from outside of JupyterLab: pictures alone can go with a message. */
+/** Attach a file from outside of JupyterLab, which must be an image. */
 export async function ofDesktop(file: File): Promise<Found> {
   if (!PICTURES.has(file.type)) {
     return { name: file.name, why: 'no picture' };
@@ -38,7 +38,7 @@ export async function ofDesktop(file: File): Promise<Found> {
   return pictureOf(file.name, file.type, url.slice(url.indexOf(',') + 1));
 }
 
-/** A file below the root: its text, or the picture that it is. */
+/** Attach a file of the server, as text or image. */
 export async function ofServer(
   contents: Pick<Contents.IManager, 'get' | 'localPath'>,
   path: string
@@ -49,7 +49,7 @@ export async function ofServer(
     if (type === 'directory') {
       return { name, why: 'folder' };
     }
-    // It is null where the server cannot tell.
+    // It is null if the server does not know the type.
     const mime = (mimetype as string | null) ?? '';
     if (PICTURES.has(mime)) {
       if ((size ?? 0) > MAX_PICTURE) {
@@ -73,7 +73,7 @@ export async function ofServer(
   }
 }
 
-/** Says what does not go with the message, and why. */
+/** Return the message about files that were not attached. */
 export function refusal(refused: readonly IRefused[], trans: TranslationBundle): string {
   const say = ({ name, why }: IRefused): string => {
     switch (why) {

@@ -1,6 +1,6 @@
 import { type RefObject, useEffect, useLayoutEffect } from 'react';
 
-/** Keeps a box as high as its text, up to what its style allows, whatever its width becomes. */
+/** Keep a text area as high as its text, up to its maximum height, also when its width changes. */
 export function useAutosize(box: RefObject<HTMLTextAreaElement>, text: string): void {
   useLayoutEffect(() => fit(box.current), [box, text]);
   useEffect(() => {
@@ -9,7 +9,7 @@ export function useAutosize(box: RefObject<HTMLTextAreaElement>, text: string): 
       return;
     }
     let width = 0;
-    // A panel that is not shown has no width, and so its text no height.
+    // In a hidden panel the text has no height, so fit again when the width changes.
     const observer = new ResizeObserver(() => {
       if (node.clientWidth !== width) {
         width = node.clientWidth;

@@ -5,10 +5,10 @@ import { draggedIn } from '../lab/dragging';
 import { type Found, ofDesktop, ofServer } from './attaching';
 import type { IPanelServices } from './services';
 
-/** Set while something is above that can be let go there. */
+/** The CSS class while something is dragged over the element that can be dropped. */
 const OVER = 'tk-mod-dropping';
 
-/** What Lumino sends to the elements below a drag within JupyterLab. */
+/** The events of a Lumino drag. */
 type Dragged = MouseEvent & {
   dropAction: string;
   readonly proposedAction: string;
@@ -17,7 +17,7 @@ type Dragged = MouseEvent & {
 };
 
 /**
- * Takes what is dragged to an element: files of the file browser, cells of a notebook, and pictures
+ * Attaches what is dropped on an element: files of the file browser, cells of a notebook, and images
  * from outside of the page.
  */
 export class DropTarget implements IDisposable {
@@ -50,7 +50,7 @@ export class DropTarget implements IDisposable {
       event.preventDefault();
       event.stopPropagation();
     }
-    // A drag that leaves for an element within comes there with the next event.
+    // A drag that moves to a child element emits another event there.
     this._node.classList.toggle(OVER, taken && /over|enter/.test(event.type));
   }
 
@@ -59,7 +59,7 @@ export class DropTarget implements IDisposable {
     if (dragged === null) {
       return false;
     }
-    // Nothing is taken from where it came.
+    // Accept the proposed action; the drop itself moves nothing.
     event.dropAction = event.proposedAction;
     if (event.type === 'lm-drop') {
       event.dropAction = 'none';

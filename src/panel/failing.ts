@@ -2,7 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 
 import { ApiError } from '../api/client';
 
-/** Waits for what a person has asked for; says why where the server did not do it, and gives whether it did. */
+/** Await an action of the person, and notify them of an error. Return whether it succeeded. */
 export async function orSay(work: Promise<unknown>): Promise<boolean> {
   try {
     await work;

@@ -2,25 +2,25 @@ import type { IStorage } from '../parts/storage';
 import { BLANK, type Compose, NOTHING, writtenIn } from '../state/draft';
 
 const KEY = 'panel';
-/** Milliseconds within which what is typed is written down. */
+/** Milliseconds by which saving a draft is debounced. */
 const DEBOUNCE = 300;
 
-/** What is needed of a store. */
+/** The methods of a storage that are needed. */
 type Kept = Pick<IStorage, 'fetch' | 'save'>;
 
-/** What outlives a reload of the page: which chat was shown, and what was written and not sent. */
+/** The stored state: the current chat, and drafts. */
 interface IRemembered {
   /** The chat that the sidebar showed; null for a new one. */
   chat: string | null;
-  /** Texts by chat; that of a new one under the empty name. */
+  /** Texts by the chat's id; that of a new chat under the empty string. */
   drafts: Record<string, string>;
 }
 
-/** Keeps drafts and the like in the browser; what is attached to them, in the page alone. */
+/** Stores drafts and the current chat in the browser. Attachments are kept in the page only. */
 export class Memory {
   /**
-   * @param _store - The browser's.
-   * @param _own - That of this window, which may show another chat than others.
+   * @param _storage - The storage of the browser.
+   * @param _own - The storage of this window, which may show another chat than others.
    */
   constructor(
     private readonly _storage: Kept,
@@ -31,7 +31,7 @@ export class Memory {
     document.addEventListener('visibilitychange', () => this.flush());
   }
 
-  /** What was remembered is there. */
+  /** Settled once the stored state was read. */
   readonly restored: Promise<void>;
 
   /** The chat that the sidebar shows; null for a new one. */
@@ -44,19 +44,19 @@ export class Memory {
     this._write(() => Promise.all([this._saveChat(this._storage), this._saveChat(this._own)]));
   }
 
-  /** What was being written in a chat; in a new one for null. */
+  /** Return the draft in a chat; in a new chat for null. */
   draft(chat: string | null): Compose {
     return this._drafts.get(chat ?? '') ?? NOTHING;
   }
 
-  /** Keeps what is being written: in a moment also beyond a reload. */
+  /** Set the draft in a chat. It is saved with a debounce. */
   setDraft(chat: string | null, draft: Compose): void {
     this._drafts.set(chat ?? '', draft);
     this._written.add(chat ?? '');
     this._timer ||= window.setTimeout(() => this.flush(), DEBOUNCE);
   }
 
-  /** Writes down at once what is written: the page may be closed. */
+  /** Save changed drafts now, since the page may be closed. */
   flush(): void {
     window.clearTimeout(this._timer);
     this._timer = 0;
@@ -69,7 +69,7 @@ export class Memory {
 
   private async _restore(): Promise<void> {
     const [found, own] = await Promise.all([fetched(this._storage), fetched(this._own)]);
-    // What happened meanwhile counts.
+    // Keep what was set meanwhile.
     if (this._chat === undefined) {
       this._chat = (own ?? found)?.chat ?? null;
     }
@@ -82,14 +82,14 @@ export class Memory {
 
   private async _saveDrafts(written: readonly string[]): Promise<void> {
     const found = await fetched(this._storage);
-    // Other windows have drafts of their own.
+    // Keep the drafts of other windows.
     const texts = new Map(Object.entries(found?.drafts ?? {}));
     written.forEach(each => texts.set(each, writtenIn(this._drafts.get(each) ?? NOTHING)));
     const drafts = Object.fromEntries([...texts].filter(([, text]) => text !== ''));
     await save(this._storage, { ...found, drafts });
   }
 
-  /** Writes once what was written before is there: each reads what it adds to. */
+  /** Queue a write, since each reads the stored state first. */
   private _write(write: () => Promise<unknown>): void {
     this._writing = this._writing.then(write);
   }
@@ -98,12 +98,12 @@ export class Memory {
     await save(storage, { ...(await fetched(storage)), chat: this.chat });
   }
 
-  /** Undefined until it is known or was said. */
+  /** Undefined until it was read or set. */
   private _chat: string | null | undefined;
   private readonly _drafts = new Map<string, Compose>();
   private _timer = 0;
   private _writing: Promise<unknown>;
-  /** The chats in which something was written that is not written down. */
+  /** The chats whose draft is not saved. */
   private readonly _written = new Set<string>();
 }
 

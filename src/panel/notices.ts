@@ -7,7 +7,7 @@ import type { IPreferences } from '../state/preferences';
 import type { IPanelServices } from './services';
 import type { Places } from './places';
 
-/** Tells of what waits for the person, or took long and has ended, where they do not see it. */
+/** Notify the person of pending approvals and long answers that are done, if they do not see the chat. */
 export function notify(
   services: IPanelServices,
   places: Pick<Places, 'isSeen' | 'beside' | 'withChat'>
@@ -19,16 +19,16 @@ export function notify(
     if (preferences().notify && (!places.isSeen(chat) || document.hidden)) {
       const show = (): unknown => (chat === null ? places.beside() : places.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
-      // A browser without notifications counts as one in which the person has blocked them.
+      // The API may be missing, which counts as denied.
       const own = window.Notification as typeof window.Notification | undefined;
       if (own?.permission === 'default') {
-        // The browser's question is for who wants it: a click asks, nothing else does.
+        // Browsers ask for the permission on a click only.
         actions.push({
           label: trans.__('Notify on the desktop'),
           callback: () => void own.requestPermission()
         });
       }
-      // Nobody has seen it who looks at another window.
+      // It stays while the page is hidden, or nobody would see it.
       Notification.info(message, { autoClose: document.hidden ? false : 10_000, actions });
       if (document.hidden && own?.permission === 'granted') {
         const note = new own(message);

@@ -10,11 +10,10 @@ import { ChatPanel } from './widget';
 /** A panel in the main area. */
 type Tab = MainAreaWidget<ChatPanel>;
 
-/** Where the panels are: one in the sidebar, others in the main area. */
+/** Manages the panels: one in the sidebar, others in tabs of the main area. */
 export class Places {
   /**
-   * @param _hasTabs - whether there is room for a panel in the main area: Notebook 7 has one notebook
-   *   to a page, and takes nothing beside it.
+   * @param _hasTabs - Whether the main area can have panels. In Notebook 7 it has one notebook only.
    */
   constructor(
     private readonly _app: JupyterFrontEnd,
@@ -34,34 +33,34 @@ export class Places {
   /** The panel in the sidebar. */
   readonly side: ChatPanel;
 
-  /** Those in the main area. */
+  /** The panels in the main area. */
   readonly tabs = new WidgetTracker<Tab>({ namespace: 'tk-ai-chat' });
 
-  /** The panel in the sidebar, shown. */
+  /** Show the panel in the sidebar. */
   show(): ChatPanel {
     return this._reveal(this.side);
   }
 
-  /** The panel that the person is in, or was in last. */
+  /** Return the panel with the focus, or that had it last. */
   current(): ChatPanel {
     const panels = this._panels;
     const focused = panels.find(panel => panel.node.contains(document.activeElement));
     return focused ?? (panels.includes(this._used) ? this._used : this.side);
   }
 
-  /** The panel that the person is in or was in last, shown. */
+  /** Show the current panel. */
   shown(): ChatPanel {
     return this._reveal(this.current());
   }
 
-  /** The one they were in last where it is in sight; else the one in the sidebar, shown. */
+  /** Show the current panel if it is visible, else the one in the sidebar. */
   beside(): ChatPanel {
     const panel = this.current();
-    // Who asks from a cell goes on in the box.
+    // Activating it moves the focus to its message box.
     return panel.isVisible ? this._reveal(panel) : this.show();
   }
 
-  /** A panel with this chat, shown. */
+  /** Show a panel with this chat. */
   withChat(chat: ChatModel): ChatPanel {
     const having = this._panels.filter(panel => panel.controller.chat === chat);
     const panel = having.find(each => each.isVisible) ?? having[0] ?? this.side;
@@ -74,7 +73,7 @@ export class Places {
     return panel;
   }
 
-  /** A panel with a question that waits, shown; null where nothing waits. */
+  /** Show a panel with a pending request; null if there is none. */
   withQuestion(): ChatPanel | null {
     const current = this.current();
     if (current.isVisible && current.hasQuestion) {
@@ -88,7 +87,7 @@ export class Places {
     return this._services.store.state.requests.length > 0 ? this.beside() : null;
   }
 
-  /** Whether somebody can see what happens in a chat; what agents ask for null, which all panels show. */
+  /** Return whether a chat is visible. Null is for requests of other agents, which all panels show. */
   isSeen(chat: ChatModel | null): boolean {
     return this._panels.some(
       ({ isVisible, controller }) =>
@@ -97,10 +96,10 @@ export class Places {
   }
 
   /**
-   * Opens a panel in the main area.
+   * Open a panel in the main area.
    *
    * @param chat - The chat's id; null for a new chat.
-   * @param name - What the tab was called before a reload; a new name without.
+   * @param name - The id of the tab before a reload. Default: a new id.
    */
   openTab(chat: string | null, name = `tk-ai-chat-${UUID.uuid4()}`): ChatPanel {
     if (!this._hasTabs) {
@@ -146,11 +145,11 @@ export class Places {
     if (!waits) {
       this._asking.delete(chat);
     }
-    // One that was deleted waits for nothing.
+    // A deleted chat has no pending request.
     return waits && this._services.store.state.chats.some(each => each.id === chat.id);
   }
 
-  /** Chats that asked for an approval while this page was there, whether they still wait or not. */
+  /** Chats with approval requests since the page was loaded, pending or not. */
   private readonly _asking = new Set<ChatModel>();
   private _used: ChatPanel;
 }

@@ -1,4 +1,4 @@
-/** Gives the person a file to keep. */
+/** Download content as a file. */
 export function save(content: Blob, name: string): void {
   const url = URL.createObjectURL(content);
   const link = document.createElement('a');

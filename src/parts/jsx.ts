@@ -1,8 +1,7 @@
 /**
- * What JSX is compiled to, by the React that JupyterLab shares.
+ * The JSX runtime, based on the React that JupyterLab shares.
  *
- * The bundle has this in place of `react/jsx-runtime`, which JupyterLab does not share: it would come
- * a second time with this extension.
+ * It replaces `react/jsx-runtime`, which JupyterLab does not share, so that it is not bundled.
  */
 
 import {

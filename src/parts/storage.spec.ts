@@ -1,6 +1,6 @@
 import { BrowserStorage } from './storage';
 
-/** Tells this page what another one has done, as a browser does. */
+/** Dispatch the event that a browser sends when another page has written. */
 function told(key: string): void {
   window.dispatchEvent(new StorageEvent('storage', { key, storageArea: localStorage }));
 }
@@ -11,7 +11,7 @@ describe('Store', () => {
   beforeEach(() => localStorage.clear());
   afterEach(() => jest.restoreAllMocks());
 
-  it('remembers beyond the page, each server its own', async () => {
+  it('stores entries by server', async () => {
     await new BrowserStorage('http://one/').save('a', { x: 1 });
     expect(await new BrowserStorage('http://one/').fetch('a')).toEqual({ x: 1 });
     expect(await new BrowserStorage('http://other/').fetch('a')).toBeUndefined();
@@ -20,13 +20,13 @@ describe('Store', () => {
     expect(localStorage).toHaveLength(0);
   });
 
-  it('remembers for one window where that is wanted', async () => {
+  it('stores entries of one window', async () => {
     await new BrowserStorage('http://one/', 'sessionStorage').save('a', 1);
     expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
     expect(await new BrowserStorage('http://one/', 'sessionStorage').fetch('a')).toBe(1);
   });
 
-  it('tells what another page has done to its own server', () => {
+  it('emits writes of other pages for its own server', () => {
     const names: string[] = [];
     new BrowserStorage('http://one/').changed.connect((_, name) => names.push(name));
     told(KEY);
@@ -35,7 +35,7 @@ describe('Store', () => {
     expect(names).toEqual(['a']);
   });
 
-  it('forgets what is old, and the oldest where there is much', async () => {
+  it('removes expired entries, and the oldest above the maximum', async () => {
     const store = new BrowserStorage('http://one/');
     localStorage.setItem('of others', 'x');
     let now = Date.now();
@@ -52,7 +52,7 @@ describe('Store', () => {
     expect(Object.keys(localStorage).sort()).toEqual(['of others', KEY.replace(/a$/, 'new')]);
   });
 
-  it('makes room where the browser has none, and goes on where there is none at all', async () => {
+  it('removes entries when the quota is exceeded, and works without a storage', async () => {
     const store = new BrowserStorage('http://one/');
     const most = 'x'.repeat(450_000);
     // Of five million characters.
@@ -70,7 +70,7 @@ describe('Store', () => {
     expect(await blocked.fetch('a')).toBeUndefined();
   });
 
-  it('takes nothing of what it did not save', async () => {
+  it('ignores entries that are not valid', async () => {
     localStorage.setItem(KEY, '{');
     expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
     localStorage.setItem(KEY, '1');

@@ -2,36 +2,36 @@ import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-/** So many things are remembered of a server; beyond, the oldest ones go. */
+/** Maximum number of entries of a server. The oldest are removed first. */
 const MAX_COUNT = 500;
-/** So many characters of one thing. */
+/** Maximum characters of an entry. */
 const MAX_LENGTH = 500_000;
-/** So many milliseconds after it was saved last: longer than a server's journal remembers. */
+/** Maximum age of an entry in milliseconds: longer than that of a server's journal. */
 const MAX_AGE = 180 * 86_400_000;
 
-/** What outlives a reload. */
+/** A storage that outlives a reload. */
 export interface IStorage extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
-  /** Emitted with a name when another page has saved or removed what is under it. */
+  /** Emitted with the name of an entry that another page has saved or removed. */
   readonly changed: ISignal<IStorage, string>;
 }
 
-/** What is saved of a thing. */
+/** A stored entry. */
 interface ISaved {
-  /** When, in milliseconds since the epoch. */
+  /** Time of the save, in milliseconds since the epoch. */
   time: number;
   value: ReadonlyPartialJSONValue;
 }
 
 /**
- * Remembers things of a server in this browser, the same in all its pages.
+ * Stores entries of a server in this browser, shared by all its pages.
  *
- * JupyterLab's own state is another one in each workspace, and in Notebook 7 there is none that
- * outlives the page.
+ * JupyterLab's own state database is separate in each workspace, and in Notebook 7 it does not outlive
+ * the page.
  */
 export class BrowserStorage implements IStorage {
   /**
-   * @param server - Its base URL: a browser knows several.
-   * @param where - Whether it is the browser's, or that of one window of it.
+   * @param server - The base URL of the server, since a browser may use several.
+   * @param where - Whether entries are shared by all windows, or of one window.
    */
   constructor(server: string, where: 'localStorage' | 'sessionStorage' = 'localStorage') {
     this._storage = storageOf(where);
@@ -51,7 +51,7 @@ export class BrowserStorage implements IStorage {
     return Promise.resolve(this._read(this._prefix + name)?.value);
   }
 
-  /** Saves something; what is too long is forgotten. */
+  /** Save an entry. One that is too long is removed. */
   save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
     const key = this._prefix + name;
     const text = JSON.stringify({ time: Date.now(), value } satisfies ISaved);
@@ -59,7 +59,7 @@ export class BrowserStorage implements IStorage {
       this._storage?.removeItem(key);
     } else {
       let count = this._keys.length;
-      // The browser gives a site so much and no more.
+      // The quota is exceeded: remove older entries.
       while (!this._write(key, text) && count > 0) {
         count = Math.floor(count / 2);
         this._forget(count);
@@ -82,12 +82,12 @@ export class BrowserStorage implements IStorage {
       const saved = JSON.parse(this._storage?.getItem(key) ?? 'null') as ISaved | null;
       return saved !== null && Date.now() - saved.time < MAX_AGE ? saved : undefined;
     } catch {
-      // Somebody else wrote it.
+      // The entry is not valid.
       return undefined;
     }
   }
 
-  /** Whether there was room. */
+  /** Write an entry. Return whether the quota allowed it. */
   private _write(key: string, text: string): boolean {
     try {
       if (this._storage?.getItem(key) === null) {
@@ -100,7 +100,7 @@ export class BrowserStorage implements IStorage {
     }
   }
 
-  /** Forgets what is too old, and all but the newest. */
+  /** Remove expired entries, and all but the newest `count`. */
   private _forget(count: number): void {
     const keys = this._keys;
     const times = keys.map(key => [key, this._read(key)?.time ?? 0] as const);
@@ -109,7 +109,7 @@ export class BrowserStorage implements IStorage {
     keys.filter(key => !stay.has(key)).forEach(key => this._storage?.removeItem(key));
   }
 
-  /** Null where the browser lets pages keep nothing. */
+  /** Null if the browser denies access. */
   private readonly _storage: Storage | null;
   private readonly _prefix: string;
   private readonly _changed = new Signal<this, string>(this);
@@ -119,7 +119,7 @@ function storageOf(where: 'localStorage' | 'sessionStorage'): Storage | null {
   try {
     return window[where];
   } catch {
-    // Cookies of this site are blocked, and this with them.
+    // Blocking cookies blocks storage, too.
     return null;
   }
 }

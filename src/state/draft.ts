@@ -2,7 +2,7 @@ import type { Attachment, IMessage } from '../api/client';
 import type { Mode } from '../api/events';
 import type { ITurn } from './chat';
 
-/** A cell as a person knows it. */
+/** A cell as it is shown to a person. */
 export interface ICellName {
   id: string;
   index: number;
@@ -10,16 +10,16 @@ export interface ICellName {
   line: string;
 }
 
-/** What the person looks at. */
+/** The current notebook and cells. */
 export interface ISeen {
   /** The notebook's path. */
   notebook: string;
   cell: ICellName | null;
-  /** Ids of the selected cells, where more than one is. */
+  /** Ids of the selected cells, if more than one is selected. */
   selected: readonly string[];
 }
 
-/** Something that goes with the next message, with its name on the chip. */
+/** An attachment of the next message, with the label of its chip. */
 export interface IAttached {
   label: string;
   attachment: Attachment;
@@ -31,33 +31,33 @@ export interface IAttached {
 export interface IDraft {
   text: string;
   attached: readonly IAttached[];
-  /** What the person looks at does not go with it, where they took its chip away. */
+  /** Whether the person has removed the chip of the current notebook or cell. */
   withoutNotebook: boolean;
   withoutCell: boolean;
 }
 
 /**
- * What a person writes: a new message, one that takes the place of the message of a turn (`edit`),
- * or what is to be different in the plan of a turn (`revise`).
+ * What a person writes: a new message, one that replaces the message of a turn (`edit`), or changes to
+ * the plan of a turn (`revise`).
  */
 export type Compose = {
   draft: IDraft;
-  /** What was being written before: it is there again once this is sent. */
+  /** The former draft, which comes back when this one is sent. */
   kept: Compose | null;
 } & ({ kind: 'new' } | { kind: 'edit' | 'revise'; turn: string });
 
-/** Cells of a notebook that a message is about, whatever the person looks at. */
+/** Cells of a notebook that a message is about. */
 export interface IAbout {
   /** The notebook's path. */
   notebook: string;
-  /** The cells' ids; the first is the one in question. */
+  /** The cells' ids, the main one first. */
   cells: readonly string[];
 }
 
-/** What holds for a message whatever it says. */
+/** Options of a message. */
 export interface IOptions {
   mode: Mode;
-  /** The model that answers; empty for the server's usual one. */
+  /** The model; empty for the server's default. */
   model: string;
 }
 
@@ -70,27 +70,27 @@ export const BLANK: IDraft = {
 
 export const NOTHING: Compose = { kind: 'new', draft: BLANK, kept: null };
 
-/** How many attachments the server takes with one message. */
+/** Maximum number of attachments of a message. */
 export const MAX_ATTACHED = 20;
-/** How many selected cells the server takes. */
+/** Maximum number of selected cells of a message. */
 const MAX_SELECTED = 100;
 
-/** Whether something goes with a message about this notebook: a cell has to be one of its own. */
+/** Return whether an attachment fits a message about this notebook: a cell must be of the notebook. */
 export function goesWith({ attachment, notebook }: IAttached, about: string | undefined): boolean {
   return attachment.kind !== 'cell' || (about !== undefined && (notebook ?? about) === about);
 }
 
-/** Whether nothing was written or attached. */
+/** Return whether nothing was written or attached. */
 export function isBlank({ draft: { text, attached }, kept }: Compose): boolean {
   return text.trim() === '' && attached.length === 0 && kept === null;
 }
 
-/** A new message with the same draft. */
+/** Return a new message with the same draft. */
 export function asNew({ draft, kept }: Compose): Compose {
   return { kind: 'new', draft, kept };
 }
 
-/** What is written as far as its turn still takes it: it may be replaced or settled by now. */
+/** Return the message, as a new one if its turn was replaced or its plan was answered. */
 export function settled(compose: Compose, turns: readonly ITurn[]): Compose {
   if (compose.kind === 'new') {
     return compose;
@@ -100,7 +100,7 @@ export function settled(compose: Compose, turns: readonly ITurn[]): Compose {
   return isOpen ? compose : asNew(compose);
 }
 
-/** Both as one: what was written first, and what was written after it. */
+/** Join two messages, the first one first. */
 export function joined(first: Compose, second: Compose): Compose {
   if (isBlank(second)) {
     return first;
@@ -114,13 +114,13 @@ export function joined(first: Compose, second: Compose): Compose {
   return { ...(second.kind === 'new' ? first : second), draft: both, kept: second.kept };
 }
 
-/** All that was written, also before what is written now. */
+/** Return the text of the draft and of the former ones. */
 export function writtenIn({ draft, kept }: Compose): string {
   const before = kept === null ? '' : writtenIn(kept);
   return before.trim() === '' ? draft.text : `${draft.text}\n\n${before}`;
 }
 
-/** The draft of a message that was sent, with what went with it. */
+/** Return the draft of a sent message, with its attachments. */
 export function draftOf(
   turn: { text: string; attachments: readonly string[] },
   sent: IMessage | null
@@ -133,7 +133,7 @@ export function draftOf(
   return { ...BLANK, text: turn.text, attached };
 }
 
-/** A message about cells that are named, bound to nothing else. */
+/** Return a message about these cells only. */
 export function messageAbout(text: string, about: IAbout, { mode, model }: IOptions): IMessage {
   const [first] = about.cells;
   return {
@@ -146,7 +146,7 @@ export function messageAbout(text: string, about: IAbout, { mode, model }: IOpti
   };
 }
 
-/** The draft bound to what the person looks at in this moment: a message. */
+/** Return the message of a draft, with the current notebook and cells. */
 export function messageOf(
   draft: IDraft,
   seen: ISeen | null,

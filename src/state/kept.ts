@@ -1,9 +1,9 @@
-/** What of the changes by agents a person has kept. Plain values. */
+/** The changes by agents that a person has kept. Pure functions. */
 
 /**
- * What a person has seen and kept: changes up to a time, of all cells and of single ones.
+ * What a person has kept: changes up to a time, of all cells and of single cells.
  *
- * Times, since the numbers of changes begin anew with a new journal.
+ * Times are used since the ids of entries start again with a new journal.
  */
 export interface IKept {
   all: number;
@@ -18,12 +18,12 @@ export interface IChanged {
 
 export const NOTHING_KEPT: IKept = { all: 0, cells: {} };
 
-/** Whether a change was kept. */
+/** Return whether a change was kept. */
 export function isKept(kept: IKept, { cell, time }: IChanged): boolean {
   return time <= Math.max(kept.all, kept.cells[cell] ?? 0);
 }
 
-/** These changes, kept. */
+/** Return what keeps these changes. */
 export function keeping(changed: Iterable<IChanged>): IKept {
   const cells: Record<string, number> = {};
   for (const { cell, time } of changed) {
@@ -32,12 +32,12 @@ export function keeping(changed: Iterable<IChanged>): IKept {
   return { all: 0, cells };
 }
 
-/** All changes up to the last of these, kept. */
+/** Return what keeps all changes up to the last of these. */
 export function keepingAll(changes: Iterable<{ time: number }>): IKept {
   return { all: Math.max(0, ...Array.from(changes, ({ time }) => time)), cells: {} };
 }
 
-/** What was kept here or there. */
+/** Merge two records of kept changes. */
 export function joined(one: IKept, other: IKept): IKept {
   const all = Math.max(one.all, other.all);
   const cells = Object.entries(other.cells).reduce<Record<string, number>>(
