@@ -85,18 +85,36 @@ demo: $(VENV)/.lab ## an agent's work in a real notebook, in a terminal
 
 # -- check -----------------------------------------------------------------------------------------
 
+# Two side by side, where make can keep apart what they print (GNU make 4).
+SIDE_BY_SIDE := $(if $(filter output-sync,$(.FEATURES)),--jobs=2 --output-sync=target)
+LINTERS := pyright eslint ruff
+
 .PHONY: lint
-lint: $(VENV)/.all node_modules/.made ## ruff, import-linter, pyright, tsc, eslint, prettier
-	$(call say,ruff check)
+lint: $(VENV)/.all node_modules/.made ## ruff, import-linter, codespell, pyright, tsc, eslint, prettier
+	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS)
+
+.PHONY: ruff
+ruff: $(VENV)/.all
+	$(call say,ruff lint-imports codespell)
 	@$(BIN)/ruff check --quiet --output-format concise
-	$(call say,ruff format --check)
 	@$(BIN)/ruff format --check --quiet
-	$(call say,lint-imports)
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/codespell
+
+.PHONY: pyright
+pyright: $(VENV)/.all
 	$(call say,pyright)
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+.PHONY: eslint
+eslint: $(VENV)/.all node_modules/.made
 	$(call say,tsc eslint prettier)
 	@$(JLPM) lint
+
+.PHONY: jest
+jest: $(VENV)/.all node_modules/.made
+	$(call say,jest)
+	@$(JLPM) jest --silent
 
 .PHONY: format
 format: $(VENV)/.all node_modules/.made ## what ruff, eslint and prettier can fix by themselves
@@ -105,10 +123,8 @@ format: $(VENV)/.all node_modules/.made ## what ruff, eslint and prettier can fi
 	@$(JLPM) format
 
 .PHONY: test
-test: lint $(VENV)/.panel ## every linter and test
-	$(call say,jest)
-	@$(JLPM) jest --silent
-	@$(MAKE) --no-print-directory versions
+test: $(VENV)/.all $(VENV)/.panel ## every linter and test
+	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS) jest versions
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(TESTS) -n $(WORKERS) --dist worksteal
 

@@ -3,7 +3,7 @@
     python scripts/tests.py tests -n 4 --dist worksteal
 
 Beside hundreds of kernels on two cores a machine may stall for seconds, so a test that failed runs once
-more, one at a time. A test that fails alone has failed. When more than ten tests needed their second
+more, one at a time. A test that fails alone has failed. When more than three tests needed their second
 run, all of it has failed: that many are no stall of the machine. Which tests needed it is printed. The
 arguments are pytest's.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LAST_FAILED = Path(".pytest_cache", "v", "cache", "lastfailed")
-MOST = 10
+MOST = 3
 """So many tests may need their second run."""
 FAILED = 1
 """pytest's exit code where tests failed; any other one is no matter of single tests."""

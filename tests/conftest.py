@@ -31,11 +31,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spreads the modules with a browser over the whole run.
+    """Spreads the modules with a browser over the whole run, and gives random tests their time.
 
-    They keep the processors busy, where most other tests wait for something: one beside the other they
-    are done sooner.
+    Those with a browser keep the processors busy, where most other tests wait for something: one beside
+    the other they are done sooner.
     """
+    if "hypothesis" in sys.modules:  # some module has such tests
+        from hypothesis import HealthCheck, settings
+
+        # It measures by the clock how long values take to make: on a busy machine that fails.
+        slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.register_profile("tests", slow)
+        settings.load_profile("tests")
     modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     browser = [tests for tests in modules if "browser" in tests[0].path.parts]
     other = [tests for tests in modules if "browser" not in tests[0].path.parts]
@@ -90,6 +97,11 @@ async def jp_asyncio_loop() -> asyncio.AbstractEventLoop:
 
 
 @pytest.fixture
+def jp_nbconvert_templates() -> None:
+    """No copy of nbconvert's templates: pytest-jupyter's own makes 50 files for each server."""
+
+
+@pytest.fixture
 def jp_server_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
     """Stops the server, where the test had one.
 
@@ -121,6 +133,16 @@ def jp_server_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "BaseFileIdManager": {"db_path": str(tmp_path / "file_id.db")},
         }
     )
+
+
+@pytest.fixture
+def claude_cli(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claude's CLI in the chats of this process: its stand-in, or itself where a test is `real_cli`."""
+    # It imports the SDK, which takes long.
+    from tests import cli_stand_in
+
+    if request.node.get_closest_marker("real_cli") is None:
+        cli_stand_in.install(monkeypatch)
 
 
 @pytest.fixture

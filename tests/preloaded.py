@@ -40,7 +40,7 @@ FORKED = {
 IMPORTED = (
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipykernel.inprocess"),
     *("IPython.core.completer", "IPython.core.magics", "IPython.core.history", "jedi"),
-    *("ipykernel.comm", "ipykernel.datapub", "matplotlib_inline.config", "comm", "debugpy"),
+    *("ipykernel.comm", "ipykernel.datapub", "comm", "debugpy"),
     *("jupyter_server.serverapp", "jupyter_server_terminals", "terminado", "notebook_shim"),
     *("jupyter_server_nbmodel", "jupyter_server_fileid.extension", "jupyter_server_ydoc.app"),
     *("jupyterlab.labapp", "jupyterlab.extensions", "jupyterlab_server.handlers", "jupyter_lsp"),

@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +38,7 @@ class Proof:
         return f"{self.file}:{self.line} {self.test}".rstrip()
 
 
+@cache
 def proofs(root: Path = ROOT) -> Mapping[str, tuple[Proof, ...]]:
     """The proofs of each requirement that any test names.
 

@@ -22,6 +22,9 @@ ENABLED = """\
 c = get_config()
 c.ServerApp.jpserver_extensions = {"tk_ai_extension": True, "jupyter_server_nbmodel": True}
 """
+PAGES = ("jupyterlab", "jupyter_lsp", "notebook", "notebook_shim")
+"""The extensions with the pages that people open: half of a server's start."""
+WITHOUT_PAGES = f"c.ServerApp.jpserver_extensions.update(dict.fromkeys({PAGES}, False))\n"
 
 
 @dataclass
@@ -97,8 +100,10 @@ StartServer = Callable[..., Awaitable[ServerProcess]]
 
 
 @asynccontextmanager
-async def servers(folder: Path) -> AsyncIterator[StartServer]:
+async def servers(folder: Path, *, pages: bool = False) -> AsyncIterator[StartServer]:
     """Starts ``jupyter server`` in folders of its own; arguments are its command line's.
+
+    With ``pages`` they have JupyterLab and Jupyter Notebook, too.
 
     ``config`` is the text of its configuration file; with ``beside``, it has the folders of another
     server, running or not. Other keywords are environment variables.
@@ -115,7 +120,7 @@ async def servers(folder: Path) -> AsyncIterator[StartServer]:
         for made in (root, home / "config"):
             made.mkdir(parents=True, exist_ok=True)
         (home / "config" / "jupyter_server_config.py").write_text(
-            f"{ENABLED}c.IdentityProvider.token = {token!r}\n{config}"
+            f"{ENABLED}{WITHOUT_PAGES * (not pages)}c.IdentityProvider.token = {token!r}\n{config}"
         )
         env = {
             **os.environ,

@@ -184,6 +184,8 @@ def test_tests_wait_for_events_and_never_for_time() -> None:
         for name, tree in trees(folder)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name | ast.Attribute)
+        and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) == "sleep"
         and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep", "anyio.sleep", "sleep"}
         and ast.unparse(node.args[0] if node.args else node) != "0"
     ]

@@ -1,4 +1,7 @@
-"""Chats in a real Jupyter server, with the real SDK and CLI, and a model that plays a script."""
+"""Chats in a real Jupyter server, with the real SDK, and a model that plays a script.
+
+The CLI is its stand-in, but for the tests that are marked ``real_cli``.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,9 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 
 @pytest.fixture
-async def open_chats(desk: Desk, model: ScriptedModel, tmp_path: Path) -> AsyncIterator[Open]:
+async def open_chats(
+    desk: Desk, model: ScriptedModel, tmp_path: Path, claude_cli: None
+) -> AsyncIterator[Open]:
     """Opens the chats of a server; those of one that was closed are there again."""
     opened: list[Talk] = []
 

@@ -139,6 +139,7 @@ async def test_an_instruction_in_what_is_seen_gains_nothing(
     assert seen.index("<seen>") < seen.index(INJECTED) < seen.index("</seen>")
 
 
+@pytest.mark.real_cli
 async def test_no_tool_but_the_registrys_exists_for_claude(talk: Talk) -> None:
     talk.model.add(
         Answer.of(

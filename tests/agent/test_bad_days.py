@@ -10,6 +10,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stopping import goes_on, rest, until
+from tests.cases import Cases
 from tests.desk import Desk
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.testing.messages_api import Exchange
@@ -25,16 +26,22 @@ from tk_ai_extension.testing.scripted_model import (
     rate_limited,
 )
 
+pytestmark = pytest.mark.real_cli
+
 TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
 
 
 @pytest.mark.proves("fault:model-api")
-@pytest.mark.parametrize("bad", [BROKEN, OVERLOADED, rate_limited(0)])
-async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk, bad: object) -> None:
-    talk.model.add(bad, Answer.of("There."))  # type: ignore[arg-type]
-    events = await talk.say("Are you there?")
-    assert of_kind(events, "retry")[0]["attempt"] == 1
-    assert events[-1].data == {"end": "done", "text": "There."}
+async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> None:
+    chat: dict[str, str] = {}
+    with Cases() as cases:
+        for bad in (BROKEN, OVERLOADED, rate_limited(0)):
+            with cases.case(bad):
+                talk.model.add(bad, Answer.of("There."))
+                events = await talk.say("Are you there?", **chat)
+                chat = {"chat": events[0].data["chat"]}
+                assert of_kind(events, "retry")[0]["attempt"] == 1
+                assert events[-1].data == {"end": "done", "text": "There."}
 
 
 @dataclass(frozen=True)
@@ -88,28 +95,39 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
 
 @pytest.mark.proves("fault:model-api")
 @pytest.mark.parametrize(
-    ("bad", "code", "says"),
+    "failures",
     [
-        (UNAUTHORIZED, "model_unauthorized", "key"),
-        (rate_limited(0), "model_busy", "429"),
-        (OVERLOADED, "model_busy", "busy"),
-        (BROKEN, "model_failed", ""),
-        (TOO_LONG, "model_failed", "too long"),
+        (
+            (UNAUTHORIZED, "model_unauthorized", "key"),
+            (rate_limited(0), "model_busy", "429"),
+            (OVERLOADED, "model_busy", "busy"),
+            (BROKEN, "model_failed", ""),
+        ),
+        # In a chat that has a history, the CLI asks for a summary of it.
+        ((TOO_LONG, "model_failed", "too long"),),
     ],
+    ids=["of the API", "too long"],
 )
 async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
-    talk: Talk, bad: Failure, code: str, says: str
+    talk: Talk, failures: tuple[tuple[Failure, str, str], ...]
 ) -> None:
-    talk.model.add(*[bad] * 10)
-    async with asyncio.timeout(60):
-        events = await talk.say("Are you there?")
-    (error,) = of_kind(events, "error")
-    assert error["error"]["code"] == code
-    assert error["error"]["hint"]
-    assert says in f"{error['error']['message']} {error['error']['hint']}".lower()
-    assert events[-1].data["end"] == "failed"
-    # The script's environment has the CLI try again twice.
-    assert len(talk.model.requests) <= 3
+    chat: dict[str, str] = {}
+    with Cases() as cases:
+        for bad, code, says in failures:
+            with cases.case(bad):
+                talk.model.clear()
+                talk.model.requests.clear()
+                talk.model.add(*[bad] * 10)
+                async with asyncio.timeout(60):
+                    events = await talk.say("Are you there?", **chat)
+                chat = {"chat": events[0].data["chat"]}
+                (error,) = of_kind(events, "error")
+                assert error["error"]["code"] == code
+                assert error["error"]["hint"]
+                assert says in f"{error['error']['message']} {error['error']['hint']}".lower()
+                assert events[-1].data["end"] == "failed"
+                # The script's environment has the CLI try again twice.
+                assert len(talk.model.requests) <= 3
 
 
 @pytest.mark.proves("fault:model-api")

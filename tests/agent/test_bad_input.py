@@ -65,6 +65,7 @@ async def test_a_stop_where_nothing_goes_on_stops_nothing(talk: Talk) -> None:
     await goes_on(talk, chat)
 
 
+@pytest.mark.real_cli
 async def test_a_stop_that_comes_at_once_stops_before_the_model_is_asked(talk: Talk) -> None:
     begun = await talk.send("Count.")
     assert await talk.chats.stop(USER, begun.chat)
@@ -86,6 +87,7 @@ async def test_two_stops_are_one(talk: Talk) -> None:
     await goes_on(talk, begun.chat)
 
 
+@pytest.mark.real_cli
 async def test_an_answer_and_a_stop_at_once_leave_nothing_that_waits(
     talk: Talk, desk: Desk
 ) -> None:

@@ -67,6 +67,7 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
     assert "plum" not in exported
 
 
+@pytest.mark.real_cli
 async def test_where_the_first_message_is_replaced_claude_forgets_all(
     talk: Talk, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ async def test_a_chat_of_a_version_that_kept_no_positions_goes_on_and_a_fork_of_
     assert "plum" not in heard(again)
 
 
+@pytest.mark.real_cli
 async def test_a_stopped_turn_before_the_replaced_one_is_remembered(talk: Talk) -> None:
     held = Held(Answer.of("One, two, three, four."), after=2)
     talk.model.add(held, Answer.of("A plum."), Answer.of("A pear."))

@@ -71,6 +71,7 @@ async def test_it_stays_within_its_bounds(talk: Talk, desk: Desk) -> None:
     assert "characters left out" in seen
 
 
+@pytest.mark.real_cli
 async def test_attachments_go_along(talk: Talk, desk: Desk) -> None:
     desk.write("a.ipynb", "first = 1", "second = 2\nthird = 3")
     (desk.root / "notes.txt").write_text("Remember the milk.")

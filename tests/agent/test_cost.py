@@ -9,6 +9,8 @@ import pytest
 from tests.agent.conftest import Open, Talk, of_kind
 from tk_ai_extension.testing.scripted_model import UNAUTHORIZED, Answer, ToolUse, Turn
 
+pytestmark = pytest.mark.real_cli
+
 
 async def cost(talk: Talk, *answers: Turn, **fields: Any) -> float:
     """The cost of one message, in dollars; the model's prices for all answers are equal."""

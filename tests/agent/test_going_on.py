@@ -30,6 +30,7 @@ def holding(folder: Path, word: str) -> list[Path]:
     return [path for path in files if word.encode() in path.read_bytes()]
 
 
+@pytest.mark.real_cli
 async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -> None:
     talk = open_chats()
     talk.model.add(Answer.of("Hello, Ada."), Answer.of("Ada."))
@@ -48,6 +49,7 @@ async def test_in_the_next_server_claude_knows_what_was_said(open_chats: Open) -
     assert "Hello, Ada." in said
 
 
+@pytest.mark.real_cli
 async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chats: Open) -> None:
     talk = open_chats(idle=0.05)
     talk.model.add(Answer.of("Hello."))
@@ -58,6 +60,7 @@ async def test_the_process_of_an_idle_chat_is_let_go_and_started_again(open_chat
     assert "Hello." in str(talk.model.requests[-1].body["messages"])
 
 
+@pytest.mark.real_cli
 async def test_one_that_follows_hears_of_turns_before_and_after_the_process_is_let_go(
     open_chats: Open,
 ) -> None:
@@ -99,6 +102,7 @@ async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
     await talk.chats.close()
 
 
+@pytest.mark.real_cli
 async def test_a_history_that_is_lost_is_said_and_the_chat_goes_on(
     open_chats: Open, tmp_path: Path
 ) -> None:
@@ -128,6 +132,7 @@ async def test_a_turn_goes_on_where_the_disk_is_full(
     assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
 
 
+@pytest.mark.real_cli
 async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: Path) -> None:
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("My word is xyzzy-1942."))[0].data["chat"]
@@ -138,6 +143,7 @@ async def test_of_a_chat_that_is_deleted_nothing_is_kept(talk: Talk, tmp_path: P
     assert holding(tmp_path / "claude", "xyzzy-1942") == []
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("fault:agent-killed")
 async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> None:
     talk.model.add(Held(Answer.of("One, two, three, four."), after=4))
@@ -151,6 +157,7 @@ async def test_killed_in_text_it_is_said_and_the_chat_goes_on(talk: Talk) -> Non
     await goes_on(talk, begun.chat)
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("fault:agent-killed")
 async def test_killed_in_a_tool_its_cell_is_interrupted_and_the_kernel_lives(
     talk: Talk, desk: Desk

@@ -16,16 +16,23 @@ from tests.agent.test_going_on import processes
 from tests.desk import Desk
 from tk_ai_extension.testing.scripted_model import Answer, MessagesRequest, ToolUse
 
-CHATS = 10
 MIB = 1 << 20
 
 SLACK = 6
 """Connections of Claude's process to the script's server, and tasks, that may just be open or not."""
 
 
-async def test_ten_chats_at_once_each_work_in_their_notebook(open_chats: Open, desk: Desk) -> None:
-    """Ten processes of Claude, ten turns of a change and a run, five notebooks and their kernels."""
-    talk = open_chats(max_live=CHATS)
+@pytest.mark.parametrize(
+    ("chats", "processes_of_claude"),
+    [(10, 0), pytest.param(4, 4, marks=pytest.mark.real_cli)],
+    ids=["stand-in", "cli"],
+)
+async def test_chats_at_once_each_work_in_their_notebook(
+    open_chats: Open, desk: Desk, chats: int, processes_of_claude: int
+) -> None:
+    """So many turns of a change and a run at once, in half as many notebooks with their kernels."""
+    talk = open_chats(max_live=chats)
+    notebooks = chats // 2
 
     def work(request: MessagesRequest) -> Answer:
         if request.tool_results:
@@ -33,25 +40,25 @@ async def test_ten_chats_at_once_each_work_in_their_notebook(open_chats: Open, d
         source = request.prompts[-1].splitlines()[-1]
         return Answer.of("I compute.", ToolUse("insert_and_execute_cell", {"source": source}))
 
-    talk.model.add(*[work] * (2 * CHATS))
-    for number in range(CHATS // 2):
+    talk.model.add(*[work] * (2 * chats))
+    for number in range(notebooks):
         desk.write(f"{number}.ipynb", "1")
     async with asyncio.timeout(110):
         answered = await asyncio.gather(
             *(
-                talk.say(f"{number} + 1000", notebook=f"{number % 5}.ipynb", mode="auto")
-                for number in range(CHATS)
+                talk.say(f"{number} + 1000", notebook=f"{number % notebooks}.ipynb", mode="auto")
+                for number in range(chats)
             )
         )
-    assert len(processes()) == CHATS
+    assert len(processes()) == processes_of_claude
     for number, events in enumerate(answered):
         assert events[-1].data == {"end": "done", "text": f"Done: {number + 1000}"}
         assert [event.id for event in events] == list(range(1, len(events) + 1))
         assert {change["notebook"] for change in of_kind(events, "cell_change")} == {
-            f"{number % 5}.ipynb"
+            f"{number % notebooks}.ipynb"
         }
-    for number in range(CHATS // 2):
-        expected = {"1", f"{number} + 1000", f"{number + 5} + 1000"}
+    for number in range(notebooks):
+        expected = {"1", f"{number} + 1000", f"{number + notebooks} + 1000"}
         assert set(desk.sources(f"{number}.ipynb")) == expected
 
 
@@ -114,6 +121,7 @@ def assert_nothing_left(before: Held, after: Held, *, many: int) -> None:
     assert after.children <= before.children + 1
 
 
+@pytest.mark.real_cli
 async def test_turns_leave_no_task_no_file_and_no_process_behind(talk: Talk, desk: Desk) -> None:
     before, after = await grown(talk, desk, warm=2, many=12)
     assert_nothing_left(before, after, many=12)
@@ -121,6 +129,7 @@ async def test_turns_leave_no_task_no_file_and_no_process_behind(talk: Talk, des
     assert after.rows - before.rows <= 12 * 12
 
 
+@pytest.mark.real_cli
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 async def test_two_hundred_turns_leave_nothing_behind(
@@ -136,7 +145,8 @@ async def test_two_hundred_turns_leave_nothing_behind(
     assert after.resident - before.resident < 30 * MIB
 
 
-async def test_chats_that_come_and_go_leave_nothing_behind(open_chats: Open) -> None:
+async def chats_come_and_go(open_chats: Open) -> None:
+    """Chats of which only the last two are live."""
     talk = open_chats(max_live=2)
     talk.model.add(*[Answer.of("Yes.")] * 10)
     for _ in range(2):
@@ -148,3 +158,14 @@ async def test_chats_that_come_and_go_leave_nothing_behind(open_chats: Open) -> 
     await talk.close()
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes(), timeout=20)
     assert alive == []
+
+
+async def test_chats_that_come_and_go_leave_nothing_behind(open_chats: Open) -> None:
+    await chats_come_and_go(open_chats)
+
+
+@pytest.mark.real_cli
+@pytest.mark.soak
+async def test_chats_that_come_and_go_leave_no_process_behind(open_chats: Open) -> None:
+    """A process for each, too; `test_storm` looks for what is left of a few, in every run."""
+    await chats_come_and_go(open_chats)

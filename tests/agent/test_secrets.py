@@ -14,6 +14,7 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind
 from tests.agent.test_going_on import processes
+from tests.cases import Cases
 from tests.desk import Desk
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
@@ -107,6 +108,7 @@ async def test_the_key_of_the_file_is_the_model_s_server_s_and_nobody_else_s(
         assert (name, CANARY in text, KEY in text) == (name, False, False)
 
 
+@pytest.mark.real_cli
 async def test_claude_s_process_talks_to_the_model_s_server_alone_and_listens_nowhere(
     talk: Talk,
 ) -> None:
@@ -125,19 +127,24 @@ async def test_claude_s_process_talks_to_the_model_s_server_alone_and_listens_no
 
 
 @pytest.mark.proves("threat:secrets")
-@pytest.mark.parametrize("status", [400, 401, 403])
 async def test_a_server_that_repeats_the_key_it_refuses_is_not_quoted_with_it(
-    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture, status: int
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     (desk.root / ".secrets.env").write_text(f"ANTHROPIC_API_KEY={KEY}\n", encoding="utf-8")
-    refused = Failure(status, "authentication_error", f"The key {KEY} is not known here.")
-    model = ScriptedModel(*[refused] * 10)
+    model = ScriptedModel()
+    chat: dict[str, str] = {}
     async with talking(desk, tmp_path, model) as talk:
-        events = await talk.say("Are you there?")
-    (failed,) = of_kind(events, "error")
-    assert "[secret]" in failed["error"]["message"]
-    kept = contents(tmp_path / "chats")
-    assert KEY not in json.dumps([event.data for event in events])
-    assert KEY.encode() not in kept
+        with Cases() as cases:
+            for status in (400, 401, 403):
+                with cases.case(status):
+                    model.clear()
+                    said = f"The key {KEY} is not known here ({status})."
+                    model.add(*[Failure(status, "authentication_error", said)] * 10)
+                    events = await talk.say("Are you there?", **chat)
+                    chat = {"chat": events[0].data["chat"]}
+                    (failed,) = of_kind(events, "error")
+                    assert "[secret]" in failed["error"]["message"]
+                    assert KEY not in json.dumps([event.data for event in events])
+    assert KEY.encode() not in contents(tmp_path / "chats")
     assert KEY not in caplog.text

@@ -56,18 +56,19 @@ ALL = Given(
 )
 
 
-@pytest.mark.proves("threat:project-keys")
-@settings(max_examples=1500, deadline=None)
-@given(
-    said=st.builds(
-        Given,
-        base_url=st.sampled_from(["", "https://settings.example"]),
-        environment=said("environment"),
-        user=said("user"),
-        project=said("project"),
-    ),
-    wanted=st.sampled_from(["auto", *get_args(ProviderName)]),
+SAID = st.builds(
+    Given,
+    base_url=st.sampled_from(["", "https://settings.example"]),
+    environment=said("environment"),
+    user=said("user"),
+    project=said("project"),
 )
+WANTED = st.sampled_from(["auto", *get_args(ProviderName)])
+
+
+@pytest.mark.proves("threat:project-keys")
+@settings(max_examples=400, deadline=None)
+@given(said=SAID, wanted=WANTED)
 @example(said=ALL, wanted="auto")
 @example(
     said=Given(
@@ -85,6 +86,19 @@ ALL = Given(
     wanted="auto",
 )
 def test_no_key_goes_where_a_less_trusted_source_says(said: Given, wanted: ProviderName) -> None:
+    assert_each_key_goes_where_its_owner_says(said, wanted)
+
+
+@pytest.mark.soak
+@pytest.mark.proves("threat:project-keys")
+@settings(max_examples=20_000, deadline=None)
+@given(said=SAID, wanted=WANTED)
+def test_no_key_goes_there_however_long_it_is_searched(said: Given, wanted: ProviderName) -> None:
+    assert_each_key_goes_where_its_owner_says(said, wanted)
+
+
+def assert_each_key_goes_where_its_owner_says(said: Given, wanted: ProviderName) -> None:
+    """The rules, of whatever the sources say."""
     found = resolve(said, wanted)
     keys = {value.source for name, value in found.values.items() if is_identity(name)}
     ways = {

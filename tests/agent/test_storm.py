@@ -109,7 +109,7 @@ class Storm:
 
 
 @pytest.mark.proves("ext:chat-shared")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.real_cli), 2])
 async def test_every_turn_ends_once_and_nothing_is_left(
     open_chats: Open, desk: Desk, seed: int
 ) -> None:

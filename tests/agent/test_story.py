@@ -9,6 +9,8 @@ from tests.agent.conftest import Talk, kinds, of_kind
 from tests.desk import Desk
 from tk_ai_extension.testing.scripted_model import Answer, Thinking, ToolUse
 
+pytestmark = pytest.mark.real_cli
+
 
 @pytest.mark.proves("ext:chat", "perm:auto", "edit:mutate-and-execute")
 async def test_a_message_becomes_cells_with_outputs_and_an_answer(talk: Talk, desk: Desk) -> None:

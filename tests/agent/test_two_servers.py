@@ -50,6 +50,7 @@ async def test_the_other_servers_turn_goes_on_and_nobody_sends_into_it(open_chat
     assert events[-1].data == {"end": "done", "text": "One, two, three, four."}
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("ext:chat-shared")
 async def test_each_goes_on_where_the_other_ended(open_chats: Open) -> None:
     here, there = open_chats(), open_chats()

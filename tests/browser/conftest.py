@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.browser.lab import (
     waits,
     was_undisturbed,
 )
+from tests.browser.pool import CONFIG, VIEWPORT, Pool, PooledLab, pool
 from tests.servers import StartServer, servers
 from tk_ai_extension.agent.claude.sources import TAKEN
 from tk_ai_extension.testing.scripted_model import MODEL, ScriptedModel
@@ -34,17 +35,10 @@ shared = partial(pytest_asyncio.fixture, loop_scope="session")
 
 OpenLab = Callable[..., Awaitable[Lab]]
 
-CONFIG = """
-c.ServerApp.jpserver_extensions.update({{
-    "jupyterlab": True,
-    "jupyter_server_fileid": {collaboration},
-    "jupyter_server_ydoc": {collaboration},
-}})
-c.LabApp.expose_app_in_browser = True
-c.LabApp.news_url = None
-c.TkAIExtensionApp.chat_retries = 1
-c.TkAIExtensionApp.data_dir = {data!r}
-"""
+PASSED = pytest.StashKey[bool]()
+
+POLLING = 50
+"""Milliseconds between two looks at what a test waits for in a page."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,6 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Notes whether a test has passed: what a failed one has used is used no more."""
+    report = yield
+    if call.when == "call":
+        item.stash[PASSED] = report.passed
+    return report
+
+
 @pytest.fixture(autouse=True)
 def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Playwright would wait for no more than the answer of an asynchronous function, whatever that is."""
@@ -62,7 +67,8 @@ def checks_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def checked(page: Page, expression: str, **options: Any) -> Any:
         assert not expression.lstrip().startswith("async"), "use `evaluate` with `of_file`"
-        return wait(page, expression, **options)
+        # Playwright would ask with each frame, and the browser would make frames for that alone.
+        return wait(page, expression, **{"polling": POLLING, **options})
 
     monkeypatch.setattr(Page, "wait_for_function", checked)
 
@@ -101,16 +107,20 @@ async def worker_browser() -> AsyncIterator[Chromium]:
         await browser.close()
 
 
+@shared(scope="session")
+async def lab_pool(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pool]:
+    """The servers that tests share."""
+    async with pool(tmp_path_factory.mktemp("labs")) as labs:
+        yield labs
+
+
 @shared
-async def browser(worker_browser: Chromium) -> AsyncIterator[Browser]:
+async def browser(worker_browser: Chromium, lab_pool: Pool) -> AsyncIterator[Browser]:
     """The worker's browser; what a test opens in it is closed with the test."""
     browser = await worker_browser.running()
     yield browser
-    try:
-        for page in chain.from_iterable(context.pages for context in browser.contexts):
-            await was_undisturbed(page)
-    finally:
-        for context in browser.contexts:
+    for context in browser.contexts:
+        if context not in lab_pool.contexts:
             await context.close()
 
 
@@ -123,41 +133,67 @@ async def model() -> AsyncIterator[ScriptedModel]:
 @shared
 async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     """Starts servers that end with the test."""
-    async with servers(tmp_path) as start:
+    async with servers(tmp_path, pages=True) as start:
         yield start
 
 
 @shared
 async def open_lab(
-    start_server: StartServer, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> OpenLab:
-    """Starts a server and a page for it; without a model, the tour answers."""
+    *,
+    request: pytest.FixtureRequest,
+    start_server: StartServer,
+    browser: Browser,
+    lab_pool: Pool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[OpenLab]:
+    """Gives a server and a page for it, most often those of the test before, reset.
+
+    With `own`, the server is the test's alone; without a model, the tour answers there. With `fresh`
+    the test loads the page itself, and no other test gets it. Other keywords are the context's.
+    """
     for name in os.environ:
         if any(name.startswith(taken.removesuffix("*")) for taken in TAKEN if taken[0] in "AC"):
             monkeypatch.delenv(name)
+    used: list[PooledLab] = []
 
     async def open_(
         model: ScriptedModel | None = None,
-        *arguments: str,
+        *,
         collaboration: bool = False,
         config: str = "",
-        **context: object,
+        own: bool = False,
+        fresh: bool = False,
+        **context: Any,
     ) -> Lab:
+        if not own:
+            pooled = await lab_pool.get(collaboration=collaboration, config=config)
+            used.append(pooled)
+            return await pooled.lab(browser, model, fresh=fresh, **context)
         said = CONFIG.format(collaboration=collaboration, data=str(tmp_path / "data"))
         if model is not None:
             said += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"
         environment = dict(model.environment) if model is not None else {}
-        server = await start_server(*arguments, config=said + config, **environment)
+        server = await start_server(config=said + config, **environment)
         configure(server.home, collaboration=collaboration)
-        options = {"viewport": {"width": 1280, "height": 800}, **context}
-        context_of_page = await browser.new_context(**options)
+        context_of_page = await browser.new_context(**{"viewport": VIEWPORT, **context})
         await context_of_page.add_init_script(WATCH_DIALOGS)
         page = await context_of_page.new_page()
         page.set_default_timeout(DEADLINE)
         await waits(page)
         return Lab(page, server)
 
-    return open_
+    yield open_
+    is_sound = request.node.stash.get(PASSED, False)
+    try:
+        for page in chain.from_iterable(context.pages for context in browser.contexts):
+            await was_undisturbed(page)
+    except BaseException:
+        is_sound = False
+        raise
+    finally:
+        for pooled in used:
+            await lab_pool.give_back(pooled, is_sound=is_sound)
 
 
 @shared

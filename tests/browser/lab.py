@@ -94,12 +94,20 @@ class Lab:
 
     page: Page
     server: ServerProcess
+    is_loaded: bool = False
+    """Whether the page shows JupyterLab with nothing open, as `open` without a path would load it."""
 
     async def open(self, path: str = "", *, query: str = "") -> None:
         """Loads JupyterLab, with a notebook of the root folder where one is named."""
-        tree = f"/tree/{path}" if path else ""
-        await self.page.goto(f"{self.server.url}lab{tree}?token={self.server.token}{query}")
-        await self.ready()
+        is_loaded, self.is_loaded = self.is_loaded, False
+        if is_loaded and not query:
+            await self.command("filebrowser:refresh")
+            if path:
+                await self.command("docmanager:open", path=path)
+        else:
+            tree = f"/tree/{path}" if path else ""
+            await self.page.goto(f"{self.server.url}lab{tree}?token={self.server.token}{query}")
+            await self.ready()
         if path:
             await self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
         elif not query:

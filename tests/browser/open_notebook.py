@@ -61,10 +61,15 @@ sources => {
   return JSON.stringify(cells.map(cell => cell.getSource())) === JSON.stringify(sources);
 }
 """
+# JupyterLab asks before it closes what is not saved, such as an output that has just come. With
+# collaboration the room saves, and nothing is asked.
 CLOSE = """
 () => {
   const panel = window.jupyterapp.shell.currentWidget;
-  panel?.close();
+  const model = panel?.content?.model;
+  if (model && (model.collaborative || !model.dirty)) {
+    panel.close();
+  }
   return document.querySelector('.jp-Notebook') === null;
 }
 """
@@ -111,6 +116,13 @@ PRINTED = of_file("cell", "cells[cell].outputs.length > 0")
 
 async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:
     """Calls a tool as a program does."""
+    code, answer = await answered(lab, tool, **arguments)
+    assert code == status, answer
+    return answer
+
+
+async def answered(lab: Lab, tool: str, **arguments: Any) -> tuple[int, Any]:
+    """The status and the answer of a tool."""
     response = await AsyncHTTPClient().fetch(
         f"{lab.server.url}api/tk-ai/tools/{tool}?caller=agent",
         method="POST",
@@ -119,9 +131,15 @@ async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:
         raise_error=False,
         request_timeout=60,
     )
-    answer = json.loads(response.body)
-    assert response.code == status, answer
-    return answer
+    return response.code, json.loads(response.body)
+
+
+async def changed_twice(lab: Lab, path: str) -> None:
+    """Waits until reading is refused since two tabs have changes: a tab reports its own a moment later."""
+    async with asyncio.timeout(DEADLINE / 1000):
+        while (answer := await answered(lab, "read_notebook", notebook=path))[0] == 200:
+            pass
+    assert (answer[0], answer[1]["error"]["code"]) == (409, "open_twice")
 
 
 async def reads(lab: Lab, path: str, text: str) -> None:
@@ -251,7 +269,9 @@ async def types(page: Page, cell: int, text: str) -> None:
 
 async def opened(lab: Lab, path: str, page: Page | None = None) -> Page:
     """A page that shows a notebook, with its kernel, which the server knows of."""
-    page = page or lab.page
+    if page is None:
+        await lab.open(path)
+        return await shown(lab.page, path)
     await page.goto(f"{lab.server.url}lab/tree/{path}?token={lab.server.token}")
     return await shown(page, path)
 

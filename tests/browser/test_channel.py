@@ -55,8 +55,9 @@ class Connections:
 
 @pytest.mark.proves("ext:panel", "perm:ask")
 async def test_an_answer_gets_through_beside_three_notebooks_and_two_chats_that_wait(
-    lab: Lab, model: ScriptedModel
+    open_lab: OpenLab, model: ScriptedModel
 ) -> None:
+    lab = await open_lab(model, fresh=True)
     connections = Connections(lab.page)
     for name in NOTEBOOKS:
         write_notebook(lab.server.root / name, "1")
@@ -100,7 +101,7 @@ async def test_an_answer_gets_through_beside_three_notebooks_and_two_chats_that_
 async def test_two_pages_have_each_event_once_through_a_reload_and_a_lost_network(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model)
+    lab = await open_lab(model, fresh=True)
     async with Network.to(lab.server.url) as network:
         first = Connections(lab.page)
         held = [Held(Answer.of(WORDS), after=count) for count in (10, 20)]

@@ -27,8 +27,11 @@ from tk_ai_extension.testing.scripted_model import Answer, ScriptedModel, ToolUs
 async def begin(lab: Lab, url: str = "", **cells: str) -> Open:
     """The notebook with its kernel and the panel, in which Claude may do what it wants."""
     write_cells(lab.server.root, **cells)
-    await lab.page.goto(f"{url or lab.server.url}lab/tree/{NOTEBOOK}?token={lab.server.token}")
-    await lab.ready()
+    if url:
+        await lab.page.goto(f"{url}lab/tree/{NOTEBOOK}?token={lab.server.token}")
+        await lab.ready()
+    else:
+        await lab.open(NOTEBOOK)
     await shown(lab.page, NOTEBOOK)
     await lab.show_panel()
     await lab.mode.select_option("auto")
@@ -153,7 +156,7 @@ async def test_a_reload_in_the_middle_of_a_turn_and_of_its_cell_loses_nothing(
 async def test_a_browser_that_is_offline_in_a_turn_shows_all_of_it_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool
 ) -> None:
-    lab = await open_lab(model, collaboration=collaboration)
+    lab = await open_lab(model, collaboration=collaboration, fresh=True)
     page = lab.page
     async with Network.to(lab.server.url) as network:
         with gate(lab.server.root) as code:

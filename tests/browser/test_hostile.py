@@ -185,7 +185,8 @@ async def test_nor_what_an_agent_writes_into_the_notebook_that_is_open_and_shows
 async def test_what_an_agent_runs_in_a_cell_that_a_person_trusts_is_not_trusted(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
-    lab = await open_lab(collaboration=collaboration)
+    # JupyterLab's server remembers what was trusted.
+    lab = await open_lab(collaboration=collaboration, own=True)
     write_cells(lab.server.root, first000=SCRIPT.format(name="mine"))
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await lab.open(NOTEBOOK)

@@ -65,6 +65,7 @@ async def test_everything_is_done_by_the_keyboard_alone(
 ) -> None:
     lab = await open_lab(
         model,
+        own=True,
         config=f"c.TkAIExtensionApp.chat_models = [{OTHER_MODEL!r}]\n",
         permissions=["clipboard-read", "clipboard-write"],
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
+from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab
 from tk_ai_extension.agent.events import Began, Done, Event, Sent, TextDelta
 from tk_ai_extension.agent.transcripts import Transcripts
@@ -67,8 +68,9 @@ async def test_a_selection_is_kept_while_an_answer_grows_and_its_end_alone_chang
 
 
 async def test_a_chat_of_500_messages_opens_at_its_end_and_shows_earlier_ones_when_asked(
-    lab: Lab, tmp_path: Path
+    open_lab: OpenLab, model: ScriptedModel, tmp_path: Path
 ) -> None:
+    lab = await open_lab(model, own=True)
     await write_chat(state_folder(tmp_path / "data", lab.server.root))
     await lab.open()
     await lab.show_panel()

@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import violations
+from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tk_ai_extension.testing.scripted_model import (
     Answer,
@@ -203,7 +204,10 @@ async def test_every_state_is_right_in_every_theme_narrow_and_wide_zoomed_and_at
         await looks_right(lab, theme, "empty")
 
 
-async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(lab: Lab) -> None:
+async def test_the_panel_is_wide_enough_for_a_diff_when_it_is_shown_first(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await open_lab(model, fresh=True)
     await lab.open()
     await lab.show_panel()
     side = lab.page.locator("#jp-right-stack")

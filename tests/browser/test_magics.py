@@ -67,7 +67,7 @@ async def test_a_person_asks_from_a_cell_answers_a_question_and_nothing_of_the_a
 async def test_an_answer_grows_below_the_cell_and_an_interrupt_ends_it(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model)
+    lab = await open_lab(model, own=True)
     run_cells_in_the_page(lab)
     write_notebook(lab.server.root / "a.ipynb", "%load_ext tk_ai_extension.magics", "%tk Count.")
     held = Held(Answer.of(COUNTED), after=3)

@@ -39,10 +39,8 @@ async def lab(open_lab: OpenLab) -> Lab:
     return await begin(open_lab, collaboration=True)
 
 
-async def begin(
-    open_lab: OpenLab, model: ScriptedModel | None = None, *, collaboration: bool
-) -> Lab:
-    lab = await open_lab(model, collaboration=collaboration)
+async def begin(open_lab: OpenLab, model: ScriptedModel | None = None, **options: bool) -> Lab:
+    lab = await open_lab(model, **options)
     write_cells(lab.server.root, **CELLS)
     await lab.open(NOTEBOOK)
     await Open(lab).cells.nth(len(CELLS) - 1).wait_for()
@@ -153,7 +151,7 @@ async def test_what_was_kept_is_not_marked_again_until_it_is_changed_again(lab: 
 async def test_a_notebook_of_another_drive_is_not_the_servers_of_the_same_name(
     open_lab: OpenLab,
 ) -> None:
-    lab = await begin(open_lab, collaboration=False)
+    lab = await begin(open_lab, collaboration=False, fresh=True)
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await lab.show_panel()
     chips = lab.panel.get_by_role("group", name="Included in the message")

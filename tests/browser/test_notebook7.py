@@ -38,7 +38,7 @@ async def opened(lab: Lab, path: str) -> Page:
 async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG)
+    lab = await open_lab(model, config=CONFIG, fresh=True)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     model.add(
         Answer.of(ToolUse("read_notebook")),
@@ -82,7 +82,7 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
 async def test_what_was_kept_the_chat_and_the_draft_are_there_after_a_reload(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG)
+    lab = await open_lab(model, config=CONFIG, fresh=True)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     model.add(Answer.of("Here."))
     page = await opened(lab, "n.ipynb")
@@ -116,7 +116,7 @@ async def test_what_was_kept_the_chat_and_the_draft_are_there_after_a_reload(
 async def test_an_agent_changes_the_notebook_that_is_open_with_what_is_typed_there(
     open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab(config=CONFIG)
+    lab = await open_lab(config=CONFIG, fresh=True)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     page = await opened(lab, "n.ipynb")
     await types(page, 0, "  # typed")
@@ -132,7 +132,7 @@ async def test_an_agent_changes_the_notebook_that_is_open_with_what_is_typed_the
 async def test_where_there_is_no_room_for_a_tab_the_chat_stays_at_the_side(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG)
+    lab = await open_lab(model, config=CONFIG, fresh=True)
     write_notebook(lab.server.root / "n.ipynb", "a = 1")
     model.add(Answer.of("Here."))
     page = await opened(lab, "n.ipynb")
@@ -149,7 +149,7 @@ async def test_where_there_is_no_room_for_a_tab_the_chat_stays_at_the_side(
 async def test_the_chat_is_there_beside_the_list_of_files(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG)
+    lab = await open_lab(model, config=CONFIG, fresh=True)
     model.add(Answer.of(ToolUse("list_files")), Answer.of("No files yet."))
     page = lab.page
     await page.goto(f"{lab.server.url}tree?token={lab.server.token}")

@@ -17,7 +17,7 @@ async def test_the_example_extension_is_built_and_counts_the_chats(
     open_lab: OpenLab, tmp_path: Path
 ) -> None:
     built = await _build(tmp_path / "example")
-    lab = await open_lab()
+    lab = await open_lab(own=True)
     shutil.copytree(built, lab.server.home / "data" / "labextensions" / EXAMPLE.name)
     await lab.open()
     count = "() => window.jupyterapp.commands.execute('chat-count:count')"

@@ -167,7 +167,7 @@ async def test_what_is_denied_is_refused_and_what_an_agent_may_do_from_now_on_is
 
 @pytest.mark.proves("mcp:permission-required")
 async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: Begin) -> None:
-    lab = await begin(config="c.TkAIExtensionApp.permission_keep = 5.0\n")
+    lab = await begin(config="c.TkAIExtensionApp.permission_keep = 5.0\n", own=True)
     async with connected(lab) as agent:
         assert await agent("insert_cell", **INSERT) == "permission_required"
         question = asked(lab.page)

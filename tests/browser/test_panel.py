@@ -84,7 +84,7 @@ async def test_a_reload_in_the_middle_of_an_answer_loses_nothing(
 
 
 async def test_the_tour_leads_to_a_plot_and_is_taken_back(open_lab: OpenLab) -> None:
-    lab = await open_lab(None)
+    lab = await open_lab(None, own=True)
     await lab.open()
     await lab.show_panel()
     await lab.panel.get_by_role("button", name="Connect a model").click()

@@ -25,6 +25,7 @@ from tests.browser.open_notebook import (
     Frames,
     Network,
     call,
+    changed_twice,
     opened,
     reads,
     save,
@@ -109,7 +110,7 @@ async def test_a_page_that_is_reloaded_in_the_middle_of_a_cell_shows_all_of_its_
 async def test_what_runs_writes_the_file_while_a_page_reads_it_and_its_person_types_at_once(
     open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab()
+    lab = await open_lab(fresh=True)
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     page, frames = await opened(lab, "n.ipynb"), Frames()
     address = f"{lab.server.url}api/contents/n.ipynb?type=notebook&content=1&hash=1"
@@ -183,15 +184,14 @@ async def test_two_tabs_with_one_notebook_show_the_same_or_the_agent_is_told(
     await types(first, 0, "!")
     await types(second, 1, "?")
     await second.wait_for_function(f"() => !({CLEAN})()")
-    refused = await call(lab, "read_notebook", status=409, notebook="n.ipynb")
-    assert refused["error"]["code"] == "open_twice"
+    await changed_twice(lab, "n.ipynb")
     for page in (first, second):
         await no_dialog(page)
 
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
 async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: OpenLab) -> None:
-    lab = await open_lab()
+    lab = await open_lab(fresh=True)
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     async with Network.to(lab.server.url) as network:
         page, frames = lab.page, Frames()
@@ -246,7 +246,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
 async def test_with_collaboration_what_is_typed_offline_comes_together_with_what_was_done_meanwhile(
     open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab(collaboration=True)
+    lab = await open_lab(collaboration=True, fresh=True)
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     async with Network.to(lab.server.url) as network:
         page = lab.page
@@ -273,7 +273,7 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
 async def test_with_collaboration_the_room_is_used_and_the_page_is_asked_nothing(
     open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab(collaboration=True)
+    lab = await open_lab(collaboration=True, fresh=True)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     frames = Frames()
     lab.page.on("websocket", frames.follow)

@@ -16,6 +16,7 @@ from tests.browser.open_notebook import (
     SOURCES,
     STATE,
     call,
+    changed_twice,
     opened,
     reads,
     saved,
@@ -113,6 +114,7 @@ async def test_two_who_type_are_brought_together_or_the_agent_is_told(
             await page.wait_for_function(HAS, arg=[*both, "c = 3"])
     else:
         await second.wait_for_function(DIRTY)
+        await changed_twice(lab, "n.ipynb")
         refused = await call(
             lab, "insert_cell", status=409, notebook="n.ipynb", source="c = 3", index=2
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import mcp_types as types
@@ -111,7 +112,7 @@ def test_a_person_sees_the_code_and_nothing_obeys_it() -> None:
         time.time(),
     )
     Screen(terminal, live=True).show(PendingRequests.of([request]))
-    assert "agent 1.0 (mcp) wants to call execute_ipython, 0 s ago" in terminal.text
+    assert re.search(r"agent 1\.0 \(mcp\) wants to call execute_ipython, \d+ s ago", terminal.text)
     assert "│  x = 1" in terminal.text
     assert "nb approve 9c1f [--for chat]" in terminal.text
     assert "\x1b[2J" not in terminal.printed

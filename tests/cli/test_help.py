@@ -43,6 +43,7 @@ def test_no_example_is_of_a_command_that_is_gone() -> None:
     assert set(EXAMPLES) <= set(NAMES)
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:commands")
 def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
     overview = nb("--help").out

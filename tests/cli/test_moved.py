@@ -50,9 +50,7 @@ def test_a_notebook_that_is_moved_under_a_run_is_not_made_anew_at_its_old_place(
 async def test_a_jupyter_server_opens_what_it_has_written_as_it_is(
     nb: Nb, start_server: StartServer
 ) -> None:
-    server = await start_server(
-        config="c.ServerApp.jpserver_extensions = {'tk_ai_extension': False}"
-    )
+    server = await start_server(config="c.ServerApp.jpserver_extensions['tk_ai_extension'] = False")
     nb.root = server.root
     await asyncio.to_thread(nb, "open", "a.ipynb")
     await asyncio.to_thread(nb, "edit", "0", "x = 6\nprint(x * 7)")

@@ -152,6 +152,7 @@ def test_a_data_folder_that_cannot_be_written_is_named(nb: Nb, path: Path) -> No
         assert "JUPYTER_DATA_DIR names another folder" in nb(*words, status=2).err
 
 
+@pytest.mark.usefixtures("fresh_processes")
 def test_a_module_of_the_projects_own_is_not_the_hosts(nb: Nb, path: Path) -> None:
     (nb.root / "psutil.py").write_text("open('ran', 'w')")
     nb("open", "a.ipynb")

@@ -20,6 +20,7 @@ OLD = {
 """A notebook of nbformat 3."""
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.parametrize("words", [["exec", "0"], ["run", "6 * 7"], ["add", "6 * 7"]])
 def test_code_runs_whether_or_not_a_server_runs(nb: Nb, words: list[str]) -> None:
     nb.notebook("a.ipynb", "6 * 7")

@@ -8,6 +8,7 @@ import pytest
 from tests.cli.conftest import Nb
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:commands", "nb:headless", "nb:persist", "nb:standard-file", "nb:scratch")
 def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> None:
     (nb.root / "work").mkdir()
@@ -36,6 +37,7 @@ def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> Non
     assert not (nb.root / ".nb").exists()
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:persist")
 def test_a_host_that_is_killed_finds_its_kernels_again(nb: Nb) -> None:
     nb("open", "a.ipynb")

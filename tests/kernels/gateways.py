@@ -22,6 +22,8 @@ from tests.servers import Log
 from tk_ai_extension.testing.faults import write_kernelspec
 
 EXTENSIONS = {
+    # A gateway has no pages: what they are made of takes most of its start.
+    **dict.fromkeys(("jupyterlab", "jupyter_lsp", "notebook", "notebook_shim"), False),
     "tk_ai_extension": False,
     "jupyter_server_nbmodel": False,
     "jupyter_server_ydoc": False,

@@ -21,7 +21,9 @@ async def run() -> Run:
     return new_run()
 
 
-def new_run(*, stopping: Callable[[], bool] = lambda: False, **request: Any) -> Run:
+def new_run(
+    *, stopping: Callable[[], bool] = lambda: False, second_half: float = 0.1, **request: Any
+) -> Run:
     async def interrupt() -> None:
         raise RuntimeError("there is no kernel")
 
@@ -30,7 +32,7 @@ def new_run(*, stopping: Callable[[], bool] = lambda: False, **request: Any) -> 
         backend="direct",
         interrupt=interrupt,
         stopping=stopping,
-        timeouts=Timeouts(second_half=0.1, interrupt=0.05, stopping=0.1),
+        timeouts=Timeouts(second_half=second_half, interrupt=0.05, stopping=0.1),
     )
 
 
@@ -73,21 +75,23 @@ async def test_the_other_half_is_waited_for_a_bounded_time(run: Run, reply: bool
 
 
 @pytest.mark.proves("exec:complete", "fault:flood")
-async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end(run: Run) -> None:
+async def test_a_flood_that_is_still_read_after_the_reply_is_read_to_its_end() -> None:
+    # All of it takes longer than that, and no step as long, on a machine that is busy either.
+    run = new_run(second_half=1.0)
     run.on_reply(OK)
-    loop, left = asyncio.get_running_loop(), 8
+    loop, left = asyncio.get_running_loop(), 10
 
     def hear_more() -> None:
         nonlocal left
         left -= 1
         hear(run, "stream", name="stdout", text="more\n")
         if left:
-            loop.call_later(0.05, hear_more)
+            loop.call_later(0.15, hear_more)
         else:
             hear(run, "status", execution_state="idle")
 
     hear_more()
-    assert (await ended(run)).outputs[0]["text"] == "more\n" * 8
+    assert (await ended(run)).outputs[0]["text"] == "more\n" * 10
 
 
 @pytest.mark.proves("fault:flood")

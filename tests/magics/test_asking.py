@@ -1,4 +1,4 @@
-"""`%tk` in the kernels of a real server, answered by the real SDK and CLI."""
+"""`%tk` in the kernels of a real server, answered by the real SDK; the CLI is mostly its stand-in."""
 
 from __future__ import annotations
 
@@ -156,6 +156,7 @@ async def test_a_cell_that_an_agent_runs_may_ask_as_well(
     assert cells[-1].outputs[0].text == "later\n"
 
 
+@pytest.mark.real_cli
 async def test_an_interrupt_stops_the_turn_and_what_it_has_queued(
     desk: Desk, model: ScriptedModel, notebook: str, jp_root_dir: Path, extension: Any
 ) -> None:
@@ -247,6 +248,7 @@ class TestTheTour:
         assert "tour" in ran.text
 
 
+@pytest.mark.real_cli
 async def test_a_failure_is_said_without_a_traceback(
     desk: Desk, model: ScriptedModel, notebook: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,88 +10,83 @@ import httpx2
 import nbformat
 import pytest
 
+from tests.cases import Cases
 from tests.mcp.conftest import Connect
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 VERSIONS = [{}, {"MCP-Protocol-Version": "2026-07-28"}, {"MCP-Protocol-Version": "1999-01-01"}]
 
 
-@pytest.mark.proves("mcp:errors")
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"\xff\xfe",
-        b"[" * 50_000,
-        b'{"jsonrpc": "2.0"}',
-        b'{"jsonrpc": "2.0", "id": 1}',
-        b'{"jsonrpc": "2.0", "id": {}, "method": "tools/list"}',
-        b'{"jsonrpc": "1.0", "id": 1, "method": "tools/list"}',
-        b'{"jsonrpc": "2.0", "id": 1, "method": "sing"}',
-        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 7}}',
-        b'[{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]',
-    ],
+BODIES = (
+    *(b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 50_000),
+    b'{"jsonrpc": "2.0"}',
+    b'{"jsonrpc": "2.0", "id": 1}',
+    b'{"jsonrpc": "2.0", "id": {}, "method": "tools/list"}',
+    b'{"jsonrpc": "1.0", "id": 1, "method": "tools/list"}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "sing"}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 7}}',
+    b'[{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]',
 )
-async def test_what_is_no_message_is_refused(
-    address: str, jp_auth_header: dict[str, str], body: bytes, version: dict[str, str]
-) -> None:
-    async with httpx2.AsyncClient(headers={**jp_auth_header, **HEADERS, **version}) as http:
-        response = await http.post(address, content=body)
-    if response.status_code == 200:  # an opened stream says it instead
-        assert '"error"' in response.text
-    else:
-        assert 400 <= response.status_code < 500
-    assert "Traceback" not in response.text
+
+BAD_ARGUMENTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("list_cells", {"notebook": "../out.ipynb"}, "path_refused"),
+    ("list_cells", {"notebook": "missing.ipynb"}, "notebook_not_found"),
+    ("list_cells", {"notebook": "folder"}, "not_a_notebook"),
+    ("list_cells", {"notebook": ["plan.ipynb"]}, "invalid_arguments"),
+    ("read_cell", {"notebook": "plan.ipynb", "cell": -99}, "cell_not_found"),
+    (
+        "insert_cell",
+        {"notebook": "plan.ipynb", "source": "a", "index": 10**18},
+        "invalid_arguments",
+    ),
+    ("insert_cell", {"notebook": "plan.ipynb", "source": "x" * 10_000_000}, "invalid_arguments"),
+    ("execute_ipython", {"notebook": "plan.ipynb", "code": "a\0b"}, "invalid_arguments"),
+    ("execute_ipython", {"notebook": "plan.ipynb", "code": " "}, "invalid_arguments"),
+)
 
 
 @pytest.mark.proves("mcp:errors")
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD"])
+async def test_what_is_no_message_is_refused(address: str, jp_auth_header: dict[str, str]) -> None:
+    async with httpx2.AsyncClient(headers={**jp_auth_header, **HEADERS}) as http:
+        with Cases() as cases:
+            for body, version in product(BODIES, VERSIONS):
+                with cases.case(body, version):
+                    response = await http.post(address, content=body, headers=version)
+                    if response.status_code == 200:  # an opened stream says it instead
+                        assert '"error"' in response.text
+                    else:
+                        assert 400 <= response.status_code < 500
+                    assert "Traceback" not in response.text
+
+
+@pytest.mark.proves("mcp:errors")
 async def test_only_the_protocols_methods_are_answered(
-    address: str, jp_auth_header: dict[str, str], method: str
+    address: str, jp_auth_header: dict[str, str]
 ) -> None:
     async with httpx2.AsyncClient(headers={**jp_auth_header, **HEADERS}) as http:
-        response = await http.request(method, address, content=b"{}" if method != "HEAD" else None)
-    # OPTIONS is what a browser asks in advance: without an origin it says the methods.
-    assert response.status_code == {"OPTIONS": 204}.get(method, 405), response.text
+        with Cases() as cases:
+            # OPTIONS is what a browser asks in advance: without an origin it says the methods.
+            for method, status in {"PUT": 405, "PATCH": 405, "OPTIONS": 204, "HEAD": 405}.items():
+                with cases.case(method):
+                    content = b"{}" if method != "HEAD" else None
+                    response = await http.request(method, address, content=content)
+                    assert response.status_code == status, response.text
 
 
 @pytest.mark.proves("mcp:errors", "threat:path")
-@pytest.mark.parametrize(
-    ("tool", "arguments", "code"),
-    [
-        ("list_cells", {"notebook": "../out.ipynb"}, "path_refused"),
-        ("list_cells", {"notebook": "missing.ipynb"}, "notebook_not_found"),
-        ("list_cells", {"notebook": "folder"}, "not_a_notebook"),
-        ("list_cells", {"notebook": ["plan.ipynb"]}, "invalid_arguments"),
-        ("read_cell", {"notebook": "plan.ipynb", "cell": -99}, "cell_not_found"),
-        (
-            "insert_cell",
-            {"notebook": "plan.ipynb", "source": "a", "index": 10**18},
-            "invalid_arguments",
-        ),
-        (
-            "insert_cell",
-            {"notebook": "plan.ipynb", "source": "x" * 10_000_000},
-            "invalid_arguments",
-        ),
-        ("execute_ipython", {"notebook": "plan.ipynb", "code": "a\0b"}, "invalid_arguments"),
-        ("execute_ipython", {"notebook": "plan.ipynb", "code": " "}, "invalid_arguments"),
-    ],
-)
 async def test_bad_arguments_are_typed_errors_and_change_nothing(
-    connect: Connect, jp_root_dir: Path, tool: str, arguments: dict[str, Any], code: str
+    connect: Connect, jp_root_dir: Path
 ) -> None:
     (jp_root_dir / "folder").mkdir()
     path = jp_root_dir / "plan.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), path)
     before = path.read_bytes()
     async with connect("?caller=me") as client:
-        result = await client.call_tool(tool, arguments)
-    assert result.is_error
-    assert result.structured_content["error"]["code"] == code
-    assert result.structured_content["error"]["hint"]
-    assert path.read_bytes() == before
+        with Cases() as cases:
+            for tool, arguments, code in BAD_ARGUMENTS:
+                with cases.case(tool, arguments):
+                    result = await client.call_tool(tool, arguments)
+                    assert result.is_error
+                    assert result.structured_content["error"]["code"] == code
+                    assert result.structured_content["error"]["hint"]
+                    assert path.read_bytes() == before

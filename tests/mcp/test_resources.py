@@ -16,6 +16,7 @@ import pytest
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
+from tests.cases import Cases
 from tests.mcp.conftest import LEGACY, MODERN, Connect
 from tests.mcp.probes.tools import PIXEL
 
@@ -105,28 +106,27 @@ async def test_an_artifact_is_read_whole(connect: Connect, workspace: Any) -> No
 
 
 @pytest.mark.proves("mcp:resources", "mcp:errors", "threat:path")
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "notebook://missing.ipynb",
-        "notebook://../outside.ipynb",
-        "notebook://%2e%2e/outside.ipynb",
-        "notebook:///etc/passwd.ipynb",
-        f"{PLAN}/cells/nosuchcell",
-        f"{PLAN}/cells/aaaa/outputs/99",
-        "artifact://nothing",
-        "file:///etc/passwd",
-        "nonsense",
-    ],
-)
 async def test_what_is_not_there_is_an_error_of_the_protocol(
-    connect: Connect, plan: Path, era: str, uri: str
+    connect: Connect, plan: Path, era: str
 ) -> None:
-    async with connect() as client:
-        with pytest.raises(MCPError) as failure:
-            await _read(client, uri)
     expected = {types.INVALID_PARAMS} if era == MODERN else {types.INVALID_PARAMS, -32002}
-    assert failure.value.code in expected
+    async with connect() as client:
+        with Cases() as cases:
+            for uri in (
+                "notebook://missing.ipynb",
+                "notebook://../outside.ipynb",
+                "notebook://%2e%2e/outside.ipynb",
+                "notebook:///etc/passwd.ipynb",
+                f"{PLAN}/cells/nosuchcell",
+                f"{PLAN}/cells/aaaa/outputs/99",
+                "artifact://nothing",
+                "file:///etc/passwd",
+                "nonsense",
+            ):
+                with cases.case(uri):
+                    with pytest.raises(MCPError) as failure:
+                        await _read(client, uri)
+                    assert failure.value.code in expected
 
 
 @pytest.mark.proves("mcp:subscriptions")
@@ -148,12 +148,19 @@ async def test_a_session_that_subscribed_is_told_of_a_change(connect: Connect, p
         await client.session.send_request(
             types.UnsubscribeRequest(params=params), types.EmptyResult
         )
+        empty = "notebook://empty.ipynb"
+        await _subscribe(client, empty)
+        await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
+        # A change may be notified twice: what was on its way before has arrived by then.
+        while await told.get() != empty:
+            pass
         await client.call_tool(
             "insert_cell", {"notebook": "my plans/plan.ipynb", "source": "y = 1"}
         )
-        await _subscribe(client, "notebook://empty.ipynb")
-        await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": "z = 1"})
-        assert await told.get() == "notebook://empty.ipynb"
+        # The first may still be of the change before; the second is not.
+        for source in ("z = 2", "z = 3"):
+            await client.call_tool("insert_cell", {"notebook": "empty.ipynb", "source": source})
+            assert await told.get() == empty
 
 
 @pytest.mark.proves("mcp:subscriptions", "mcp:errors")
@@ -225,8 +232,13 @@ async def test_a_file_that_another_program_changes_is_notified(
             (empty.unlink, {uri}),
             (partial(nbformat.write, changed, empty), {uri}),
         ):
+            # A change may be notified twice, once more after an interval.
+            while not updated.empty():
+                updated.get_nowait()
             change()
-            assert {await updated.get() for _ in expected} == expected
+            missing = set(expected)
+            while missing:
+                missing.discard(await updated.get())
         assert "1" in str(await _read(client, uri))
 
 
@@ -253,20 +265,18 @@ async def test_prompts_for_the_common_jobs_bring_the_notebook(connect: Connect, 
 
 
 @pytest.mark.proves("mcp:prompts", "mcp:errors")
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("sing", {}),
-        ("explain", {"notebook": "missing.ipynb"}),
-        ("explain", {"notebook": "../x.ipynb"}),
-    ],
-)
 async def test_a_prompt_about_nothing_is_an_error_of_the_protocol(
-    connect: Connect, plan: Path, name: str, arguments: dict[str, str]
+    connect: Connect, plan: Path
 ) -> None:
     async with connect() as client:
-        with pytest.raises(MCPError):
-            await client.get_prompt(name, arguments)
+        with Cases() as cases:
+            for name, arguments in (
+                ("sing", {}),
+                ("explain", {"notebook": "missing.ipynb"}),
+                ("explain", {"notebook": "../x.ipynb"}),
+            ):
+                with cases.case(name, arguments), pytest.raises(MCPError):
+                    await client.get_prompt(name, arguments)
 
 
 @pytest.mark.proves("mcp:completion")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.desk import Desk, backend, desk, documents, jp_server_config
@@ -68,6 +68,8 @@ def changed(stored: Json, place: Place, value: Any) -> bytes:
     deep = '{"a": [' * depth + "1" + "]}" * depth
     return json.dumps(new, indent=1).replace(f'"{DEEP}"', deep).encode()
 
+
+RANDOM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 DEEP = "deep"
 """Stands for a value that is nested as deeply as JSON's own reader bears."""
@@ -133,7 +135,7 @@ async def use(root: Path, data: bytes) -> None:
 
 
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(max_examples=60, deadline=None)
+@settings(RANDOM, max_examples=60)
 @given(place=st.sampled_from(sorted(places(WHOLE), key=str)), value=odd)
 @example(place=("nbformat",), value=float("nan"))
 @example(place=("nbformat",), value=float("inf"))
@@ -184,7 +186,7 @@ OLD = {
 
 
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(max_examples=300, deadline=None)
+@settings(RANDOM, max_examples=300)
 @given(place=st.sampled_from(sorted(places(OLD), key=str)), value=odd)
 @example(place=("nbformat",), value=1)
 @example(place=("nbformat",), value=2)

@@ -14,6 +14,7 @@ import nbformat
 import pytest
 from traitlets.config import Config
 
+from tests.cases import Cases
 from tests.server.conftest import Ask, with_model
 from tk_ai_extension.agent import transcripts
 from tk_ai_extension.testing.scripted_model import (
@@ -117,6 +118,7 @@ async def test_a_message_is_answered_with_what_came_of_it(
     assert "What is six by seven?" in str(model.requests[-1].body["messages"])
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("ext:chat", "rest:chat")
 async def test_a_message_becomes_calls_cells_outputs_and_an_answer_told_in_their_order(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
@@ -192,6 +194,7 @@ async def test_events_come_as_they_happen_and_go_on_after_the_line_was_cut(
     assert seen[-1]["end"] == "done"
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("fault:chat-cut")
 async def test_a_cut_line_stops_the_turn_where_the_person_chose_so(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient
@@ -368,36 +371,39 @@ async def test_the_models_are_listed_without_a_secret(client: Client) -> None:
     assert "sk-ant" not in json.dumps(found)
 
 
-@pytest.mark.parametrize(
-    ("fields", "status", "code"),
-    [
-        ({"message": ""}, 400, "invalid_arguments"),
-        ({"message": " \n"}, 400, "invalid_arguments"),
-        ({"message": "x" * 1_000_000}, 400, "invalid_arguments"),
-        ({"message": ["x"]}, 400, "invalid_arguments"),
-        ({"mode": "root"}, 400, "invalid_arguments"),
-        ({"model": "gpt-0"}, 409, "no_model"),
-        ({"chat": "nobody's"}, 404, "chat_not_found"),
-        ({"chat": "a\ud800"}, 404, "chat_not_found"),
-        ({"notebook": "../outside.ipynb"}, 403, "path_refused"),
-        ({"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
-        ({"notebook": "folder"}, 400, "not_a_notebook"),
-        ({"attachments": [{"kind": "cell", "cell": "1"}] * 50}, 400, "invalid_arguments"),
-        ({"attachments": [{"kind": "program"}]}, 400, "invalid_arguments"),
-        ({"more": 1}, 400, "invalid_arguments"),
-    ],
+WRONG_MESSAGES: tuple[tuple[dict[str, Any], int, str], ...] = (
+    ({"message": ""}, 400, "invalid_arguments"),
+    ({"message": " \n"}, 400, "invalid_arguments"),
+    ({"message": "x" * 1_000_000}, 400, "invalid_arguments"),
+    ({"message": ["x"]}, 400, "invalid_arguments"),
+    ({"mode": "root"}, 400, "invalid_arguments"),
+    ({"model": "gpt-0"}, 409, "no_model"),
+    ({"chat": "nobody's"}, 404, "chat_not_found"),
+    ({"chat": "a\ud800"}, 404, "chat_not_found"),
+    ({"notebook": "../outside.ipynb"}, 403, "path_refused"),
+    ({"notebook": "missing.ipynb"}, 404, "notebook_not_found"),
+    ({"notebook": "folder"}, 400, "not_a_notebook"),
+    ({"attachments": [{"kind": "cell", "cell": "1"}] * 50}, 400, "invalid_arguments"),
+    ({"attachments": [{"kind": "program"}]}, 400, "invalid_arguments"),
+    ({"more": 1}, 400, "invalid_arguments"),
 )
+
+
 async def test_what_cannot_be_sent_is_refused_and_nothing_is_asked(
-    client: Client, model: ScriptedModel, fields: dict[str, Any], status: int, code: str
+    client: Client, model: ScriptedModel
 ) -> None:
-    refused, answer = await client.request(
-        "POST", "api/tk-ai/mcp/chat", {"message": "Hello.", **fields}
-    )
-    assert (refused, answer["error"]["code"]) == (status, code)
+    with Cases() as cases:
+        for fields, status, code in WRONG_MESSAGES:
+            with cases.case(fields):
+                refused, answer = await client.request(
+                    "POST", "api/tk-ai/mcp/chat", {"message": "Hello.", **fields}
+                )
+                assert (refused, answer["error"]["code"]) == (status, code)
     assert model.requests == []
     assert (await client.request("GET", CHATS))[1] == {"chats": []}
 
 
+@pytest.mark.real_cli
 @pytest.mark.proves("fault:model-api")
 async def test_a_refused_key_is_said_with_what_to_do(client: Client, model: ScriptedModel) -> None:
     model.add(*[UNAUTHORIZED] * 5)

@@ -55,7 +55,9 @@ def config(folder: Path) -> str:
 
 
 @pytest.mark.proves("fault:server-stop")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)]
+)
 async def test_a_server_that_is_stopped_with_live_chats_exits_at_once_and_leaves_nothing(
     start_server: StartServer, model: ScriptedModel, tmp_path: Path, number: int
 ) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpx2
 import nbformat
@@ -82,6 +83,7 @@ def _notebook(server: ServerProcess, *sources: str) -> str:
 
 
 @pytest.mark.proves("mcp:lazy")
+@pytest.mark.usefixtures("fresh_processes")
 async def test_what_takes_long_to_import_waits_until_the_server_is_up(
     start_server: StartServer,
 ) -> None:
@@ -98,6 +100,7 @@ async def test_what_takes_long_to_import_waits_until_the_server_is_up(
 
 
 @pytest.mark.proves("mcp:lazy")
+@pytest.mark.usefixtures("fresh_processes")
 async def test_health_the_models_and_tools_by_rest_wait_for_no_mcp(
     start_server: StartServer,
 ) -> None:
@@ -109,32 +112,34 @@ async def test_health_the_models_and_tools_by_rest_wait_for_no_mcp(
         assert (await rest.call("list_kernels"))["kernels"]
 
 
-@pytest.mark.proves("mcp:http", "rest:base-url")
-async def test_it_is_served_below_any_base_url_on_any_port(start_server: StartServer) -> None:
+@pytest.mark.proves("mcp:http", "rest:base-url", "threat:csrf")
+async def test_it_is_served_below_any_base_url_on_any_port_and_on_no_second_one(
+    start_server: StartServer,
+) -> None:
     server = await start_server("--ServerApp.base_url=/users/ada/")
     assert server.url.endswith("/users/ada/")
-    async with httpx2.AsyncClient(headers=server.headers) as http:
+    async with httpx2.AsyncClient(headers=server.headers, timeout=DEADLINE) as http:
         transport = streamable_http_client(f"{server.url}api/tk-ai/mcp", http_client=http)
         async with Client(transport) as client:
             assert len((await client.list_tools()).tools) > 30
             assert not (await client.call_tool("list_kernels", {})).is_error
-
-
-@pytest.mark.proves("threat:csrf")
-async def test_there_is_no_second_port(start_server: StartServer) -> None:
-    server = await start_server()
-    async with Rest(server) as rest:
-        await rest.get("tools")
-        connections = psutil.Process(server.process.pid).net_connections("inet")
+    connections = psutil.Process(server.process.pid).net_connections("inet")
     listening = {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
-    assert listening == {int(server.url.rpartition(":")[2].partition("/")[0])}
+    assert listening == {urlsplit(server.url).port}
 
 
 @pytest.mark.proves("fault:server-stop")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.parametrize("executor", ["stack", "direct"])
+@pytest.mark.parametrize(
+    ("executor", "number"),
+    [
+        ("stack", signal.SIGTERM),
+        ("direct", signal.SIGINT),
+        pytest.param("stack", signal.SIGINT, marks=pytest.mark.soak),
+        pytest.param("direct", signal.SIGTERM, marks=pytest.mark.soak),
+    ],
+)
 async def test_it_stops_within_five_seconds_with_cells_running_and_clients_waiting(
-    start_server: StartServer, number: int, executor: str
+    start_server: StartServer, executor: str, number: int
 ) -> None:
     server = await start_server(f"--TkAIExtensionApp.executor={executor}")
     notebook = _notebook(server, LONG)

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from traitlets.config import Config
 
+from tests.cases import Cases
 from tests.server.conftest import Ask, Call
 
 PATH = "api/tk-ai/permissions"
@@ -63,30 +64,27 @@ async def test_a_person_may_refuse_and_the_call_is_told_so(
     assert refused["error"]["details"]["user_message"] == "not here"
 
 
-@pytest.mark.proves("rest:permissions", "rest:errors")
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("nothing", {"answer": "once"}, 404),
-        (None, {"answer": "yes"}, 400),
-        (None, {"answer": ["once"]}, 400),
-        (None, {"answer": "once", "more": 1}, 400),
-        (None, {"answer": "once", "message": "why"}, 400),
-        (None, {"answer": "deny", "message": "x" * 2001}, 400),
-        (None, {"answer": "deny", "message": 1}, 400),
-        (None, {}, 400),
-    ],
+WRONG_ANSWERS: tuple[tuple[str | None, dict[str, Any], int], ...] = (
+    ("nothing", {"answer": "once"}, 404),
+    (None, {"answer": "yes"}, 400),
+    (None, {"answer": ["once"]}, 400),
+    (None, {"answer": "once", "more": 1}, 400),
+    (None, {"answer": "once", "message": "why"}, 400),
+    (None, {"answer": "deny", "message": "x" * 2001}, 400),
+    (None, {"answer": "deny", "message": 1}, 400),
+    (None, {}, 400),
 )
+
+
+@pytest.mark.proves("rest:permissions", "rest:errors")
 async def test_what_is_no_answer_or_answers_nothing_is_refused_and_the_request_waits_on(
-    ask: Ask,
-    call: Call,
-    notebook: str,
-    jp_auth_header: dict[str, str],
-    wrong: tuple[str | None, dict[str, Any], int],
+    ask: Ask, call: Call, notebook: str, jp_auth_header: dict[str, str]
 ) -> None:
-    name, body, status = wrong
     await call("insert_cell", notebook=notebook, source="x")
     (request,) = await waiting(ask, jp_auth_header)
-    response = await ask("POST", f"{PATH}/{name or request['id']}", body, **jp_auth_header)
-    assert response.code == status
-    assert await waiting(ask, jp_auth_header) == [request]
+    with Cases() as cases:
+        for name, body, status in WRONG_ANSWERS:
+            with cases.case(name, body):
+                path = f"{PATH}/{name or request['id']}"
+                assert (await ask("POST", path, body, **jp_auth_header)).code == status
+                assert await waiting(ask, jp_auth_header) == [request]

@@ -16,11 +16,8 @@ import pytest
 
 from tests.servers import ServerProcess, StartServer
 
-EXAMPLES = 10
-"""So many random requests to each operation, beside those at the edges of its schema."""
-
-LIMIT = 300.0
-"""Seconds; it takes about twenty-five on a machine that has nothing else to do."""
+LIMIT = 600.0
+"""Seconds; it takes about fifteen on a machine that has nothing else to do, and in the soak a minute."""
 
 CHECKS = (
     "not_a_server_error",
@@ -39,6 +36,9 @@ ENDLESS = "follow_chat"
 """Its answer to the id of a chat has no end. Schemathesis knows such ids from the answers of other
 operations, and would read until the test's time is over: this one is asked alone."""
 
+OPERATIONS = 16
+"""So many operations, picked at random, are asked in a normal run; the soak asks all of them."""
+
 GENERATED = 8_000
 """Characters that a string may need to have: hypothesis makes none that is much longer."""
 
@@ -48,19 +48,49 @@ GENERATED = 8_000
 async def test_random_requests_are_answered_as_described(
     start_server: StartServer, tmp_path: Path
 ) -> None:
+    await ask_at_random(start_server, tmp_path, examples=2, operations=OPERATIONS)
+
+
+@pytest.mark.soak
+@pytest.mark.proves("rest:random", "rest:errors", "rest:openapi")
+@pytest.mark.timeout(LIMIT + 60)
+async def test_many_random_requests_are_answered_as_described(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    await ask_at_random(start_server, tmp_path, examples=40, operations=None)
+
+
+async def ask_at_random(
+    start_server: StartServer, folder: Path, examples: int, operations: int | None
+) -> None:
+    """Has schemathesis ask a server.
+
+    Args:
+        start_server: Starts it.
+        folder: Where schemathesis runs.
+        examples: So many random requests to each operation, beside those at the edges of its schema.
+        operations: So many, picked at random, are asked; None for all.
+    """
     server = await start_server()
     cells = [nbformat.v4.new_code_cell("1")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), server.root / "0.ipynb")
     address = f"{server.url}api/tk-ai/openapi.json"
-    async with httpx2.AsyncClient(headers=server.headers) as client:
+    async with httpx2.AsyncClient(headers=server.headers, timeout=60) as client:
         described = (await client.get(address)).json()
-    shorter = tmp_path / "openapi.json"
+    shorter = folder / "openapi.json"
     shorter.write_text(json.dumps(without_long_bounds(described)))
+    named = [each["operationId"] for path in described["paths"].values() for each in path.values()]
+    asked = [name for name in named if name != ENDLESS]
+    if operations is not None:
+        asked = SystemRandom().sample(asked, operations)
+    chosen = [f"--include-operation-id={name}" for name in asked]
     async with asyncio.timeout(LIMIT):
         # The edges of all bounds; then random values, which are longer than a bound at random, too.
-        await play(server, address, "coverage", tmp_path, f"--exclude-operation-id={ENDLESS}")
-        await play(server, str(shorter), "fuzzing", tmp_path, f"--exclude-operation-id={ENDLESS}")
-        await play(server, address, "coverage", tmp_path, f"--include-operation-id={ENDLESS}")
+        await play(server, address, "coverage", folder, *chosen)
+        random = f"--max-examples={examples}"
+        await play(server, str(shorter), "fuzzing", folder, *chosen, random)
+        if operations is None:
+            await play(server, address, "coverage", folder, f"--include-operation-id={ENDLESS}")
     assert "Traceback" not in server.log.text
 
 
@@ -78,7 +108,7 @@ def without_long_bounds(schema: Any) -> Any:
 
 
 async def play(
-    server: ServerProcess, document: str, phase: str, folder: Path, operations: str
+    server: ServerProcess, document: str, phase: str, folder: Path, *arguments: str
 ) -> None:
     """Has schemathesis ask the server, with a seed that a failure names."""
     seed = SystemRandom().randrange(1 << 32)
@@ -86,12 +116,11 @@ async def play(
         Path(sys.executable).with_name("schemathesis"),
         "run",
         document,
-        operations,
+        *arguments,
         f"--url={server.url}",
         f"--header=Authorization: token {server.token}",
         f"--phases={phase}",
         f"--checks={','.join(CHECKS)}",
-        f"--max-examples={EXAMPLES}",
         f"--seed={seed}",
         "--request-timeout=60",
         "--suppress-health-check=all",
@@ -106,4 +135,4 @@ async def play(
     finally:
         with suppress(ProcessLookupError):
             process.kill()
-    assert process.returncode == 0, f"{phase}, seed {seed}\n{said.decode()}"
+    assert process.returncode == 0, f"{phase}, seed {seed}, {arguments}\n{said.decode()}"

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import nbformat
 import pytest
 
 from tests.bad_input import BAD_CALLS, contents, prepare
+from tests.cases import Cases
 from tests.server.conftest import Ask, Call, Event
 from tk_ai_extension import __version__
 
@@ -109,13 +111,15 @@ async def test_bad_input_has_the_status_and_code_of_its_kind_and_changes_nothing
 
 
 @pytest.mark.proves("rest:errors")
-@pytest.mark.parametrize("body", [b"{", b"[1]", b'"a"', b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_no_json_object_is_refused(
-    ask: Ask, jp_auth_header: dict[str, str], body: bytes
+    ask: Ask, jp_auth_header: dict[str, str]
 ) -> None:
-    response = await ask("POST", "api/tk-ai/tools/list_kernels", body, **jp_auth_header)
-    assert response.code == 400
-    assert json.loads(response.body)["error"]["code"] == "invalid_arguments"
+    with Cases() as cases:
+        for body in (b"{", b"[1]", b'"a"', b"\xff", b"[" * 100_000):
+            with cases.case(body):
+                response = await ask("POST", "api/tk-ai/tools/list_kernels", body, **jp_auth_header)
+                assert response.code == 400
+                assert json.loads(response.body)["error"]["code"] == "invalid_arguments"
 
 
 @pytest.mark.proves("rest:errors")
@@ -138,16 +142,14 @@ async def test_every_route_is_below_the_base_url(
 
 
 @pytest.mark.proves("rest:errors")
-@pytest.mark.parametrize(
-    "path", ["api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b"]
-)
-async def test_what_is_no_route_is_a_typed_error(
-    ask: Ask, jp_auth_header: dict[str, str], path: str
-) -> None:
-    for method in ("GET", "POST", "DELETE"):
-        response = await ask(method, path, **jp_auth_header)
-        assert response.code == 404
-        assert json.loads(response.body)["error"]["code"] == "not_found"
+async def test_what_is_no_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
+    paths = ("api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b")
+    with Cases() as cases:
+        for path, method in product(paths, ("GET", "POST", "DELETE")):
+            with cases.case(method, path):
+                response = await ask(method, path, **jp_auth_header)
+                assert response.code == 404
+                assert json.loads(response.body)["error"]["code"] == "not_found"
 
 
 # -- executions

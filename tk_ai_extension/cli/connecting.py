@@ -26,12 +26,31 @@ IMPORT_TIMEOUT = 60.0
 """The same for a project's own, which has perhaps just been started, and imports what it needs."""
 TOKEN_HEADER = "x-tk-token"  # noqa: S105 - a name
 """The header with the token of the server that a project's own one redirects to."""
+REFUSALS = (400, 401, 403, 503)
+"""The statuses with which the extension says in the body why it refuses a request."""
 MAX_HEAD = 1 << 16
 """Bytes of the head of an answer."""
 
 
+def answer_timeout() -> float:
+    """Return ``NB_ANSWER_TIMEOUT``, else `ANSWER_TIMEOUT`."""
+    try:
+        seconds = float(os.environ.get("NB_ANSWER_TIMEOUT", ""))
+    except ValueError:
+        return ANSWER_TIMEOUT
+    return seconds if seconds > 0 else ANSWER_TIMEOUT
+
+
 class NoAnswer(Exception):
-    """A server is not there, has no extension, or does not answer; the message says which."""
+    """A server is not there, has no extension, or does not answer; the message says which.
+
+    Attributes:
+        timed_out: Whether it was waited for in vain.
+    """
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 class ServerEndpoint:
@@ -59,10 +78,13 @@ class ServerEndpoint:
             Refused: the server refuses the request.
         """
         netloc, _, base = self.url.partition("://")[2].partition("/")
-        connection = self.connect()
+        timeout = answer_timeout() if self.project is None else IMPORT_TIMEOUT
+        try:
+            connection = self.connect()
+        except TimeoutError:
+            raise self._no_answer(timeout) from None
         if connection is None:
             raise NoAnswer(f"{self.url} does not answer: nobody listens.")
-        timeout = ANSWER_TIMEOUT if self.project is None else IMPORT_TIMEOUT
         head = (
             f"GET /{base}{path} HTTP/1.1\r\nHost: {netloc}\r\nConnection: Upgrade\r\n"
             f"Upgrade: {PROTOCOL}\r\nAuthorization: token {self.token}\r\n\r\n"
@@ -78,19 +100,26 @@ class ServerEndpoint:
                 # Only the project's own server is believed, over its socket: it says the token, too.
                 connection.close()
                 return ServerEndpoint(headers["location"], headers[TOKEN_HEADER]).open(path)
-            refused = _message(connection, said)
+            refused = _message(connection, said, headers) if status in REFUSALS else ""
         except (OSError, KeyError) as error:
             connection.close()
-            silent = isinstance(error, TimeoutError)
-            why = f"within {timeout:.0f} s" if silent else "as a Jupyter Server does"
-            raise NoAnswer(f"{self.url} does not answer {why}.") from None
+            if isinstance(error, TimeoutError):
+                raise self._no_answer(timeout) from None
+            raise NoAnswer(f"{self.url} does not answer as a Jupyter Server does.") from None
         connection.close()
-        if status in (400, 401, 403, 503) and refused:
+        if refused:
             raise Refused(refused)
         raise NoAnswer(f"{self.url} does not answer as a Jupyter Server with tk-ai-extension does.")
 
+    def _no_answer(self, timeout: float) -> NoAnswer:
+        return NoAnswer(f"{self.url} does not answer within {timeout:.0f} s.", timed_out=True)
+
     def connect(self) -> socket.socket | None:
-        """Open a connection; None where nobody listens."""
+        """Open a connection; None where nobody listens.
+
+        Raises:
+            TimeoutError: who listens there does not answer.
+        """
         if self.project is not None and hasattr(socket, "AF_UNIX"):
             return self.project.connect()
         scheme, _, rest = self.url.partition("://")
@@ -100,12 +129,14 @@ class ServerEndpoint:
             host, port = netloc, "443" if scheme == "https" else "80"
         host = host.strip("[]")
         try:
-            connection = socket.create_connection((host, int(port)), ANSWER_TIMEOUT)
+            connection = socket.create_connection((host, int(port)), answer_timeout())
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if scheme == "https":
                 import ssl
 
                 return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+        except TimeoutError:
+            raise
         except (OSError, ValueError):
             return None
         return connection
@@ -131,9 +162,14 @@ def _head(connection: socket.socket) -> tuple[int, bytes, dict[str, str]]:
     return int(words[1]), data[end + 4 :], {name.lower(): value.strip() for name, _, value in pairs}
 
 
-def _message(connection: socket.socket, body: bytes) -> str:
-    """Read why a server refuses a request; empty where it does not say so as the extension does."""
-    while not body.endswith(b"}") and len(body) < MAX_HEAD:
+def _message(connection: socket.socket, body: bytes, headers: dict[str, str]) -> str:
+    """Read why a server refuses a request; empty where it does not say so as the extension does.
+
+    The server may keep the connection open after its answer: no more than that is read.
+    """
+    said = headers.get("content-length", "")
+    length = min(int(said), MAX_HEAD) if said.isdigit() else 0
+    while len(body) < length:
         piece = connection.recv(MAX_HEAD)
         if not piece:
             break
@@ -160,9 +196,21 @@ class Connected:
         self.started = started
 
 
+class NoServer:
+    """There is no server for a command.
+
+    Attributes:
+        silent: The addresses of those that were asked and did not answer in time: they need not be
+            waited for again.
+    """
+
+    def __init__(self, silent: tuple[str, ...] = ()) -> None:
+        self.silent = silent
+
+
 def find_server(
     project: Project, folder: str, path: str, *, starts: bool, own: bool = False
-) -> Connected | None:
+) -> Connected | NoServer:
     """Open a connection to the server that a command is for.
 
     It is the project's own where that runs or has left kernels, else one of a person in whose folder
@@ -176,7 +224,7 @@ def find_server(
         own: Whether no other than the project's own is meant.
 
     Returns:
-        The connection; None where the command is to run in this process.
+        The connection; `NoServer` where the command is to run in this process.
 
     Raises:
         Refused: the project's server refuses, or cannot be started.
@@ -187,15 +235,19 @@ def find_server(
             return Connected(server.open(path), own=True)
         except NoAnswer:
             pass  # it was killed
+    silent: list[str] = []
     if not project.has_kernels():
         if not own and not project.has_sandbox():
             for server in servers_over(folder):
                 try:
                     return Connected(server.open(path), own=False)
-                except (NoAnswer, Refused):
-                    continue  # it is gone, hangs or has no extension: what it has open is left alone
+                except NoAnswer as error:
+                    # It is gone, hangs or has no extension: what it has open is left alone.
+                    silent += [server.url] * error.timed_out
+                except Refused:
+                    continue
         if not starts:
-            return None
+            return NoServer(tuple(silent))
     return start_server(project, path)
 
 

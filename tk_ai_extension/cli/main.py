@@ -25,6 +25,7 @@ from tk_ai_extension.cli.connecting import (
     COMMANDS,
     Connected,
     NoAnswer,
+    NoServer,
     ServerEndpoint,
     find_server,
     start_server,
@@ -83,10 +84,10 @@ def _run(project: Project, folder: str, argv: list[str]) -> int:
         own=name in OF_THE_PROJECT or "--sandbox" in argv,
     )
     console = Console()
-    if found is None:
+    if isinstance(found, NoServer):
         from tk_ai_extension.cli.serverless import run
 
-        done = run(project, argv, console)
+        done = run(project, argv, console, found.silent)
     else:
         done = _forward(found, project, argv, console)
     if isinstance(done, Redirect) and not done.url:

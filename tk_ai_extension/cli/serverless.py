@@ -26,13 +26,26 @@ from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.workspace import Workspace
 
 
-def run(project: Project, argv: list[str], console: Console) -> int | Redirect:
-    """Run a command; the exit status, or the server that it belongs to."""
-    return asyncio.run(_run(project, argv, console))
+def run(
+    project: Project, argv: list[str], console: Console, silent: tuple[str, ...] = ()
+) -> int | Redirect:
+    """Run a command; the exit status, or the server that it belongs to.
+
+    Args:
+        project: The project.
+        argv: The command.
+        console: Reads and edits what the command asks for.
+        silent: The addresses of servers that did not answer just now.
+    """
+    return asyncio.run(_run(project, argv, console, silent))
 
 
-async def _run(project: Project, argv: list[str], console: Console) -> int | Redirect:
+async def _run(
+    project: Project, argv: list[str], console: Console, silent: tuple[str, ...]
+) -> int | Redirect:
     context = local_context(project)
+    if silent and context.project is not None:
+        context.project.servers.did_not_answer(silent)
     terminal = LocalTerminal(project.root, console)
     try:
         status = await Commands(context.registry).run(context, argv, terminal)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 
-from tk_ai_extension.cli.connecting import running_servers, runtime_folder
+from tk_ai_extension.cli.connecting import answer_timeout, running_servers, runtime_folder
 from tk_ai_extension.model.errors import OpenElsewhere, ToolError
 from tk_ai_extension.model.masking import masked
 from tk_ai_extension.workspace.permissions import Effect
 
-PATIENCE = 5.0
-"""Seconds in which a server must say whether it has the extension."""
 NOT_ASKED = 30.0
 """Seconds in which a server is not asked again that did not answer, or has no extension."""
 
@@ -111,17 +109,18 @@ class Server:
         from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
         from tornado.simple_httpclient import HTTPTimeoutError
 
+        timeout = answer_timeout() / 2
         request = HTTPRequest(
             self.url + path,
             headers={"Authorization": f"token {self.token}"} if self.token else {},
-            request_timeout=PATIENCE,
-            connect_timeout=PATIENCE,
+            request_timeout=timeout,
+            connect_timeout=timeout,
             follow_redirects=False,
         )
         try:
             return json.loads((await AsyncHTTPClient().fetch(request)).body)
         except HTTPTimeoutError as error:
-            raise ServerSilent(f"{self.url} does not answer within {PATIENCE:.0f} s.") from error
+            raise ServerSilent(f"{self.url} does not answer within {timeout:.0f} s.") from error
         except HTTPClientError as error:
             if error.code == 404:
                 return None
@@ -175,15 +174,17 @@ class Servers:
         ]
         found.sort(key=lambda server: len(str(server.root)), reverse=True)
         strangers: list[tuple[Server, ServerUnreachable | None]] = []
-        for server in found:
-            try:
-                if await self.is_extended(server):
+        # All at once: each that hangs takes as long as it may.
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(self._ask(server)) for server in found]
+            for server, asking in zip(found, asked, strict=True):
+                answer = await asking
+                if answer is True:
+                    for other in asked:
+                        other.cancel()
                     return server
-                strangers.append((server, None))
-            except ServerGone:
-                continue
-            except ServerUnreachable as error:
-                strangers.append((server, error))
+                if not isinstance(answer, ServerGone):
+                    strangers.append((server, answer or None))
         if effect != "READ":
             for server, error in strangers:
                 await self._leave_alone(server, path, error)
@@ -205,6 +206,12 @@ class Servers:
     def fell_silent(self, server: Server) -> None:
         """A server does not answer: for a while it is not asked again."""
         self._silent[server] = self._clock()
+
+    def did_not_answer(self, urls: Collection[str]) -> None:
+        """The servers of these addresses did not answer just now: they are not asked for a while."""
+        for server in self.running():
+            if server.url in urls:
+                self.fell_silent(server)
 
     def check(self, server: Server) -> None:
         """Returns unless a server did not answer just now.
@@ -266,6 +273,13 @@ class Servers:
             extended = isinstance(answer, dict) and "version" in answer
             self._extended[server] = (extended, self._clock())
         return extended
+
+    async def _ask(self, server: Server) -> bool | ServerUnreachable:
+        """Whether this extension answers there, or why nobody can say."""
+        try:
+            return await self.is_extended(server)
+        except ServerUnreachable as error:
+            return error
 
     async def _get(self, server: Server, path: str) -> Any:
         """What a server answers, as `Server.get`; at once where it did not answer just now."""

@@ -13,7 +13,7 @@ import socket
 import sys
 
 from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.connecting import MCP, NoAnswer, find_server, server_at
+from tk_ai_extension.cli.connecting import MCP, Connected, NoAnswer, find_server, server_at
 from tk_ai_extension.cli.project import Project, Refused
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ def relay(project: Project, argv: list[str]) -> int:
     """
     path = MCP + _query(argv)
     found = find_server(project, os.getcwd(), path, starts=True)
-    assert found is not None
+    assert isinstance(found, Connected)
     return _Relay(found.connection, path).run()
 
 

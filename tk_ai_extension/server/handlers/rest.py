@@ -201,4 +201,4 @@ class OpenAPIHandler(TkAIHandler):
         await self.services.models()
         from tk_ai_extension.server.openapi import describe
 
-        return describe(tools, self.base_url)
+        return dict(describe(tools, self.base_url))
