@@ -43,6 +43,9 @@ OPENINGS = 5
 BUNDLE = 60
 """kB."""
 
+LATER = ("diff-editor", "self-test", "sentences", "connect")
+"""How the chunks are named that load when they are first needed."""
+
 MARK = "tk-piece"
 ARRIVALS = """
 mark => {
@@ -238,8 +241,8 @@ def bundle() -> Row:
     """The panel's scripts, each compressed by itself, as a browser fetches them."""
     work = "the panel, as it is sent (gzip)"
     folder = Path(tk_ai_extension.__file__).parent / "labextension" / "static"
-    # The diff editor loads when it is first needed.
-    files = [each for each in folder.glob("*.js") if not each.name.startswith("diff-editor")]
+    # What loads later.
+    files = [each for each in folder.glob("*.js") if not each.name.startswith(tuple(LATER))]
     scripts = [gzip.compress(each.read_bytes()) for each in files]
     if not scripts:
         return skipped(work, "it is not built")

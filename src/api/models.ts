@@ -159,6 +159,10 @@ export interface ErrorInfo {
   /** Whether the same request can succeed later. */
   retryable: boolean;
   details?: Readonly<Record<string, unknown>>;
+  /** The message by its code; None where it has none. */
+  sentence?: SentenceInfo | null;
+  /** The hint by its code; None where it has none. */
+  hint_sentence?: SentenceInfo | null;
 }
 /** What each event of a chat has. */
 export interface EventHead {
@@ -169,7 +173,7 @@ export interface EventHead {
   turn: string;
   time: number;
 }
-/** The turn cannot go on; `error` is `ToolError.as_dict`. */
+/** The turn cannot go on; `error` is `error_info`. */
 export interface FailedEvent extends EventHead {
   kind: 'error';
   error: ErrorInfo;
@@ -202,11 +206,14 @@ export interface ModelsInfo {
   untrusted: string | null;
   ignored: readonly string[];
   hint: string;
+  /** The hint by its code; None where it has none. */
+  hint_sentence?: SentenceInfo | null;
 }
-/** Something that the person has to know besides. */
+/** Something that the person has to know besides; by its code in `sentence`, where it has one. */
 export interface NoticedEvent extends EventHead {
   kind: 'notice';
   text: string;
+  sentence: SentenceInfo | null;
 }
 /** A call needs the person's approval; `POST /api/tk-ai/permissions/{id}` answers. */
 export interface PermissionAskedEvent extends Omit<EventHead, 'id'> {
@@ -311,6 +318,8 @@ export interface Proposal {
   kernel: KernelReference | null;
   /** Characters left out of the steps, where they were cut to be shown. */
   omitted: number;
+  /** The title by its code; None where it has none. */
+  sentence: SentenceInfo | null;
 }
 /** One thing that a call would do. */
 export interface ProposalStep {
@@ -326,6 +335,8 @@ export interface ProposalStep {
   runs: boolean;
   /** The diff, or the code. All of the code where it runs. */
   lines: readonly Line[];
+  /** The title by its code; None where it has none. */
+  sentence: SentenceInfo | null;
 }
 /** The model could not be asked and is asked again. */
 export interface RetriedEvent extends EventHead {
@@ -362,6 +373,13 @@ export interface SentEvent extends EventHead {
   active_cell: string | null;
   /** The turn whose place it takes, with all that came after that turn; None for none. */
   replaces: string | null;
+}
+/** A sentence for an interface that translates it. */
+export interface SentenceInfo {
+  /** Stable; names the sentence. */
+  code: string;
+  /** What stands in it: texts, numbers, or a sentence within it. */
+  parameters: Readonly<Record<string, unknown>>;
 }
 /** What came of it in one notebook. */
 export interface TakenBack {
@@ -406,6 +424,8 @@ export interface ToolAnsweredEvent extends EventHead {
   images: readonly Picture[];
   /** How long it took; a person's thinking about a permission counts. */
   seconds: number;
+  /** Of each of the answer's notices its code, where it has one. */
+  notices: readonly (SentenceInfo | null)[];
 }
 /** Claude calls a tool. */
 export interface ToolCalledEvent extends EventHead {
@@ -417,11 +437,12 @@ export interface ToolCalledEvent extends EventHead {
   /** Exactly what it was given. */
   arguments: Readonly<Record<string, unknown>>;
 }
-/** A line that says what a running call is doing. */
+/** A line that says what a running call is doing; by its code in `sentence`, where it has one. */
 export interface ToolProgressedEvent extends EventHead {
   kind: 'tool_progress';
   call: string;
   message: string;
+  sentence: SentenceInfo | null;
 }
 export interface UndoneChanges {
   undone: readonly TakenBack[];

@@ -11,7 +11,7 @@ const CALL: ICall = {
   tool: 'execute_cell',
   arguments: { cell: 0 },
   status: 'complete',
-  progress: '',
+  progress: null,
   question: null,
   asked: false,
   changes: [],
@@ -21,7 +21,7 @@ const CALL: ICall = {
 it('knows which cell a call ran, also where it changed none', () => {
   const answered = (structured: Record<string, unknown>): ICall => ({
     ...CALL,
-    result: { ok: true, text: '', structured, images: [], seconds: 0 }
+    result: { ok: true, text: '', structured, images: [], seconds: 0, notices: [] }
   });
   expect(touchedCell(CALL)).toBeNull();
   const runs = [{ cell: 'x' }, { cell: 'y' }];
@@ -42,7 +42,7 @@ const trans = {
 
 describe('the cell of a call', () => {
   const running: ICall = { ...CALL, status: 'running' };
-  const result = { ok: true, text: '', images: [], seconds: 0 };
+  const result = { ok: true, text: '', images: [], seconds: 0, notices: [] };
 
   it.each<[string, Partial<ICall>]>([
     ['Ran cell 1', { arguments: { index: 0 } }],
@@ -62,7 +62,7 @@ describe('a call in words', () => {
   const question = { kind: 'permission', call: 'k', permission: 'p', effect: 'EXECUTE' };
   const settled = { kind: 'permission_settled', call: 'k' };
   const answered = (code: string | null): object => ({
-    ...{ kind: 'tool_result', call: 'k', ok: false, text: '', images: [], seconds: 0 },
+    ...{ kind: 'tool_result', call: 'k', ok: false, text: '', images: [], seconds: 0, notices: [] },
     structured: code === null ? {} : { error: { code } }
   });
   const done = (end: End): object => ({ kind: 'done', end, text: '' });

@@ -2,6 +2,7 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { say } from '../api/sentences';
 import { numberOf } from '../parts/position';
 import { errorCode } from '../state/reduce';
 import type { ICall, ITurn } from '../state/chat';
@@ -142,7 +143,8 @@ export function doing(turn: ITurn, trans: TranslationBundle): string {
     return trans.__('Waiting for your approval');
   }
   if (item?.kind === 'call' && item.status === 'running') {
-    return item.progress || describe(item, trans);
+    const { progress } = item;
+    return progress ? say(progress.text, progress.sentence, trans) : describe(item, trans);
   }
   return item?.kind === 'text' ? trans.__('Writing…') : trans.__('Thinking…');
 }

@@ -1,34 +1,22 @@
-/** The diff of a cell in CodeMirror's merge view, in a chunk that loads when it is first needed. */
+/** The diff of a marked cell, whose hunks can be rejected: part of the chunk of the merge view. */
 
-import { goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from '@codemirror/merge';
 import { language } from '@codemirror/language';
-import { EditorState, type Extension } from '@codemirror/state';
-import { EditorView, keymap, lineNumbers } from '@codemirror/view';
+import type { Extension } from '@codemirror/state';
+import { EditorView } from '@codemirror/view';
 import type { Cell } from '@jupyterlab/cells';
-import { type CodeMirrorEditor, jupyterTheme } from '@jupyterlab/codemirror';
+import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { MAX_DRAWN } from '../parts/Lines';
+import { fitted, readOnly, showMerge } from '../parts/mergeView';
 import { beforeOf } from './before';
 import type { IMark } from './marks';
 
-/** Pixels from which the two sources stand side by side. */
-export const WIDE = 700;
+/** What cells were before the oldest of the changes that stand: a person may reject a part of them. */
+const known = new WeakMap<object, { entry: number; before: string }>();
 
 /** Characters of a source beyond which the plain lines stay. */
 export const MAX_SOURCE = 400_000;
-
-/** The merge view's own colours are for light themes. */
-const colours = EditorView.theme({
-  '& .cm-collapsedLines': {
-    background: 'var(--jp-layout-color2)',
-    color: 'var(--jp-ui-font-color2)'
-  },
-  '& .cm-chunkButtons button.tk-CellButton': {
-    background: 'var(--jp-layout-color1)',
-    border: 'var(--jp-border-width) solid var(--jp-border-color1)',
-    color: 'var(--jp-ui-font-color1)'
-  }
-});
 
 /** What the source of a marked cell was before; null where the plain lines have to do. */
 export function sourceBefore(now: string, { steps }: Pick<IMark, 'steps'>): string | null {
@@ -42,29 +30,42 @@ export function sourceBefore(now: string, { steps }: Pick<IMark, 'steps'>): stri
     }
     source = diff === '' ? source : beforeOf(source, diff);
   }
-  return source === null || source === now || now.length + source.length > MAX_SOURCE
-    ? null
-    : source;
+  return source;
+}
+
+/** Whether two versions are too long to be compared at once. */
+function isTooLong(...versions: readonly string[]): boolean {
+  return versions.some(text => text.split('\n').length > MAX_DRAWN || text.length > MAX_SOURCE);
+}
+
+/** What colours the source of a cell. */
+export function languageOf(cell: Cell): Extension {
+  return (cell.editor as CodeMirrorEditor | null)?.editor.state.facet(language) ?? [];
 }
 
 /**
  * Show the diff of a marked cell in a node.
  *
- * @returns Removes it again; null where the plain lines have to do.
+ * @returns Removes it again; where the plain lines have to do: null, or that it is too long.
  */
 export function showDiff(
   node: HTMLElement,
   cell: Cell,
   mark: IMark,
   trans: TranslationBundle
-): (() => void) | null {
+): (() => void) | 'too long' | null {
   const shared = cell.model.sharedModel;
-  const before = sourceBefore(shared.source, mark);
-  if (before === null) {
+  const entry = mark.steps.at(-1)?.entry ?? 0;
+  const remembered = known.get(shared);
+  const before =
+    remembered?.entry === entry ? remembered.before : sourceBefore(shared.source, mark);
+  if (before === null || before === shared.source) {
     return null;
   }
-  let wide = node.clientWidth >= WIDE;
-  let view: { destroy: () => void } | null = null;
+  if (isTooLong(before, shared.source)) {
+    return 'too long';
+  }
+  known.set(shared, { entry, before });
   const button = (label: string, text: string): HTMLButtonElement => {
     const made = document.createElement('button');
     made.type = 'button';
@@ -74,20 +75,6 @@ export function showDiff(
     return made;
   };
   const rejectLabel = (): string => trans.__('Reject this hunk');
-  const state = cell.editor as CodeMirrorEditor | null;
-  const extensions = (name: string): Extension[] => [
-    jupyterTheme,
-    colours,
-    lineNumbers(),
-    EditorView.lineWrapping,
-    EditorView.editable.of(false),
-    EditorView.contentAttributes.of({ tabindex: '0', 'aria-label': name }),
-    keymap.of([
-      { key: 'Alt-ArrowDown', run: goToNextChunk },
-      { key: 'Alt-ArrowUp', run: goToPreviousChunk }
-    ]),
-    state?.editor.state.facet(language) ?? []
-  ];
   // What a hunk's button does to the diff is done to the cell, as if the person had typed it.
   let isOurs = false;
   const follow = EditorView.updateListener.of(({ changes, docChanged, startState }) => {
@@ -105,60 +92,34 @@ export function showDiff(
     );
     isOurs = false;
   });
-  const draw = (): void => {
-    view?.destroy();
-    node.classList.toggle('tk-mod-wide', wide);
-    const [old, now] = [trans.__('Before'), trans.__('Now')];
-    view = wide
-      ? new MergeView({
-          parent: node,
-          a: { doc: before, extensions: extensions(old) },
-          b: { doc: shared.source, extensions: [...extensions(now), follow] },
-          revertControls: 'a-to-b',
-          renderRevertControl: () => button(rejectLabel(), '→'),
-          collapseUnchanged: {}
-        })
-      : new EditorView({
-          parent: node,
-          state: EditorState.create({
-            doc: shared.source,
-            extensions: [
-              ...extensions(now),
-              follow,
-              unifiedMergeView({
-                original: before,
-                collapseUnchanged: {},
-                mergeControls: (type, action) => {
-                  const made =
-                    type === 'reject'
-                      ? button(rejectLabel(), trans.__('Reject'))
-                      : button(trans.__('Accept this hunk'), trans.__('Accept'));
-                  made.addEventListener('click', action);
-                  return made;
-                }
-              })
-            ]
-          })
-        });
-  };
-  const observer = new ResizeObserver(() => {
-    if (node.clientWidth > 0 && node.clientWidth >= WIDE !== wide) {
-      wide = !wide;
-      draw();
-    }
-  });
+  const shown = fitted(node, isWide =>
+    showMerge(node, isWide, {
+      before: { doc: before, extensions: [readOnly(trans.__('Before')), languageOf(cell)] },
+      now: {
+        doc: shared.source,
+        extensions: [readOnly(trans.__('Now')), languageOf(cell), follow]
+      },
+      collapse: true,
+      revertControl: () => button(rejectLabel(), '→'),
+      mergeControls: (type, action) => {
+        const made =
+          type === 'reject'
+            ? button(rejectLabel(), trans.__('Reject'))
+            : button(trans.__('Accept this hunk'), trans.__('Accept'));
+        made.addEventListener('click', action);
+        return made;
+      }
+    })
+  );
   // What somebody else changes in the cell meanwhile is shown before anything can be rejected.
   const onChanged = (_: unknown, { sourceChange }: { sourceChange?: unknown }): void => {
     if (sourceChange !== undefined && !isOurs) {
-      draw();
+      shown.redraw();
     }
   };
-  draw();
-  observer.observe(node);
   shared.changed.connect(onChanged);
   return () => {
     shared.changed.disconnect(onChanged);
-    observer.disconnect();
-    view?.destroy();
+    shown.destroy();
   };
 }

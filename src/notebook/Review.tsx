@@ -1,14 +1,16 @@
 import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ReactWidget } from '@jupyterlab/ui-components';
-import { useEffect, useRef, useState } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
+import { sayProblem } from '../api/sentences';
 import { leftNote } from '../changes/pending';
 import { diffLines } from '../parts/diff';
-import { Lines } from '../parts/Lines';
-import { showDiff } from './DiffEditor';
+import { type Draw, Lines, plainNote } from '../parts/Lines';
+import { showLines } from '../parts/linesEditor';
+import { languageOf, showDiff } from './DiffEditor';
 import type { IMark, IStep } from './marks';
 import { signature, stepOf } from './words';
 
@@ -54,12 +56,19 @@ function ReviewView({
   const [busy, setBusy] = useState(false);
   const times = mark.steps.length;
   const [merged, setMerged] = useState(false);
+  const [isLong, setLong] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const remove = box.current && showDiff(box.current, cell, mark, trans);
-    setMerged(remove !== null);
-    return () => remove?.();
+    const shown = box.current && showDiff(box.current, cell, mark, trans);
+    const remove = typeof shown === 'function' ? shown : undefined;
+    setMerged(remove !== undefined);
+    setLong(shown === 'too long');
+    return remove;
   }, [cell, mark, trans]);
+  const draw = useCallback<Draw>(
+    (node, lines) => Promise.resolve(showLines(node, lines, languageOf(cell), trans)),
+    [cell, trans]
+  );
 
   const undo = async (): Promise<void> => {
     if (busy) {
@@ -72,7 +81,7 @@ function ReviewView({
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      setSaid([error.problem.message, error.problem.hint].join(' ').trim());
+      setSaid(sayProblem(error.problem, trans).join(' ').trim());
     }
     setBusy(false);
   };
@@ -123,12 +132,21 @@ function ReviewView({
         </div>
       )}
       <div ref={box} className="tk-Review-merge" />
-      <div className="tk-Review-steps" hidden={merged}>
-        {mark.steps.map((step, place) => (
-          // The newest is the first.
-          <Step key={times - place} step={step} signed={times > 1} trans={trans} />
-        ))}
-      </div>
+      {merged || (
+        <div className="tk-Review-steps">
+          {isLong && <div className="tk-Review-words">{plainNote(trans)}</div>}
+          {mark.steps.map((step, place) => (
+            // The newest is the first.
+            <Step
+              key={times - place}
+              step={step}
+              signed={times > 1}
+              trans={trans}
+              draw={isLong ? undefined : draw}
+            />
+          ))}
+        </div>
+      )}
     </div>
   );
 }
@@ -138,11 +156,13 @@ interface IStepProps {
   /** Whether it says who did it and when, as one of several. */
   signed: boolean;
   trans: TranslationBundle;
+  draw: Draw | undefined;
 }
 
-function Step({ step, signed, trans }: IStepProps): JSX.Element {
+function Step({ step, signed, trans, draw }: IStepProps): JSX.Element {
   const words = stepOf(step, trans);
-  const lines = step.action === 'move' ? [] : diffLines(step.diff);
+  const { action, diff } = step;
+  const lines = useMemo(() => (action === 'move' ? [] : diffLines(diff)), [action, diff]);
   return (
     <div className="tk-Review-step">
       {(signed || words !== '') && (
@@ -150,7 +170,7 @@ function Step({ step, signed, trans }: IStepProps): JSX.Element {
           {[signed ? signature(step) : '', words].filter(Boolean).join(': ')}
         </div>
       )}
-      {lines.length > 0 && <Lines lines={lines} trans={trans} />}
+      {lines.length > 0 && <Lines lines={lines} trans={trans} draw={draw} />}
       {step.truncated && (
         <div className="tk-Review-words">{trans.__('The diff is too long to show in full.')}</div>
       )}

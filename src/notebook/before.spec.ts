@@ -13,4 +13,23 @@ describe('beforeOf', () => {
   it('says where the source was edited since', () => {
     expect(beforeOf('mine', '@@ -1 +1 @@\n-a\n+A\n')).toBeNull();
   });
+
+  const lines = (...texts: string[]): string => texts.join('\n');
+  const diff = '@@ -1,4 +1,4 @@\n-a\n+A\n+B\n b\n-c\n d\n@@ -8,2 +8,3 @@\n h\n-i\n+I\n+J\n';
+  const before = lines('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i');
+
+  it.each([
+    ['nothing', lines('A', 'B', 'b', 'd', 'e', 'f', 'g', 'h', 'I', 'J')],
+    ['the first', lines('a', 'b', 'd', 'e', 'f', 'g', 'h', 'I', 'J')],
+    ['the second', lines('A', 'B', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'I', 'J')],
+    ['the last', lines('A', 'B', 'b', 'd', 'e', 'f', 'g', 'h', 'i')],
+    ['everything', before]
+  ])('knows what it was where a person took back: %s', (_, now) => {
+    expect(beforeOf(now, diff)).toBe(before);
+  });
+
+  it('tells a line that went from one that is like it', () => {
+    expect(beforeOf('a\nb', '@@ -1,3 +1,2 @@\n a\n-a\n b\n')).toBe('a\na\nb');
+    expect(beforeOf('a\na', '@@ -1,2 +1 @@\n a\n-a\n')).toBe('a\na');
+  });
 });

@@ -5,6 +5,8 @@ const HEAD = /^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@/;
 /**
  * Apply a unified diff backwards.
  *
+ * A part of it that was taken back already, line for line, stays as it is.
+ *
  * @param now - The source after the change.
  * @param diff - A unified diff without file names.
  * @returns The source before; null where the diff does not fit the source.
@@ -13,29 +15,62 @@ export function beforeOf(now: string, diff: string): string | null {
   const lines = now.split('\n');
   const found: string[] = [];
   let place = 0;
-  for (const line of diff.replace(/\n$/, '').split('\n')) {
-    const head = HEAD.exec(line);
-    if (head !== null) {
-      // A hunk that leaves no line names the line before it.
-      const start = Number(head[1]) - (head[2] === '0' ? 0 : 1);
-      if (start < place) {
-        return null;
-      }
-      found.push(...lines.slice(place, start));
-      place = start;
-    } else if (line.startsWith('-')) {
-      found.push(line.slice(1));
-    } else if (line.startsWith('+') || line.startsWith(' ')) {
-      if (lines[place] !== line.slice(1)) {
-        return null;
-      }
-      place++;
-      if (line.startsWith(' ')) {
-        found.push(line.slice(1));
-      }
-    } else {
+  // How many lines further down the rest stands, because of what was taken back.
+  let moved = 0;
+  for (const { start, removed, added, same } of partsOf(diff)) {
+    const from = start === null ? place : start + moved;
+    if (from < place || from > lines.length) {
       return null;
     }
+    found.push(...lines.slice(place, from));
+    place = from;
+    const fits = (side: readonly string[]): boolean =>
+      [...side, ...same].every((text, offset) => lines[place + offset] === text);
+    const isLast = removed.length > 0 && same.length === 0 && added.length === 0;
+    const isBack =
+      fits(removed) && (!fits(added) || (isLast && place + removed.length === lines.length));
+    if (!isBack && !fits(added)) {
+      return null;
+    }
+    moved += isBack ? removed.length - added.length : 0;
+    found.push(...removed, ...same);
+    place += (isBack ? removed : added).length + same.length;
   }
   return [...found, ...lines.slice(place)].join('\n');
+}
+
+interface IPart {
+  /** The index of its first line after the change; null where the part before it ends. */
+  start: number | null;
+  removed: string[];
+  added: string[];
+  /** What follows and is the same. */
+  same: string[];
+}
+
+/** The parts of a diff: lines that went, lines that came, and those after them. */
+function partsOf(diff: string): IPart[] {
+  const parts: IPart[] = [];
+  const begin = (start: number | null): IPart => {
+    const part = { start, removed: [], added: [], same: [] };
+    parts.push(part);
+    return part;
+  };
+  let part: IPart | undefined;
+  for (const line of diff.replace(/\n$/, '').split('\n')) {
+    const head = HEAD.exec(line);
+    const text = line.slice(1);
+    if (head !== null) {
+      // A hunk that leaves no line names the line before it.
+      part = begin(Number(head[1]) - (head[2] === '0' ? 0 : 1));
+    } else {
+      part ??= begin(null);
+      const isChange = !line.startsWith(' ');
+      if (isChange && part.same.length > 0) {
+        part = begin(null);
+      }
+      (line.startsWith('-') ? part.removed : isChange ? part.added : part.same).push(text);
+    }
+  }
+  return parts;
 }

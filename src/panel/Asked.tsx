@@ -2,6 +2,7 @@ import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
+import { sayProblem } from '../api/sentences';
 import type { IEnded } from '../questions/model';
 import { waitingQuestion } from '../state/chat';
 import { shortName } from '../parts/visible';
@@ -76,7 +77,7 @@ function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
     >
       {problem === null ? null : (
         <div className="tk-Question-problem" role="alert">
-          {problem.message}
+          {sayProblem(problem, trans)[0]}
         </div>
       )}
     </QuestionCard>

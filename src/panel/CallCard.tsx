@@ -3,12 +3,13 @@ import { memo } from 'react';
 import type { JSX } from 'react';
 
 import type { Picture } from '../api/events';
+import { say } from '../api/sentences';
 import { fenced } from '../chat/blocks';
 import { codeOf, describe, duration, touchedCell } from '../chat/describe';
 import type { CallStatus, ICall } from '../state/chat';
-import { diffLines, tally } from '../parts/diff';
-import { Lines } from '../parts/Lines';
+import { tally } from '../parts/diff';
 import { visible } from '../parts/visible';
+import { ChangeLines } from './CodeLines';
 import { useServices } from './services';
 import { Fold } from './Fold';
 import { JsonTree } from './JsonTree';
@@ -37,7 +38,9 @@ export const CallCard = memo(function CallCard({
           <>
             <span className="tk-Call-title">{describe(call, trans)}</span>
             {call.progress && call.status === 'running' ? (
-              <span className="tk-Call-progress">{call.progress}</span>
+              <span className="tk-Call-progress">
+                {say(call.progress.text, call.progress.sentence, trans)}
+              </span>
             ) : null}
             {call.changes.length > 0 && (
               <span className="tk-Call-tally">
@@ -86,9 +89,7 @@ function Details({ call }: { call: ICall }): JSX.Element {
         <JsonTree name={trans.__('Arguments')} value={Object.fromEntries(others)} />
       )}
       {call.changes.length > 0 ? (
-        call.changes.map(change => (
-          <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
-        ))
+        call.changes.map(change => <ChangeLines key={change.entry} change={change} />)
       ) : code !== '' ? (
         <Rendered
           source={fenced(

@@ -2,14 +2,15 @@ import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent } from '../api/events';
+import { sayProblem } from '../api/sentences';
 import { leftIn, leftNote, undoOf } from '../changes/pending';
 import { type ICellReview, keepingTurn, reviewOf } from '../changes/turns';
 import type { ITurn } from '../state/chat';
 import { NOTHING_KEPT } from '../state/kept';
-import { diffLines, tally } from '../parts/diff';
-import { Lines } from '../parts/Lines';
+import { tally } from '../parts/diff';
 import { cellName, numberOf } from '../parts/position';
 import { Button } from './Button';
+import { ChangeLines } from './CodeLines';
 import { useChat, useSelector, useServices } from './services';
 import type { ITurnActions } from './Turn';
 import { Fold } from './Fold';
@@ -25,7 +26,7 @@ interface IChangesProps {
 export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | null {
   const { reviews, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
-  const hint = useChat(chat, ({ problem }) => problem?.hint ?? '');
+  const problem = useChat(chat, ({ problem }) => problem);
   const keptOf = useSelector(({ kept }) => kept);
   const [note, setNote] = useState('');
   const [failed, setFailed] = useState(false);
@@ -75,7 +76,7 @@ export function Changes({ turn, chat, onUndo }: IChangesProps): JSX.Element | nu
       : [undone.length === 0 ? trans.__('Kept') : trans._n('%1 kept', '%1 kept', kept.length)]),
     ...(undone.length === 0 ? [] : [trans._n('%1 undone', '%1 undone', undone.length)])
   ];
-  const said = failed ? hint : note;
+  const said = failed && problem ? sayProblem(problem, trans)[1] : note;
   const shown = cells.length - undone.length;
   return (
     <div
@@ -147,7 +148,7 @@ function CellChanges({ review, onUndo }: IProps): JSX.Element {
       {() => (
         <>
           {changes.map(change => (
-            <Lines key={change.entry} lines={diffLines(change.diff)} trans={trans} />
+            <ChangeLines key={change.entry} change={change} />
           ))}
           <div className="tk-CellChange-actions">
             <Button onClick={() => void context.reveal(notebook, cell)}>{trans.__('Show')}</Button>

@@ -3,13 +3,15 @@ import type { JSX } from 'react';
 
 import { fenced, type IBlock } from '../chat/blocks';
 import { copyText } from './clipboard';
-import { useServices } from './services';
+import { useSelector, useServices } from './services';
 import { Rendered } from './Rendered';
 import { ToolButton } from './ToolButton';
 
 /** Code in an answer, and what can be done with it. */
 export function CodeBlock({ text, language, closed }: IBlock): JSX.Element {
   const { notebook, trans } = useServices();
+  // A diagram is a picture in the colours of the theme that it was drawn in.
+  const theme = useSelector(state => (language === 'mermaid' ? state.theme : ''));
   return (
     <div className="tk-Code" role="group" aria-label={trans.__('Code')}>
       <div className="tk-Code-bar">
@@ -27,7 +29,10 @@ export function CodeBlock({ text, language, closed }: IBlock): JSX.Element {
         />
       </div>
       {/* A diagram is drawn once it is whole. */}
-      <Rendered source={fenced(text, closed || language !== 'mermaid' ? language : '')} />
+      <Rendered
+        key={theme}
+        source={fenced(text, closed || language !== 'mermaid' ? language : '')}
+      />
     </div>
   );
 }

@@ -2,23 +2,11 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import { CHANGE, PROPOSAL, request } from '../testing/events';
+import { CALL, CHANGE, DONE, PROPOSAL, request, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { box, button, goes, info, type } from '../testing/screen';
-import { Arming } from './answerGuard';
+import { box, button, goes, info, type, unfold } from '../testing/screen';
+import { AnswerGuard } from './answerGuard';
 
-const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell' } as const;
-const RESULT = {
-  kind: 'tool_result',
-  call: 'k',
-  tool: 'insert_cell',
-  ok: true,
-  text: 'Done.',
-  structured: {},
-  images: [],
-  seconds: 1.5
-} as const;
-const DONE = { kind: 'done', end: 'done', text: '' } as const;
 const ASKS = {
   kind: 'permission',
   call: 'k',
@@ -38,7 +26,7 @@ let armed: boolean;
 
 beforeEach(() => {
   armed = true;
-  jest.spyOn(Arming.prototype, 'armed', 'get').mockImplementation(() => armed);
+  jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockImplementation(() => armed);
 });
 
 afterEach(() => {
@@ -52,16 +40,20 @@ describe('the cards', () => {
     await stage.say('Add a cell.');
     await stage.happens({ ...CALL, arguments: { source: 'x = 1' } });
     expect(screen.getByRole('img', { name: 'Running' })).toBeTruthy();
-    await stage.happens({ kind: 'tool_progress', call: 'k', message: '2 of 3' });
+    await stage.happens({
+      kind: 'tool_progress',
+      call: 'k',
+      message: '2 of 3',
+      sentence: null
+    });
     expect(screen.getAllByText('2 of 3').length).toBeGreaterThan(0);
-    await stage.happens(CHANGE, RESULT, DONE);
+    await stage.happens(CHANGE, { ...RESULT, seconds: 1.5 }, DONE);
     const card = stage.node.querySelector('.tk-Call') as HTMLElement;
     expect(within(card).getByText('Added a cell')).toBeTruthy();
     expect(within(card).getByText('+1')).toBeTruthy();
     expect(within(card).getByText('1.5 s')).toBeTruthy();
     const details = card.querySelector('details') as HTMLDetailsElement;
-    details.open = true;
-    fireEvent(details, new Event('toggle'));
+    unfold(details);
     expect(within(card).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
     fireEvent.click(within(card).getByRole('button', { name: 'Show cell in a.ipynb' }));
     expect(stage.revealed).toEqual(['z']);
@@ -74,7 +66,7 @@ describe('the cards', () => {
       { kind: 'thinking', block: 0, start: 0, text: 'Hm' },
       { kind: 'text', block: 1, start: 0, text: 'I look ' },
       { kind: 'text', block: 1, start: 7, text: 'at it.' },
-      { kind: 'notice', text: 'The kernel was started.' },
+      { kind: 'notice', text: 'The kernel was started.', sentence: null },
       DONE
     );
     expect(screen.getByText('I look at it.')).toBeTruthy();

@@ -2,6 +2,7 @@ import type { JSX } from 'react';
 
 import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
+import { sayProblem } from '../api/sentences';
 import { Button } from './Button';
 import { useServices } from './services';
 
@@ -18,6 +19,7 @@ const MODELS = new Set(['no_model', 'model_unauthorized']);
 /** What went wrong, what was kept, and the next step as a button. */
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
   const { chats, commands, trans } = useServices();
+  const [message, hint] = sayProblem(problem, trans);
   const trust = async (): Promise<void> => {
     try {
       await chats.api.trustFolder();
@@ -30,8 +32,8 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
   };
   return (
     <div className="tk-Problem" role="alert">
-      <div className="tk-Problem-message">{problem.message}</div>
-      {problem.hint !== '' && <div className="tk-Problem-hint">{problem.hint}</div>}
+      <div className="tk-Problem-message">{message}</div>
+      {hint !== '' && <div className="tk-Problem-hint">{hint}</div>}
       <div className="tk-Problem-actions">
         {MODELS.has(problem.code) && (
           <Button onClick={() => void commands.execute('tk-ai:connect')}>

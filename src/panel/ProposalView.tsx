@@ -2,9 +2,10 @@ import type { JSX } from 'react';
 import { useMemo } from 'react';
 
 import type { Proposal, ProposalStep } from '../api/events';
+import { say } from '../api/sentences';
 import { stepLines } from '../parts/diff';
-import { Lines } from '../parts/Lines';
 import { visible } from '../parts/visible';
+import { CodeLines } from './CodeLines';
 import { useServices } from './services';
 
 /** All that a call would do, step by step: nothing is folded, and what runs is verbatim. */
@@ -13,10 +14,12 @@ export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element 
   return (
     <>
       {proposal.steps.length === 0 && (
-        <div className="tk-Step-title">{visible(proposal.title)}</div>
+        <div className="tk-Step-title">
+          {visible(say(proposal.title, proposal.sentence, trans))}
+        </div>
       )}
       {proposal.steps.map((step, place) => (
-        <Step key={place} step={step} />
+        <Step key={place} step={step} notebook={proposal.notebook} />
       ))}
       {proposal.omitted > 0 && (
         <div className="tk-Question-problem">
@@ -32,18 +35,32 @@ export function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element 
   );
 }
 
-function Step({ step }: { step: ProposalStep }): JSX.Element {
-  const { trans } = useServices();
+interface IStepProps {
+  step: ProposalStep;
+  /** The notebook that it concerns. */
+  notebook: string | null;
+}
+
+function Step({ step, notebook }: IStepProps): JSX.Element {
+  const { notebook: context, trans } = useServices();
   const lines = useMemo(() => stepLines(step), [step]);
   return (
     <div className={step.runs ? 'tk-Step tk-mod-runs' : 'tk-Step'}>
       {step.title !== '' && (
         <div className="tk-Step-title">
           {step.runs && <span className="tk-Step-runs">{trans.__('Runs')}</span>}
-          {visible(step.title)}
+          {visible(say(step.title, step.sentence, trans))}
         </div>
       )}
-      {lines.length > 0 && <Lines lines={lines} trans={trans} whole />}
+      {lines.length > 0 && (
+        <CodeLines lines={lines} mime={context.mimeOf(notebook, typeOf(step))} whole />
+      )}
     </div>
   );
+}
+
+/** The type of the cell whose source the lines of a step are; empty where they are none's. */
+function typeOf({ runs, cell, kind, sentence }: ProposalStep): string {
+  const inserted = kind === 'insert' ? sentence?.parameters['type'] : undefined;
+  return runs ? 'code' : (cell?.type ?? (typeof inserted === 'string' ? inserted : ''));
 }

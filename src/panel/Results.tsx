@@ -3,6 +3,7 @@ import type { JSX } from 'react';
 
 import { ApiError } from '../api/client';
 import type { CellRun } from '../api/events';
+import { say } from '../api/sentences';
 import type { IResult } from '../state/chat';
 import { runsOf, textOf } from '../chat/runs';
 import { cellName } from '../parts/position';
@@ -33,7 +34,7 @@ export function Results({ result, changed }: IProps): JSX.Element {
         result.ok &&
         noticesOf(result).map((notice, place) => (
           <div key={place} className="tk-Notice">
-            {notice}
+            {say(notice, result.notices?.[place], trans)}
           </div>
         ))}
       {runs.length === 0 && !(changed && result.ok) && result.text !== '' && (

@@ -2,25 +2,13 @@ import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-libra
 
 import { unreachable } from '../api/client';
 import type { ModelsInfo } from '../api/events';
-import { CHANGE, MESSAGE, PROPOSAL, story } from '../testing/events';
+import { CALL, CHANGE, DONE, MESSAGE, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, goes, info, type, unfold } from '../testing/screen';
-import { Arming } from './answerGuard';
+import { AnswerGuard } from './answerGuard';
 import { showConnect } from './connect';
 
-const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} } as const;
-const RESULT = {
-  kind: 'tool_result',
-  call: 'k',
-  tool: 'insert_cell',
-  ok: true,
-  text: 'Done.',
-  structured: {},
-  images: [],
-  seconds: 0
-} as const;
 const PLAN = { kind: 'plan', text: 'I would…', notebook: null, model: 'm' } as const;
-const DONE = { kind: 'done', end: 'done', text: '' } as const;
 const FAILED = { kind: 'done', end: 'failed', text: '' } as const;
 const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
 
@@ -45,7 +33,7 @@ function openCard(stage: Stage): HTMLElement {
 }
 
 beforeEach(() => {
-  jest.spyOn(Arming.prototype, 'armed', 'get').mockReturnValue(true);
+  jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockReturnValue(true);
 });
 
 afterEach(() => {

@@ -4,6 +4,7 @@ import type { JSX } from 'react';
 
 import type { IUndo } from '../api/client';
 import type { Answer, Mode, TakenBack } from '../api/events';
+import { say } from '../api/sentences';
 import { doing, dollars, duration, tokens } from '../chat/describe';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
 import { Button } from './Button';
@@ -137,7 +138,7 @@ function Part({ item, onAnswer, open }: IPartProps): JSX.Element {
         </details>
       );
     case 'notice':
-      return <div className="tk-Notice">{item.text}</div>;
+      return <div className="tk-Notice">{say(item.text, item.sentence, trans)}</div>;
     case 'call':
       return <CallCard call={item} onAnswer={onAnswer} />;
   }

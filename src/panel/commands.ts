@@ -10,7 +10,6 @@ import {
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { showConnect } from './connect';
 import type { IPanelServices } from './services';
 import type { IAbout } from '../state/draft';
 import { chatIcon } from '../parts/icon';
@@ -142,7 +141,10 @@ export function addCommands(app: JupyterFrontEnd, services: IPanelServices, plac
   add(CommandIDs.connect, {
     label: trans.__('Connect a Model'),
     caption: trans.__('Show how to connect Claude or another model'),
-    execute: () => showConnect(services)
+    execute: async () => {
+      const { showConnect } = await import(/* webpackChunkName: "connect" */ './connect');
+      await showConnect(services);
+    }
   });
 }
 

@@ -1,5 +1,6 @@
 import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
 
+import { say } from '../api/sentences';
 import type { IPanelServices } from './services';
 
 /** Says what answers now, and how another model is connected. */
@@ -24,7 +25,8 @@ export async function showConnect(services: IPanelServices): Promise<void> {
     <div className="tk-Connect">
       {models !== null && (
         <p>
-          <strong>{trans.__('Currently: %1.', models.label)}</strong> {models.hint}
+          <strong>{trans.__('Currently: %1.', models.label)}</strong>{' '}
+          {say(models.hint, models.hint_sentence, trans)}
         </p>
       )}
       <p>

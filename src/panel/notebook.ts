@@ -184,6 +184,20 @@ export class NotebookContext {
     return (panel && cellOf(panel, cell))?.model.sharedModel.source ?? '';
   }
 
+  /**
+   * What a cell of a notebook is written in; null for plain text.
+   *
+   * @param path - The notebook's path: where it is not open, its code is taken for Python.
+   * @param type - The cell's type.
+   */
+  mimeOf(path: string | null, type: string): string | null {
+    if (type !== 'code') {
+      return type === 'markdown' ? 'text/x-ipythongfm' : null;
+    }
+    const panel = this._notebooks?.find(each => this._pathOf(each) === path);
+    return panel?.content.codeMimetype ?? 'text/x-ipython';
+  }
+
   /** Opens a notebook where it is not open, and scrolls to a cell. */
   async reveal(path: string, cell: string): Promise<void> {
     const widget = this._documents?.openOrReveal(path) as NotebookPanel | undefined;

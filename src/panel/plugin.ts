@@ -4,7 +4,8 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
+import { ICommandPalette, IThemeManager } from '@jupyterlab/apputils';
+import { IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -13,6 +14,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Token } from '@lumino/coreutils';
 
+import { loadSentences } from '../api/sentences';
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { BrowserStorage } from '../parts/storage';
@@ -37,8 +39,14 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
   autoStart: true,
   provides: PanelServices,
   requires: [IAppStore, IChats, IQuestions, IRenderMimeRegistry, IReviews],
-  optional: [ITranslator, INotebookTracker, IDocumentManager],
-  activate: (
+  optional: [
+    ITranslator,
+    INotebookTracker,
+    IDocumentManager,
+    IEditorLanguageRegistry,
+    IThemeManager
+  ],
+  activate: async (
     app: JupyterFrontEnd,
     store: AppStore,
     chats: IChats,
@@ -47,15 +55,22 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     reviews: IReviews,
     translator: ITranslator | null,
     notebooks: INotebookTracker | null,
-    documents: IDocumentManager | null
-  ): IPanelServices => {
+    documents: IDocumentManager | null,
+    languages: IEditorLanguageRegistry | null,
+    themes: IThemeManager | null
+  ): Promise<IPanelServices> => {
+    const { languageCode } = translator ?? nullTranslator;
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
+    await loadSentences(languageCode);
     const { baseUrl } = app.serviceManager.serverSettings;
     const memory = new Memory(
       new BrowserStorage(baseUrl),
       new BrowserStorage(baseUrl, 'sessionStorage')
     );
     void chats.refresh();
+    themes?.themeChanged.connect((_, { newValue }) =>
+      store.update(state => ({ ...state, theme: newValue }))
+    );
     const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
       trans.__('[image not loaded: %1]', address.slice(0, 200))
     );
@@ -63,6 +78,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
       store,
       chats,
       commands: app.commands,
+      languages,
       memory,
       questions,
       rendermime: rendermime.clone({ sanitizer }),

@@ -1,19 +1,14 @@
 import { cleanup, fireEvent, screen } from '@testing-library/react';
 
-import { CHANGE } from '../testing/events';
+import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
+import { unfold } from '../testing/screen';
 
-const RESULT = {
-  kind: 'tool_result',
-  call: 'k',
+const RAN = {
+  ...RESULT,
   tool: 'execute_cells',
-  ok: true,
-  text: '',
-  structured: { runs: [0, 1].map(index => ({ status: 'ok', index, output: 'Printed.' })) },
-  images: [],
-  seconds: 0
+  structured: { runs: [0, 1].map(index => ({ status: 'ok', index, output: 'Printed.' })) }
 } as const;
-const DONE = { kind: 'done', end: 'done', text: '' } as const;
 
 afterEach(cleanup);
 
@@ -31,25 +26,16 @@ describe('the number of a cell', () => {
       since: 0
     };
     await stage.say('Add a cell.');
-    await stage.happens(
-      { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} },
-      CHANGE,
-      DONE
-    );
+    await stage.happens(CALL, CHANGE, DONE);
     expect(screen.getByText('New cell 3')).toBeTruthy();
   });
 
   it('begins at 1 in what cells put out', async () => {
     const stage = new Stage();
     await stage.say('Run them.');
-    await stage.happens(
-      { kind: 'tool_call', call: 'k', tool: 'execute_cells', arguments: {} },
-      RESULT,
-      DONE
-    );
+    await stage.happens({ ...CALL, tool: 'execute_cells' }, RAN, DONE);
     const card = stage.node.querySelector('.tk-Call details') as HTMLDetailsElement;
-    card.open = true;
-    fireEvent(card, new Event('toggle'));
+    unfold(card);
     const titles = [...card.querySelectorAll('.tk-Run-title')].map(each => each.textContent);
     expect(titles).toEqual(['Cell 1', 'Cell 2']);
   });

@@ -1,3 +1,4 @@
+import type { IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -16,6 +17,8 @@ export interface IPanelServices {
   store: AppStore;
   chats: IChats;
   commands: CommandRegistry;
+  /** What colours code; null where nothing does, and lines are plain. */
+  languages: IEditorLanguageRegistry | null;
   memory: Memory;
   /** What agents ask that are not the panel's own chats. */
   questions: IQuestions;

@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { useLayoutEffect, useRef, useState } from 'react';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { JSX, RefObject } from 'react';
 
 import type { ILine } from './diff';
@@ -7,18 +7,52 @@ import type { ILine } from './diff';
 /** How many lines are shown before a person asks for all. */
 export const SHOWN = 30;
 
+/** How many lines are drawn by something better at most: the page must not stand still for it. */
+export const MAX_DRAWN = 1500;
+
+/** How many lines have nodes of their own at most; beyond, they are one text. */
+const MAX_NODES = 200;
+
+/** Draws lines in a node; null where that is not possible. What it returns removes them again. */
+export type Draw = (node: HTMLElement, lines: readonly ILine[]) => Promise<(() => void) | null>;
+
 interface IProps {
   lines: readonly ILine[];
   trans: TranslationBundle;
   /** Whether all lines are shown at once, however many. */
   whole?: boolean;
+  /** Draws them instead, once it can. */
+  draw?: Draw | undefined;
 }
 
 /** A diff, or code. Lines that went and came are told apart by more than colour. */
-export function Lines({ lines, trans, whole = false }: IProps): JSX.Element {
+export function Lines({ lines, trans, whole = false, draw }: IProps): JSX.Element {
   const [all, setAll] = useState(whole || lines.length <= SHOWN + 5);
-  const shown = all ? lines : lines.slice(0, SHOWN);
+  const shown = useMemo(() => (all ? lines : lines.slice(0, SHOWN)), [all, lines]);
+  const isLong = draw !== undefined && shown.length > MAX_DRAWN;
   const box = useRef<HTMLDivElement>(null);
+  const host = useRef<HTMLDivElement>(null);
+  const [drawn, setDrawn] = useState(false);
+  useEffect(() => {
+    if (draw === undefined || isLong) {
+      return;
+    }
+    let remove: (() => void) | null = null;
+    let isGone = false;
+    void draw(host.current as HTMLElement, shown).then(done => {
+      if (isGone) {
+        done?.();
+      } else {
+        remove = done;
+        setDrawn(done !== null);
+      }
+    });
+    return () => {
+      isGone = true;
+      remove?.();
+      setDrawn(false);
+    };
+  }, [draw, isLong, shown]);
   return (
     <>
       <div className="tk-Lines-frame">
@@ -29,17 +63,12 @@ export function Lines({ lines, trans, whole = false }: IProps): JSX.Element {
           role="group"
           aria-label={trans.__('Lines')}
         >
-          {shown.map((line, place) =>
-            line.kind === 'place' && place === 0 ? null : (
-              <div key={place} className={`tk-Line tk-mod-${line.kind}`}>
-                <span className="tk-Line-sign">{signOf(line)}</span>
-                <span className="tk-Line-text">{textOf(line)}</span>
-              </div>
-            )
-          )}
+          <div ref={host} />
+          <div>{drawn || <Plain lines={shown} />}</div>
         </div>
         <Below box={box} trans={trans} />
       </div>
+      {isLong && <div className="tk-Notice">{plainNote(trans)}</div>}
       {all || <ShowAll count={lines.length} box={box} trans={trans} onClick={() => setAll(true)} />}
     </>
   );
@@ -62,19 +91,17 @@ function Below({
     const look = (): void => {
       const bottom = node.scrollTop + node.clientHeight;
       const isCut = node.scrollHeight - bottom > 4;
-      // Where the lines are not laid out, their tops are all 0.
-      const below = [...node.children].filter(
-        line => (line as HTMLElement).offsetTop - node.offsetTop >= bottom
-      );
-      setCount(isCut ? Math.max(1, below.length) : 0);
+      // As rows on the screen: an editor has nodes for the lines in sight alone.
+      const row = parseFloat(getComputedStyle(node).lineHeight);
+      setCount(isCut ? Math.max(1, Math.round((node.scrollHeight - bottom) / row)) : 0);
     };
     look();
     node.addEventListener('scroll', look);
-    const observer = typeof ResizeObserver === 'undefined' ? null : new ResizeObserver(look);
-    observer?.observe(node);
+    const observer = new ResizeObserver(look);
+    [node, ...node.children].forEach(each => observer.observe(each));
     return () => {
       node.removeEventListener('scroll', look);
-      observer?.disconnect();
+      observer.disconnect();
     };
   }, [box]);
   if (count === 0) {
@@ -115,22 +142,28 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
   );
 }
 
-function textOf({ kind, text, parts }: ILine): JSX.Element | string {
-  if (parts === undefined) {
-    // Where a hunk begins, in numbers of lines, is for programs.
-    return kind === 'place' ? '⋯' : text;
+/** Says why lines are not drawn by something better. */
+export function plainNote(trans: TranslationBundle): string {
+  return trans.__('Shown as plain lines: it is too long for the diff view.');
+}
+
+function Plain({ lines }: { lines: readonly ILine[] }): JSX.Element {
+  // Where a hunk begins, in numbers of lines, is for programs.
+  const rows = lines
+    .filter(({ kind }, place) => kind !== 'place' || place > 0)
+    .map(line => (line.kind === 'place' ? { ...line, text: '⋯' } : line));
+  if (rows.length > MAX_NODES) {
+    const text = rows.map(row => `${signOf(row)} ${row.text}`).join('\n');
+    return <pre className="tk-Lines-text">{text}</pre>;
   }
   return (
     <>
-      {parts.map((part, place) =>
-        part.changed ? (
-          <mark key={place} className="tk-Line-changed">
-            {part.text}
-          </mark>
-        ) : (
-          part.text
-        )
-      )}
+      {rows.map((row, place) => (
+        <div key={place} className={`tk-Line tk-mod-${row.kind}`}>
+          <span className="tk-Line-sign">{signOf(row)}</span>
+          <span className="tk-Line-text">{row.text}</span>
+        </div>
+      ))}
     </>
   );
 }

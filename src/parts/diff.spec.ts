@@ -1,5 +1,5 @@
 import type { ProposalStep } from '../api/events';
-import { diffLines, type ILine, stepLines, tally, wordDiff } from './diff';
+import { diffLines, stepLines, tally } from './diff';
 
 type Lines = ProposalStep['lines'];
 
@@ -47,37 +47,5 @@ describe('a diff', () => {
 
   it('keeps lines that look like the names of files', () => {
     expect(diffLines('--- a')).toEqual([{ kind: 'removed', text: '-- a' }]);
-  });
-
-  it('marks what changed within a line', () => {
-    const found = diffLines('-plt.title("celcius")\n+plt.title("celsius")\n other');
-    const changed = (line: ILine): string[] =>
-      (line.parts ?? []).filter(part => part.changed).map(part => part.text);
-    expect(found.map(changed)).toEqual([['celcius'], ['celsius'], []]);
-  });
-});
-
-describe('the word diff', () => {
-  it('gives back both lines, and marks nothing that is in both in its order', () => {
-    let seed = 3;
-    const random = (below: number): number => (seed = (seed * 16807) % 2147483647) % below;
-    const words = ['a', 'b', ' ', '(', 'é', '1', '"', '\t'];
-    const line = (): string =>
-      Array.from({ length: random(12) }, () => words[random(words.length)]).join('');
-    for (let round = 0; round < 500; round++) {
-      const [one, other] = [line(), line()];
-      const found = wordDiff(one, other);
-      if (found !== null) {
-        expect(found.old.map(part => part.text).join('')).toBe(one);
-        expect(found.now.map(part => part.text).join('')).toBe(other);
-        const same = (parts: typeof found.old): string =>
-          parts.map(part => (part.changed ? '' : part.text)).join('');
-        expect(same(found.old)).toBe(same(found.now));
-      }
-    }
-  });
-
-  it('leaves lines alone that have little in common', () => {
-    expect(wordDiff('import os', 'x = 1')).toBeNull();
   });
 });

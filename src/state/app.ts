@@ -59,6 +59,8 @@ export interface IAppState {
   /** What the person looks at; null where no notebook is open. */
   seen: ISeen | null;
   panels: Readonly<Record<string, IPanelState>>;
+  /** JupyterLab's theme, once it is another one than at the start. */
+  theme: string;
 }
 
 /** The store of a page. */
@@ -84,6 +86,7 @@ export function createStore(some: Partial<IAppState> = {}): AppStore {
     preferences: DEFAULTS,
     seen: null,
     panels: {},
+    theme: '',
     ...some
   });
 }

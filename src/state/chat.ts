@@ -10,6 +10,7 @@ import type {
   PermissionAskedEvent,
   Picture,
   Proposal,
+  SentenceInfo,
   UsedEvent
 } from '../api/events';
 
@@ -27,9 +28,14 @@ export interface IText {
   length: number;
 }
 
-export interface INotice {
-  kind: 'notice';
+/** Something that the server says: in English, and by its code where it has one. */
+export interface ISaid {
   text: string;
+  sentence: SentenceInfo | null;
+}
+
+export interface INotice extends ISaid {
+  kind: 'notice';
 }
 
 /** A request for a person's approval. */
@@ -45,6 +51,8 @@ export interface IResult {
   ok: boolean;
   text: string;
   structured: Json;
+  /** Of each of the answer's notices its code; undefined in what an older version kept. */
+  notices: readonly (SentenceInfo | null)[] | undefined;
   images: readonly Picture[];
   seconds: number;
 }
@@ -56,7 +64,7 @@ export interface ICall {
   tool: string;
   arguments: Json;
   status: CallStatus;
-  progress: string;
+  progress: ISaid | null;
   question: IQuestion | null;
   /** Whether a person was asked for an approval. */
   asked: boolean;

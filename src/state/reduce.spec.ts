@@ -42,7 +42,8 @@ const STORY = story(
     text: 'done',
     structured: {},
     images: [],
-    seconds: 1
+    seconds: 1,
+    notices: []
   },
   { kind: 'text', block: 2, start: 0, text: 'There.' },
   {

@@ -77,7 +77,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         tool: event.tool,
         arguments: event.arguments,
         status: 'running',
-        progress: '',
+        progress: null,
         question: null,
         asked: false,
         changes: [],
@@ -86,7 +86,10 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return { ...turn, retry: null, items: [...turn.items, call] };
     }
     case 'tool_progress':
-      return withCall(turn, event.call, call => ({ ...call, progress: event.message }));
+      return withCall(turn, event.call, call => ({
+        ...call,
+        progress: { text: event.message, sentence: event.sentence }
+      }));
     case 'permission':
       return withCall(turn, event.call, call => ({
         ...call,
@@ -118,6 +121,7 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
           ok: event.ok,
           text: event.text,
           structured: event.structured,
+          notices: event.notices,
           images: event.images,
           seconds: event.seconds
         }
@@ -133,7 +137,10 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         }
       };
     case 'notice':
-      return { ...turn, items: [...turn.items, { kind: 'notice', text: event.text }] };
+      return {
+        ...turn,
+        items: [...turn.items, { kind: 'notice', text: event.text, sentence: event.sentence }]
+      };
     case 'usage':
       return { ...turn, usage: event };
     case 'error':

@@ -47,13 +47,32 @@ export const CHANGE = {
   entry: 7
 } as const;
 
+/** A call that inserts a cell, and what came of it. */
+export const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} } as const;
+export const RESULT = {
+  kind: 'tool_result',
+  call: 'k',
+  tool: 'insert_cell',
+  ok: true,
+  text: 'Done.',
+  structured: {},
+  images: [],
+  seconds: 0,
+  notices: []
+} as const;
+
+/** The end of a turn. */
+export const DONE = { kind: 'done', end: 'done', text: '' } as const;
+
 /** A proposal to insert a cell and to run it. */
 export const PROPOSAL: Proposal = {
   title: 'Insert a code cell',
+  sentence: null,
   steps: [
     {
       kind: 'insert',
       title: 'Insert and run a code cell at the end',
+      sentence: null,
       cell: null,
       to: 1,
       runs: true,

@@ -67,6 +67,7 @@ export class Stage {
       store: this.store,
       chats,
       commands: this.commands,
+      languages: null,
       memory: new Memory(new BrowserStorage('http://server/')),
       notebook: Object.assign(this.notebook, { seen: this.store.state.seen }) as NotebookContext,
       questions,
@@ -217,6 +218,7 @@ export class Stage {
       }),
       files: () => Promise.resolve([]),
       sourceOf: () => 'print(1)',
+      mimeOf: () => null,
       reveal: (_, cell) => Promise.resolve(void this.revealed.push(cell))
     };
   }

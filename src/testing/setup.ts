@@ -18,7 +18,14 @@ if (typeof window !== 'undefined') {
     IntersectionObserver: Observer,
     requestIdleCallback: (done: () => void) => window.setTimeout(done),
     cancelIdleCallback: (number: number) => window.clearTimeout(number),
-    matchMedia: () => ({ matches: false, addEventListener: () => undefined })
+    matchMedia: () => ({
+      matches: false,
+      addEventListener: () => undefined,
+      removeEventListener: () => undefined,
+      // CodeMirror asks for these where there is one of them.
+      addListener: () => undefined,
+      removeListener: () => undefined
+    })
   });
   Element.prototype.scrollIntoView = () => undefined;
 }

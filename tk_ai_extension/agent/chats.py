@@ -28,6 +28,7 @@ from tk_ai_extension.model.agent_errors import (
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace import taking_back
 from tk_ai_extension.workspace.journal import Touched
 from tk_ai_extension.workspace.taking_back import TakenBack
@@ -125,7 +126,7 @@ class Chats:
         await self._saved(chat.id)
         plan = await self._transcripts.plan(chat.id)
         if plan is None or plan.turn != answer.plan:
-            raise PlanNotFound("No plan of that turn waits for an answer in this chat.")
+            raise PlanNotFound(Sentence("plan_missing"))
         approved = answer.answer == "approve"
         mode = answer.mode if approved else "plan"
         if approved and services.workspace.policy.mode(Caller(user, mode=mode)) == "plan":
@@ -218,7 +219,7 @@ class Chats:
         if (live := self._live.get(chat.id)) is not None and live.busy:
             return await live.stop(turn)
         if chat.id in await self._transcripts.elsewhere():
-            raise ChatElsewhere("Another server of this folder answers in this chat just now.")
+            raise ChatElsewhere(Sentence("chat_elsewhere"))
         return False
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
@@ -320,7 +321,7 @@ class Chats:
     ) -> StartedTurn:
         if await self._transcripts.size(chat.id) > MAX_CHAT:
             raise LimitReached(
-                f"This chat has more than {MAX_CHAT // 1_000_000} MB.", hint="Begin another chat."
+                Sentence("chat_large", size=MAX_CHAT // 1_000_000), hint=Sentence("chat_large_hint")
             )
         session = await self._open(chat, message.notebook)
         # From here on nothing waits: the session may be let go whenever it is idle.
@@ -412,7 +413,7 @@ class Chats:
         plan = await self._transcripts.plan(chat.id)
         forgotten = await self._transcripts.forgotten(chat.id)
         if self._closing is not None:
-            raise AgentUnavailable("The server is stopping.", hint="Start it again.")
+            raise AgentUnavailable(Sentence("stopping"), hint=Sentence("stopping_hint"))
         self._make_room()
         return ChatSession(
             self._services,
@@ -467,8 +468,7 @@ class Chats:
         """A server that was killed left turns without an end: they get one."""
         await log.save()
         for turn in await self._transcripts.unended(chat_id):
-            error = AgentDied("The server stopped in the middle of this turn.")
-            log.add(turn, Failed(error.as_dict()))
+            log.add(turn, Failed.of(AgentDied(Sentence("server_stopped_turn"))))
             log.add(turn, Done("failed"))
 
     def _make_room(self) -> None:
@@ -477,8 +477,8 @@ class Chats:
         idle = next((session for session in self._live.values() if not session.busy), None)
         if idle is None:
             raise LimitReached(
-                f"{len(self._live)} chats are answered just now.",
-                hint="Wait until one has ended, or stop one.",
+                Sentence("chats_many", count=len(self._live)),
+                hint=Sentence("chats_many_hint"),
             )
         self._detach(idle)
 

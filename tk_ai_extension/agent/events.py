@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.error_info import error_info
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.sentences import SentenceInfo
 
 End = Literal["done", "stopped", "failed"]
 """How a turn ended: by itself, because somebody stopped it, or with an error."""
@@ -108,12 +111,13 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgressed:
-    """A line that says what a running call is doing."""
+    """A line that says what a running call is doing; by its code in ``sentence``, where it has one."""
 
     kind: ClassVar[str] = "tool_progress"
 
     call: str
     message: str
+    sentence: SentenceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,7 @@ class ToolAnswered:
         structured: The structured answer, or ``{"error": …}``.
         images: Pictures: ``{"data": base64, "mime": …}``.
         seconds: How long it took; a person's thinking about a permission counts.
+        notices: Of each of the answer's notices its code, where it has one.
     """
 
     kind: ClassVar[str] = "tool_result"
@@ -139,6 +144,7 @@ class ToolAnswered:
     structured: Json
     images: list[Json] = field(default_factory=list[Json])
     seconds: float = 0.0
+    notices: list[SentenceInfo | None] = field(default_factory=list[SentenceInfo | None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,20 +297,26 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Something that the person has to know besides."""
+    """Something that the person has to know besides; by its code in ``sentence``, where it has one."""
 
     kind: ClassVar[str] = "notice"
 
     text: str
+    sentence: SentenceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn cannot go on; ``error`` is `ToolError.as_dict`."""
+    """The turn cannot go on; ``error`` is `error_info`."""
 
     kind: ClassVar[str] = "error"
 
     error: Json
+
+    @classmethod
+    def of(cls, error: ToolError) -> Failed:
+        """Return the event that an error ends a turn with."""
+        return cls(error_info(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ Needs nothing that chats import: a server is asked for it before there is a chat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NotRequired, Protocol
 
 from typing_extensions import TypedDict
+
+from tk_ai_extension.model.sentences import SentenceInfo
 
 
 class ModelsInfo(TypedDict):
@@ -18,6 +20,7 @@ class ModelsInfo(TypedDict):
         configured: Names of the variables that were found.
         missing: Names of those that have to be set.
         source: Who gave the credentials: settings, environment, user or project.
+        hint_sentence: The hint by its code; None where it has none.
         untrusted: A folder whose file of keys is not used before it is trusted.
     """
 
@@ -33,6 +36,7 @@ class ModelsInfo(TypedDict):
     untrusted: str | None
     ignored: list[str]
     hint: str
+    hint_sentence: NotRequired[SentenceInfo | None]
 
 
 class ModelProvider(Protocol):

@@ -48,6 +48,7 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
+from tk_ai_extension.model.sentences import Sentence, sentence_info
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -99,8 +100,8 @@ class ChatServices:
         model = asked or (usual if usual in provider.models else provider.model)
         if model not in provider.models:
             raise NoModel(
-                f"There is no model `{model[:80]}` here.",
-                hint=f"Choose among: {', '.join(provider.models)}.",
+                Sentence("model_missing", model=model[:80]),
+                hint=Sentence("model_missing_hint", models=", ".join(provider.models)),
             )
         return model
 
@@ -168,9 +169,9 @@ class ChatSession:
             LimitReached: too many wait.
         """
         if answer is not None and answer.plan != self._plan:
-            raise PlanNotFound("No plan of that turn waits for an answer in this chat.")
+            raise PlanNotFound(Sentence("plan_missing"))
         if self._waiting.qsize() >= MAX_TURNS:
-            raise LimitReached(f"{MAX_TURNS} messages of this chat wait already.")
+            raise LimitReached(Sentence("messages_many", count=MAX_TURNS))
         turn_id = secrets.token_hex(6)
         caller = Caller(
             user=self.user,
@@ -202,7 +203,9 @@ class ChatSession:
         self._waiting.put_nowait(turn)
         return turn_id
 
-    async def stop(self, only: str | None = None, why: str = "The user stopped this.") -> bool:
+    async def stop(
+        self, only: str | None = None, why: str = Sentence("call_stopped_by_user")
+    ) -> bool:
         """Stops the turn that goes on, wherever it is, and those that wait; whether there were any.
 
         Args:
@@ -262,11 +265,13 @@ class ChatSession:
                 end = "stopped"
                 raise
             except ToolError as error:
-                turn.publish(Failed(error.as_dict()))
+                turn.publish(Failed.of(error))
             except Exception as error:
                 logger.exception("A turn of a chat failed")
-                failed = InternalError(f"The chat failed: {type(error).__name__}: {error}")
-                turn.publish(Failed(failed.as_dict()))
+                failed = InternalError(
+                    Sentence("chat_failed", why=f"{type(error).__name__}: {error}")
+                )
+                turn.publish(Failed.of(failed))
                 await self._close_agent()
             finally:
                 await turn.settle()
@@ -348,11 +353,11 @@ class ChatSession:
                 if turn.stopped is not None:
                     # It may have been stopped before it received the turn, and go on regardless.
                     name = self._services.backend.name
-                    raise AgentDied(f"{name} did not stop in time.") from None
+                    raise AgentDied(Sentence("agent_not_stopped", agent=name)) from None
                 if turn.calls:
                     continue
                 await self._close_agent()
-                raise ModelSilent(f"The model said nothing for {patience:.0f} s.") from None
+                raise ModelSilent(Sentence("model_silent", seconds=f"{patience:.0f}")) from None
             finally:
                 self._limit = None
             match event:
@@ -425,7 +430,8 @@ class ChatSession:
 
     def _publish_forgotten(self, turn: Turn) -> None:
         name = self._services.backend.name
-        turn.publish(Noticed(f"{name} does not remember what was said before in this chat."))
+        said = Sentence("forgotten", agent=name)
+        turn.publish(Noticed(said, sentence_info(said)))
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
         left, self._session = self._session, checkpoint.session

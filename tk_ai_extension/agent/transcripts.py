@@ -19,6 +19,7 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.leases import ServerLease
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.paths import moved
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.database import Database
 
 MAX_CHATS = 500
@@ -235,7 +236,7 @@ class Transcripts:
                     (server, chat.id),
                 )
             elif row[0] != server:
-                raise ChatElsewhere("Another server of this folder answers in this chat just now.")
+                raise ChatElsewhere(Sentence("chat_elsewhere"))
             return _chat(db, chat.user, chat.id)
 
         return await self._database.run(take)
@@ -416,7 +417,7 @@ def _chat(db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
         (chat_id, user),
     ).fetchone()
     if row is None:
-        raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
+        raise ChatNotFound(Sentence("chat_missing", chat=chat_id[:80]))
     return Chat(*row)
 
 

@@ -33,6 +33,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.operations import Change
+from tk_ai_extension.model.sentences import Sentence, sentence_info
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.tools.results import Result
@@ -80,7 +81,7 @@ class Turn:
     )
     context: Context = field(default_factory=copy_context)
     over: bool = False
-    why_stopped: str = "The turn ended before this call did."
+    why_stopped: str = Sentence("call_stopped_turn_over")
     _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     _answered: set[str] = field(default_factory=set[str])
     _journalled: int = 0
@@ -185,7 +186,7 @@ class Turn:
         self._answered.add(call)
 
         async def progress(message: str) -> None:
-            self.publish(ToolProgressed(call, message))
+            self.publish(ToolProgressed(call, message, sentence_info(message)))
 
         context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
         result: Result | None = None
@@ -250,6 +251,7 @@ class Turn:
                 structured=structured,
                 images=[{"data": image.data, "mime": image.mime} for image in images],
                 seconds=round(time.monotonic() - began, 3),
+                notices=[] if result is None else [sentence_info(each) for each in result.notices],
             )
         )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tk_ai_extension.model.cells import CellType, Json
+from tk_ai_extension.model.sentences import SentenceInfo, sentence_info, sentence_of
 
 Mark = Literal[" ", "+", "-", "@"]
 """A line that stays, is added or removed; ``@`` stands between two parts of a diff."""
@@ -101,6 +102,7 @@ class ProposalStep:
     Attributes:
         kind: What it is.
         title: One sentence for a person; positions of cells count from 1.
+        sentence: The title by its code; None where it has none.
         cell: The cell concerned; None for a new one.
         to: The position that a cell is inserted at or moved to, from 0.
         runs: Whether the lines marked with a space or ``+`` are run.
@@ -116,6 +118,11 @@ class ProposalStep:
     runs: bool = False
     lines: tuple[Line, ...] = ()
     identity: tuple[str | int | bool | None, ...] | None = field(default=None, metadata=INTERNAL)
+    sentence: SentenceInfo | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Say by which code the title is translated."""
+        object.__setattr__(self, "sentence", sentence_info(self.title))
 
     @property
     def code(self) -> str:
@@ -127,7 +134,7 @@ class ProposalStep:
         """Return the step that `as_dict` gave; its cell has no hash."""
         return cls(
             value["kind"],
-            value["title"],
+            sentence_of(value["title"], value.get("sentence")),
             value["cell"] and CellReference(**value["cell"]),
             value["to"],
             value["runs"],
@@ -139,6 +146,7 @@ class ProposalStep:
         return {
             "kind": self.kind,
             "title": one_line(self.title),
+            "sentence": self.sentence and self.sentence.as_dict(),
             "cell": self.cell and self.cell.as_dict(),
             "to": self.to,
             "runs": self.runs,
@@ -152,6 +160,7 @@ class Proposal:
 
     Attributes:
         title: One sentence for a person.
+        sentence: The title by its code; None where it has none.
         steps: In order.
         notebook: The path of the notebook that it concerns; None for none or several.
         kernel: The kernel that runs it; None where nothing runs.
@@ -165,13 +174,19 @@ class Proposal:
     kernel: KernelReference | None = None
     omitted: int = 0
     reference: str = field(default="", metadata=INTERNAL)
+    sentence: SentenceInfo | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Say by which code the title is translated."""
+        object.__setattr__(self, "sentence", sentence_info(self.title))
 
     @classmethod
     def from_dict(cls, value: Json) -> Proposal:
         """Return the proposal that `as_dict` gave, as far as it is shown."""
         steps = tuple(ProposalStep.from_dict(step) for step in value["steps"])
         kernel = value["kernel"] and KernelReference(**value["kernel"])
-        return cls(value["title"], steps, value["notebook"], kernel, value["omitted"])
+        title = sentence_of(value["title"], value.get("sentence"))
+        return cls(title, steps, value["notebook"], kernel, value["omitted"])
 
     @property
     def runs(self) -> bool:
@@ -184,6 +199,7 @@ class Proposal:
             "notebook": self.notebook,
             "kernel": self.kernel and self.kernel.as_dict(),
             "title": one_line(self.title),
+            "sentence": self.sentence and self.sentence.as_dict(),
             "steps": [step.as_dict() for step in self.steps],
             "omitted": self.omitted,
         }

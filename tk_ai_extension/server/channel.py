@@ -28,6 +28,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 
 logger = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ class Channel:
                 await self._send_feed(kind, value, after, say)
             await say(over=True)
         except ToolError as error:
-            await say(error=error.as_dict())
+            await say(error=error_info(error))
         except Exception:
             logger.exception("A page cannot follow %s %s", kind, value)
             await say(error=ToolError("The server failed.", retryable=True).as_dict())

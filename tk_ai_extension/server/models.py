@@ -28,6 +28,7 @@ from tk_ai_extension.agent.requests import Attachment, ChatRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.proposals import Proposal
+from tk_ai_extension.model.sentences import SentenceInfo
 from tk_ai_extension.tools.schemas import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
@@ -95,6 +96,8 @@ class ErrorInfo(TypedDict):
     Attributes:
         code: Stable; names the kind of error.
         retryable: Whether the same request can succeed later.
+        sentence: The message by its code; None where it has none.
+        hint_sentence: The hint by its code; None where it has none.
     """
 
     code: str
@@ -102,6 +105,8 @@ class ErrorInfo(TypedDict):
     hint: str
     retryable: bool
     details: NotRequired[Json]
+    sentence: NotRequired[SentenceInfo | None]
+    hint_sentence: NotRequired[SentenceInfo | None]
 
 
 ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorInfo})

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from tk_ai_extension.model.cells import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.presenting import present
 from tk_ai_extension.tools.results import Image, Result
@@ -145,11 +146,22 @@ def _is_asked(context: ToolContext, run: Run) -> bool:
 
 def _progress(run: Run, elapsed: float) -> str:
     step = run.current
-    position = f" {run.steps.index(step) + 1}/{len(run.steps)}" if len(run.steps) > 1 else ""
     # People read it: they count cells from 1.
-    name = "code" if step.index is None else f"cell {step.index + 1}"
+    what = (
+        Sentence("running_code")
+        if step.index is None
+        else Sentence("running_cell", position=step.index + 1)
+    )
+    if len(run.steps) > 1:
+        number, total = run.steps.index(step) + 1, len(run.steps)
+        what = Sentence("running_part", what=what, number=number, total=total)
     last = next((line for line in reversed(_last_lines(step.outputs)) if line.strip()), "")
-    return f"{name}{position} {step.status}, {elapsed:.0f} s{': ' + last[:200] if last else ''}"
+    seconds = f"{elapsed:.0f}"
+    if last:
+        return Sentence(
+            "running_prints", what=what, status=step.status, seconds=seconds, line=last[:200]
+        )
+    return Sentence("running", what=what, status=step.status, seconds=seconds)
 
 
 def _last_lines(outputs: OutputBuffer) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.plans import Plan
 from tk_ai_extension.workspace.permission_requests import Effect
@@ -158,13 +159,17 @@ class PermissionCheck:
 
     def by_arguments(self, notebook: str | None, kernel: KernelReference | None) -> Proposal:
         """Return the proposal that shows the arguments, code and text whole."""
-        title = f"Call {self._tool}"
+        title = Sentence("call_tool", tool=self._tool)
         short: list[str] = []
         long: list[ProposalStep] = []
         for name, value in self._arguments.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             if "\n" in text:
-                long.append(ProposalStep("arguments", f"With {name}", lines=marked(" ", text)))
+                long.append(
+                    ProposalStep(
+                        "arguments", Sentence("with_argument", name=name), lines=marked(" ", text)
+                    )
+                )
             else:
                 short.append(f"{name}: {text}")
         lines = marked(" ", "\n".join(short)) if short else ()

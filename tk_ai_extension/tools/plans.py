@@ -7,7 +7,9 @@ something else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, Protocol
 
 from tk_ai_extension.model.cells import Cell, CellType, Snapshot, source_hash
@@ -20,6 +22,7 @@ from tk_ai_extension.model.proposals import (
     diff_lines,
     marked,
 )
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument
 
 
@@ -58,15 +61,11 @@ class Edit:
         """A diff of each cell; all of its lines where it is run."""
         steps = tuple(_operation(self.snapshot, each, self.run) for each in self.operations)
         runs = any(step.runs for step in steps)
-        title = "Nothing to change"
+        title: str = Sentence("nothing_to_change")
         if len(steps) == 1:
             title = steps[0].title
         elif steps:
-            title = (
-                f"{len(steps)} changes, and run the changed code"
-                if runs
-                else f"{len(steps)} changes"
-            )
+            title = Sentence("changes_and_run" if runs else "changes", count=len(steps))
         return Proposal(title, steps, notebook=self.snapshot.path)
 
 
@@ -86,10 +85,15 @@ class Creation:
 
     def proposal(self) -> Proposal:
         """The cells, whole."""
-        kernel = f" for {self.kernelspec['name']}" if self.kernelspec else ""
-        title = f"Create {self.path}{kernel} with {len(self.cells)} cells"
+        count = len(self.cells)
+        title = Sentence("create", path=self.path, count=count)
+        if self.kernelspec:
+            kernel = self.kernelspec["name"]
+            title = Sentence("create_for_kernel", path=self.path, kernel=kernel, count=count)
         cells = (
-            ProposalStep("insert", f"Insert a {kind} cell", to=index, lines=marked("+", source))
+            ProposalStep(
+                "insert", Sentence("insert_new", type=kind), to=index, lines=marked("+", source)
+            )
             for index, (kind, source) in enumerate(self.cells)
         )
         return Proposal(title, (ProposalStep("create", title), *cells), notebook=self.path)
@@ -124,12 +128,13 @@ class Running:
         steps = [RESTART] if self.restart else []
         path = self.document.path
         if self.snapshot is None:
-            code = ProposalStep("code", "Run code", runs=True, lines=marked(" ", self.code))
-            return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=path)
+            lines = marked(" ", self.code)
+            code = ProposalStep("code", Sentence("run_code"), runs=True, lines=lines)
+            return Proposal(Sentence("run_code_in_kernel"), (*steps, code), notebook=path)
         runs = [
             ProposalStep(
                 "run",
-                f"Run {_name(cell)}",
+                Sentence("run_cell", cell=_name(cell)),
                 cell=_reference(self.snapshot, cell),
                 runs=True,
                 lines=marked(" ", cell.source),
@@ -137,7 +142,7 @@ class Running:
             )
             for cell in self.cells
         ]
-        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
+        title = runs[0].title if len(runs) == 1 else Sentence("run_cells", count=len(runs))
         return Proposal(title, (*steps, *runs), notebook=path)
 
 
@@ -164,17 +169,21 @@ class KernelChange:
     def proposal(self) -> Proposal:
         """The kernel, and what is done to it."""
         # A notebook has one kernel; which one it is else, only its id says.
-        kernel = "the kernel" if self.path else f"the kernel {self.kernel_id[:8]}"
-        what = f"{self.verb.capitalize()} {kernel}"
-        if self.execution_id is not None:
-            what = f"Interrupt what runs in {kernel}"
-        elif self.verb != "interrupt":
-            what += ". Its variables are lost"
+        kernel = Sentence("kernel_of_notebook")
+        if not self.path:
+            kernel = Sentence("kernel_of_id", id=self.kernel_id[:8])
+        codes = {
+            "restart": "restart_kernel",
+            "interrupt": "interrupt_kernel",
+            "shut down": "shut_down_kernel",
+        }
+        code = codes[self.verb] if self.execution_id is None else "interrupt_run"
+        what = Sentence(code, kernel=kernel)
         step = ProposalStep("kernel", what, identity=(self.verb, self.kernel_id, self.execution_id))
         return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
 
 
-RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lost")
+RESTART = ProposalStep("kernel", Sentence("restart_first"))
 """The step that restarts a notebook's kernel before code runs in it."""
 
 
@@ -186,7 +195,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             place, to, identity = _place(snapshot, operation)
             return ProposalStep(
                 "insert",
-                f"{'Insert and run' if runs else 'Insert'} a {content.type} cell {place}",
+                Sentence("insert_and_run" if runs else "insert", type=content.type, place=place),
                 to=to,
                 runs=runs,
                 lines=marked("+", content.source),
@@ -195,13 +204,18 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
         case Replace(key, source, new_type, keep_outputs):
             cell = snapshot.by_key[key]
             runs = run and (new_type or cell.type) == "code"
-            become = "" if new_type in (None, cell.type) else f", now {new_type}"
-            outputs = ", outputs kept" if keep_outputs else ""
-            same = ": same source" if cell.source == source else ""
-            verb = "Change and run" if runs else "Change"
+            how: list[Sentence] = []
+            if new_type not in (None, cell.type):
+                how.append(Sentence("change_type", type=new_type))
+            if keep_outputs:
+                how.append(Sentence("change_outputs_kept"))
+            if cell.source == source:
+                how.append(Sentence("change_same_source"))
             return ProposalStep(
                 "change",
-                f"{verb} {_name(cell)}{become}{outputs}{same}",
+                Sentence(
+                    "change_and_run" if runs else "change", cell=_name(cell), how=_joined(how)
+                ),
                 cell=_reference(snapshot, cell),
                 runs=runs,
                 lines=diff_lines(cell.source, source, whole=runs),
@@ -211,7 +225,7 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "delete",
-                f"Delete {_name(cell)}",
+                Sentence("delete", cell=_name(cell)),
                 cell=_reference(snapshot, cell),
                 lines=marked("-", cell.source),
                 identity=(),
@@ -220,17 +234,19 @@ def _operation(snapshot: Snapshot, operation: Operation, run: bool) -> ProposalS
             cell = snapshot.by_key[key]
             return ProposalStep(
                 "move",
-                f"Move {_name(cell)} to position {to + 1}",
+                Sentence("move", cell=_name(cell), position=to + 1),
                 cell=_reference(snapshot, cell),
                 to=to,
                 identity=(to,),
             )
         case SetOutputs(key, outputs):
             cell = snapshot.by_key[key]
-            what = f"Restore {len(outputs)} outputs of" if outputs else "Clear the outputs of"
+            title = Sentence("clear_outputs", cell=_name(cell))
+            if outputs:
+                title = Sentence("restore_outputs", count=len(outputs), cell=_name(cell))
             return ProposalStep(
                 "outputs",
-                f"{what} {_name(cell)}",
+                title,
                 cell=_reference(snapshot, cell),
                 identity=(source_hash(repr(outputs)),),
             )
@@ -240,9 +256,14 @@ def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
     return CellReference(cell.key, cell.index, cell.type, snapshot.address(cell), cell.hash)
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: Cell) -> Sentence:
     """A cell as a person finds it: the first is cell 1, and its id says nothing to them."""
-    return f"{cell.type} cell {cell.index + 1}"
+    return Sentence("cell", type=cell.type, position=cell.index + 1)
+
+
+def _joined(parts: Sequence[Sentence]) -> str:
+    """Parts of a sentence as one."""
+    return reduce(lambda first, more: Sentence("change_two", first=first, second=more), parts, "")
 
 
 def _place(
@@ -250,14 +271,14 @@ def _place(
 ) -> tuple[str, int | None, tuple[str | int | None, ...]]:
     """Where a cell is inserted: in words, as an index, and as an approval is bound to it."""
     if insert.index is not None:
-        return f"as cell {insert.index + 1}", insert.index, ("at", insert.index)
+        return Sentence("place_at", position=insert.index + 1), insert.index, ("at", insert.index)
     key = insert.after or insert.before
     if key is None:
-        return "at the end", len(snapshot.cells), ("end",)
+        return Sentence("place_end"), len(snapshot.cells), ("end",)
     side = "after" if insert.after is not None else "before"
     cell = snapshot.by_key.get(key)
     name, to = f"@{key}", None
     if cell is not None:
-        name = f"cell {cell.index + 1}"
+        name = Sentence("cell_position", position=cell.index + 1)
         to = cell.index + (side == "after")
-    return f"{side} {name}", to, (side, key)
+    return Sentence(f"place_{side}", cell=name), to, (side, key)

@@ -306,4 +306,5 @@ def check_source(workspace: Workspace, source: str) -> None:
 def line_diff(before: str, after: str) -> str:
     """A unified diff of two sources with one line of context, without file names."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
-    return "\n".join(line for line in lines if not line.startswith(("---", "+++")))
+    # The names of the files come first; a line of the source may begin like one.
+    return "\n".join([*lines][2:])

@@ -22,6 +22,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.model.proposals import Proposal
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.permission_requests import (
     Answer,
     Effect,
@@ -227,7 +228,7 @@ class PermissionPolicy:
         self._expire()
         request = self._pending.get(permission_id)
         if request is None or request.caller.user != user:
-            raise PermissionNotFound(f"No request `{permission_id}` waits for your answer.")
+            raise PermissionNotFound(Sentence("answered_already", request=permission_id))
         reply = Reply(answer, message)
         self._settle(request, reply)
         asking = self._asking.get(permission_id)

@@ -23,6 +23,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
     is_out_of_files,
 )
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.bridge import ToolBridge
 from tk_ai_extension.workspace.notices import Notices
 
@@ -346,9 +347,7 @@ class PythonSessions:
 
     def _tell(self, session: PythonSession, what: str) -> None:
         for owner in session.owners:
-            self._notices.add(
-                owner, f"The `python` session's kernel {what}: its variables are gone."
-            )
+            self._notices.add(owner, Sentence("session_kernel", what=what))
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
         if event.kind not in ("died", "restarted", "shutdown"):

@@ -11,6 +11,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import NothingToUndo
 from tk_ai_extension.model.many_cells import off_loop_if_many
 from tk_ai_extension.model.operations import Change
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
@@ -63,7 +64,7 @@ async def take_back(
         if cells is not None and len(changes) < len(entry.changes):
             others[entry.id] = [each for each in entry.changes if each.cell not in cells]
     if not by_path:
-        raise NothingToUndo("None of it changed anything that can be taken back.")
+        raise NothingToUndo(Sentence("nothing_taken_back"))
     return [
         await _take_back(workspace, caller, path, of_path, others=others, of=of)
         for path, of_path in by_path.items()

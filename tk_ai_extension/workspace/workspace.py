@@ -14,6 +14,7 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import KernelNotFound, NotebookRequired
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -173,7 +174,7 @@ class Workspace:
                 for caller in self.notebooks.replace_kernel(gone, started):
                     self.notices.add(
                         caller,
-                        f"The kernel of {path} had died and was replaced: its variables are gone.",
+                        Sentence("kernel_replaced", path=path),
                     )
             return started, True
 
@@ -216,8 +217,11 @@ class Workspace:
         is_busy = (await self.kernels.info(kernel_id)).state == "busy"
         self.notices.add(
             caller,
-            f"The server was stopped while its kernel {last.summary} of {path}. What that printed "
-            f"afterwards is not in the notebook{'; the kernel is still busy' if is_busy else ''}.",
+            Sentence(
+                "server_stopped_busy" if is_busy else "server_stopped",
+                what=last.summary,
+                path=path,
+            ),
         )
         cells = re.findall(r"@([^\s,]+)", last.summary)
         return cells[0] if is_busy and len(cells) == 1 else None
@@ -259,13 +263,15 @@ class Workspace:
             self._foreign_updates.pop(event.kernel_id, None)
             self.runs.forget_kernel(event.kernel_id)
             self.displays.forget_kernel(event.kernel_id)
-            happened = {"restarted": "was restarted", "died": "died", "shutdown": "was shut down"}[
-                event.kind
-            ]
+            happened = {
+                "restarted": "kernel_restarted",
+                "died": "kernel_died",
+                "shutdown": "kernel_shut_down",
+            }[event.kind]
             for managed in self.notebooks.with_kernel(event.kernel_id):
                 self.notices.add(
                     managed.caller,
-                    f"The kernel of {managed.path} {happened}: its variables are gone.",
+                    Sentence(happened, path=managed.path),
                 )
             if event.kind == "shutdown":
                 # It was told: the next one is a new kernel, and takes no dead one's place.

@@ -37,6 +37,7 @@ from tk_ai_extension.model.agent_errors import (
     NoModel,
 )
 from tk_ai_extension.model.cells import Json
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ class ClaudeBackend:
         provider = await self._provider()
         if provider.untrusted is not None:
             raise FolderNotTrusted(
-                "This folder has a file with a key. Trust the folder to use it.",
+                Sentence("folder_untrusted"),
                 hint=provider.hint,
                 folder=provider.untrusted,
             )
         if not provider.ready:
-            raise NoModel(f"{provider.label} cannot be asked yet.", hint=provider.hint)
+            raise NoModel(Sentence("model_not_ready", provider=provider.label), hint=provider.hint)
         return provider
 
     async def start(self, config: SessionConfig) -> ClaudeSession:
@@ -116,12 +117,12 @@ class ClaudeBackend:
             async with asyncio.timeout(START):
                 await client.connect()
         except TimeoutError:
-            raise AgentUnavailable(f"Claude's process said nothing for {START:.0f} s.") from None
+            raise AgentUnavailable(Sentence("agent_silent", seconds=f"{START:.0f}")) from None
         except sdk.CLINotFoundError as error:
-            raise AgentUnavailable(f"Claude's program is not there: {error}.") from error
+            raise AgentUnavailable(Sentence("agent_missing", why=str(error))) from error
         except sdk.ClaudeSDKError as error:
             said = provider.redact(str(error))
-            raise AgentDied(f"Claude's process ended while it started: {said}.") from error
+            raise AgentDied(Sentence("agent_ended_starting", why=said)) from error
         return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
 
     async def forget(self, session: str) -> None:
@@ -165,7 +166,7 @@ class ClaudeSession:
         self._translator = Translator(meter, redact)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
-        self._why = ""
+        self._ended = Sentence("agent_ended")
         self._unresponsive = False
 
     @property
@@ -199,14 +200,14 @@ class ClaudeSession:
             await self._client.query(message())
         except sdk.ClaudeSDKError as error:
             said = self._redact(str(error))
-            raise AgentDied(f"Claude's process has ended: {said}.") from error
+            raise AgentDied(Sentence("agent_ended_why", why=said)) from error
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""
         event = await self._events.get()
         if event is None:
             self._events.put_nowait(None)
-            raise AgentDied(f"Claude's process has ended{self._why}.")
+            raise AgentDied(self._ended)
         return event
 
     async def interrupt(self) -> None:
@@ -218,7 +219,7 @@ class ClaudeSession:
             self._unresponsive = True
             # The SDK has no class of its own for a request that the process refuses.
             said = self._redact(str(error))
-            raise AgentDied(f"Claude did not respond to the interrupt: {said}.") from error
+            raise AgentDied(Sentence("agent_not_interrupted", why=said)) from error
 
     async def close(self) -> None:
         """End the process."""
@@ -240,10 +241,10 @@ class ClaudeSession:
                 for event in self._translator.translate(message):
                     self._events.put_nowait(event)
         except sdk.ClaudeSDKError as error:
-            self._why = f": {self._redact(str(error))}"
-            logger.warning("Claude's process has ended%s", self._why)
+            self._ended = Sentence("agent_ended_why", why=self._redact(str(error)))
+            logger.warning("%s", self._ended)
         except Exception:
-            self._why = ": a message of it could not be read"
+            self._ended = Sentence("agent_ended_unread")
             logger.exception("A message of Claude's process could not be read")
         finally:
             self._events.put_nowait(None)
@@ -332,7 +333,5 @@ def _cli(package: Path) -> str:
     bundled = package / "_bundled" / "claude"
     found = str(bundled) if bundled.is_file() else shutil.which("claude")
     if found is None:
-        raise AgentUnavailable(
-            "The installed claude-agent-sdk brings no `claude` for this platform."
-        )
+        raise AgentUnavailable(Sentence("agent_unsupported"))
     return found

@@ -21,6 +21,7 @@ from tk_ai_extension.agent.claude.trusted_folders import (
 from tk_ai_extension.agent.models import ModelsInfo
 from tk_ai_extension.kernels.sandbox.projects import has_sandbox
 from tk_ai_extension.model.agent_errors import NoModel
+from tk_ai_extension.model.sentences import Sentence
 
 
 class ClaudeModels:
@@ -80,8 +81,8 @@ class ClaudeModels:
             return
         if self._is_sandboxed():
             raise NoModel(
-                "Kernels of this folder run in a sandbox, and could have written its file of keys.",
-                hint=f"Put the key in the environment, or in {self._user_file}.",
+                Sentence("model_sandboxed"),
+                hint=Sentence("model_sandboxed_hint", file=str(self._user_file)),
             )
         self._trusted.trust(self._root)
 

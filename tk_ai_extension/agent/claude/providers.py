@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.claude.sources import (
@@ -28,6 +28,7 @@ from tk_ai_extension.agent.claude.sources import (
     resolve,
 )
 from tk_ai_extension.agent.models import ModelsInfo
+from tk_ai_extension.model.sentences import Sentence, sentence_info
 
 LABELS: Mapping[ProviderName, str] = {
     "anthropic": "Claude, through Anthropic's API",
@@ -120,15 +121,17 @@ class Provider:
         if self.problem is not None:
             return self.problem
         if self.untrusted is not None:
-            return (
-                "Read it, then trust the folder: in the panel, or by `nb chat --trust-folder` in "
-                f"{self.untrusted}."
-            )
+            return Sentence("folder_untrusted_hint", folder=self.untrusted)
         if self.missing:
-            return f"Set {' and '.join(self.missing)}, in the server's environment."
+            return Sentence("model_unset_hint", names=" and ".join(self.missing))
         if self.name == "tour":
-            return "Set ANTHROPIC_API_KEY, in the server's environment or in .secrets.env."
-        return "Ready."
+            return Sentence("tour_hint")
+        return Sentence("model_ready")
+
+    @property
+    def _hint_sentence(self) -> Any:
+        info = sentence_info(self.hint)
+        return info and info.as_dict()
 
     def health(self) -> ModelsInfo:
         """What is configured and what is missing, as JSON and without values."""
@@ -145,6 +148,7 @@ class Provider:
             "missing": list(self.missing),
             "ignored": list(self.ignored),
             "hint": self.hint,
+            "hint_sentence": self._hint_sentence,
         }
 
     def redact(self, text: str) -> str:

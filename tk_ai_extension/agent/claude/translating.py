@@ -18,6 +18,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.model.agent_errors import ModelBusy, ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.sentences import Sentence
 
 if TYPE_CHECKING:
     from claude_agent_sdk import Message, ResultMessage, ToolResultBlock
@@ -197,13 +198,14 @@ def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | 
     said = (result.result or "; ".join(result.errors or ()) or result.subtype).strip()
     said = redact(said.removeprefix("API Error: ")).rstrip(".")[:500]
     if status is None and ("not logged in" in said.lower() or "/login" in said.lower()):
-        return NoModel("No model is connected: there is no key.")
+        return NoModel(Sentence("model_none"))
     if status in (401, 403):
-        return ModelUnauthorized(f"The model's server refused the key ({status}): {said}.")
+        return ModelUnauthorized(Sentence("model_refused", status=status, why=said))
     if status in (429, 503, 529):
-        return ModelBusy(f"The model's server is busy ({status}): {said}.")
-    where = f" ({status})" if status else ""
-    return ModelFailed(f"The model could not answer{where}: {said}.")
+        return ModelBusy(Sentence("model_busy", status=status, why=said))
+    if status:
+        return ModelFailed(Sentence("model_failed_status", status=status, why=said))
+    return ModelFailed(Sentence("model_failed", why=said))
 
 
 def _used(result: ResultMessage, cost: float | None) -> Used:

@@ -15,6 +15,7 @@ from tornado.web import HTTPError, RequestHandler, authenticated, stream_request
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.encoding import dumps, loads
+from tk_ai_extension.model.error_info import error_info
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.server.users import username
 
@@ -231,7 +232,7 @@ class TkAIHandler(APIHandler):
             self.set_header("Connection", "close")
         if isinstance(error, ToolError):
             self.set_status(error.status)
-            self.write_json(self.error_body(error.as_dict()))
+            self.write_json(self.error_body(error_info(error)))
             return
         fallback = ("internal_error", "The server's log says more.")
         code, hint = ROUTE_ERRORS.get(status_code, fallback)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.many_cells import off_loop_if_many
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.changes import ChangedCell, changed_cell
 from tk_ai_extension.tools.context import ToolContext
@@ -57,11 +58,13 @@ class _Undoing(Edit):
     def proposal(self) -> Proposal:
         """What comes back."""
         entries = tuple(
-            ProposalStep("undo", f"Take back {entry.id}: {entry.summary}") for entry in self.entries
+            ProposalStep(
+                "undo", Sentence("take_back_change", entry=entry.id, summary=entry.summary)
+            )
+            for entry in self.entries
         )
         edit = super().proposal()
-        count = len(entries)
-        title = f"Take back {count} change{'' if count == 1 else 's'}"
+        title = Sentence("take_back", count=len(entries))
         return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 

@@ -19,6 +19,7 @@ from tk_ai_extension.model.errors import (
     NotReadable,
 )
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.sentences import Sentence
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.following import ExecutionResult, follow
 from tk_ai_extension.tools.parameters import Wait
@@ -98,16 +99,15 @@ class PythonPlan:
 
     def proposal(self) -> Proposal:
         """The code, whole."""
-        kernel = "the session's kernel" if self.key else "a kernel of its own"
-        title = f"Run Python code in {kernel}, in the folder {self.folder or '.'}"
+        title = Sentence(
+            "run_python_in_session" if self.key else "run_python_alone", folder=self.folder or "."
+        )
         env = "\n".join(f"{name}={value}" for name, value in self.env)
-        variables = ProposalStep("arguments", "Set environment variables", lines=marked("+", env))
+        variables = ProposalStep("arguments", Sentence("set_environment"), lines=marked("+", env))
         steps = [variables] if env else []
         for cell in self.cells:
             if cell.reset:
-                steps.append(
-                    ProposalStep("kernel", "Reset the session first. Its variables are lost")
-                )
+                steps.append(ProposalStep("kernel", Sentence("reset_first")))
             steps.append(ProposalStep("code", title, runs=True, lines=marked(" ", cell.code)))
         session = None if self.key is None else f"{self.key.name}:{self.key.folder}"
         return Proposal(title, tuple(steps), kernel=KernelReference(self.kernel_id, session))

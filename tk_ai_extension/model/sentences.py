@@ -1,0 +1,229 @@
+"""Sentences that people read on the screen, each with a code by which an interface translates it.
+
+`SENTENCES` is the one place that says what a code is in English. A `Sentence` is that text, and keeps
+its code and parameters for whoever sends it on (`sentence_info`). `scripts/typescript.py` makes of the
+table what the front end translates by; a code that it does not know is shown in English.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+MAX_PARAMETER = 500
+"""Characters of a parameter that are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceInfo:
+    """A sentence for an interface that translates it.
+
+    Attributes:
+        code: Stable; names the sentence.
+        parameters: What stands in it: texts, numbers, or a sentence within it.
+    """
+
+    code: str
+    parameters: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The sentence as JSON."""
+        return asdict(self)
+
+
+_STEPS: Final = {
+    "insert": "Insert a {type} cell {place}",
+    "insert_and_run": "Insert and run a {type} cell {place}",
+    "insert_new": "Insert a {type} cell",
+    "place_at": "as cell {position}",
+    "place_end": "at the end",
+    "place_after": "after {cell}",
+    "place_before": "before {cell}",
+    "cell": "{type} cell {position}",
+    "cell_position": "cell {position}",
+    "change": "Change {cell}{how}",
+    "change_and_run": "Change and run {cell}{how}",
+    "change_type": ", now {type}",
+    "change_outputs_kept": ", outputs kept",
+    "change_same_source": ": same source",
+    "change_two": "{first}{second}",
+    "delete": "Delete {cell}",
+    "move": "Move {cell} to position {position}",
+    "clear_outputs": "Clear the outputs of {cell}",
+    "restore_outputs": ("Restore {count} output of {cell}", "Restore {count} outputs of {cell}"),
+    "nothing_to_change": "Nothing to change",
+    "changes": ("{count} change", "{count} changes"),
+    "changes_and_run": (
+        "{count} change, and run the changed code",
+        "{count} changes, and run the changed code",
+    ),
+    "create": ("Create {path} with {count} cell", "Create {path} with {count} cells"),
+    "create_for_kernel": (
+        "Create {path} for {kernel} with {count} cell",
+        "Create {path} for {kernel} with {count} cells",
+    ),
+    "run_cell": "Run {cell}",
+    "run_cells": ("Run {count} cell", "Run {count} cells"),
+    "run_code": "Run code",
+    "run_code_in_kernel": "Run code in the notebook's kernel",
+    "kernel_of_notebook": "the kernel",
+    "kernel_of_id": "the kernel {id}",
+    "restart_kernel": "Restart {kernel}. Its variables are lost",
+    "interrupt_kernel": "Interrupt {kernel}",
+    "interrupt_run": "Interrupt what runs in {kernel}",
+    "shut_down_kernel": "Shut down {kernel}. Its variables are lost",
+    "restart_first": "Restart the kernel first. Its variables are lost",
+    "reset_first": "Reset the session first. Its variables are lost",
+    "run_python_in_session": "Run Python code in the session's kernel, in the folder {folder}",
+    "run_python_alone": "Run Python code in a kernel of its own, in the folder {folder}",
+    "set_environment": "Set environment variables",
+    "call_tool": "Call {tool}",
+    "with_argument": "With {name}",
+    "take_back_change": "Take back {entry}: {summary}",
+    "take_back": ("Take back {count} change", "Take back {count} changes"),
+}
+"""What a call would do: titles of proposals and of their steps."""
+
+_PROGRESS: Final = {
+    "running": "{what} {status}, {seconds} s",
+    "running_prints": "{what} {status}, {seconds} s: {line}",
+    "running_code": "code",
+    "running_cell": "cell {position}",
+    "running_part": "{what} {number}/{total}",
+}
+"""What a call is doing."""
+
+_NOTICES: Final = {
+    "forgotten": "{agent} does not remember what was said before in this chat.",
+    "session_kernel": "The `python` session's kernel {what}: its variables are gone.",
+    "kernel_replaced": "The kernel of {path} had died and was replaced: its variables are gone.",
+    "kernel_restarted": "The kernel of {path} was restarted: its variables are gone.",
+    "kernel_died": "The kernel of {path} died: its variables are gone.",
+    "kernel_shut_down": "The kernel of {path} was shut down: its variables are gone.",
+    "server_stopped": (
+        "The server was stopped while its kernel {what} of {path}. What that printed afterwards is "
+        "not in the notebook."
+    ),
+    "server_stopped_busy": (
+        "The server was stopped while its kernel {what} of {path}. What that printed afterwards is "
+        "not in the notebook; the kernel is still busy."
+    ),
+}
+"""What a person or an agent has to know besides."""
+
+_ERRORS: Final = {
+    "agent_ended": "Claude's process has ended.",
+    "agent_ended_unread": "Claude's process has ended: a message of it could not be read.",
+    "agent_ended_why": "Claude's process has ended: {why}.",
+    "agent_ended_starting": "Claude's process ended while it started: {why}.",
+    "agent_missing": "Claude's program is not there: {why}.",
+    "agent_silent": "Claude's process said nothing for {seconds} s.",
+    "agent_not_stopped": "{agent} did not stop in time.",
+    "agent_not_interrupted": "Claude did not respond to the interrupt: {why}.",
+    "agent_unsupported": "The installed claude-agent-sdk brings no `claude` for this platform.",
+    "answered_already": "No request `{request}` waits for your answer.",
+    "call_stopped_turn_over": "The turn ended before this call did.",
+    "call_stopped_by_user": "The user stopped this.",
+    "chat_elsewhere": "Another server of this folder answers in this chat just now.",
+    "chat_failed": "The chat failed: {why}",
+    "chat_large": "This chat has more than {size} MB.",
+    "chat_large_hint": "Begin another chat.",
+    "chat_missing": "You have no chat `{chat}`.",
+    "chats_many": ("{count} chat is answered just now.", "{count} chats are answered just now."),
+    "chats_many_hint": "Wait until one has ended, or stop one.",
+    "folder_untrusted": "This folder has a file with a key. Trust the folder to use it.",
+    "folder_untrusted_hint": (
+        "Read it, then trust the folder: in the panel, or by `nb chat --trust-folder` in {folder}."
+    ),
+    "messages_many": (
+        "{count} message of this chat waits already.",
+        "{count} messages of this chat wait already.",
+    ),
+    "model_busy": "The model's server is busy ({status}): {why}.",
+    "model_failed": "The model could not answer: {why}.",
+    "model_failed_status": "The model could not answer ({status}): {why}.",
+    "model_missing": "There is no model `{model}` here.",
+    "model_missing_hint": "Choose among: {models}.",
+    "model_none": "No model is connected: there is no key.",
+    "model_not_ready": "{provider} cannot be asked yet.",
+    "model_ready": "Ready.",
+    "model_refused": "The model's server refused the key ({status}): {why}.",
+    "model_sandboxed": (
+        "Kernels of this folder run in a sandbox, and could have written its file of keys."
+    ),
+    "model_sandboxed_hint": "Put the key in the environment, or in {file}.",
+    "model_silent": "The model said nothing for {seconds} s.",
+    "model_unset_hint": "Set {names}, in the server's environment.",
+    "nothing_taken_back": "None of it changed anything that can be taken back.",
+    "plan_missing": "No plan of that turn waits for an answer in this chat.",
+    "server_stopped_turn": "The server stopped in the middle of this turn.",
+    "stopping": "The server is stopping.",
+    "stopping_hint": "Start it again.",
+    "tour_hint": "Set ANTHROPIC_API_KEY, in the server's environment or in .secrets.env.",
+}
+"""Errors of chats and approvals, and hints that are no class's own."""
+
+SENTENCES: Final[Mapping[str, str | tuple[str, str]]] = {
+    **_STEPS,
+    **_PROGRESS,
+    **_NOTICES,
+    **_ERRORS,
+}
+"""By its code what a sentence is in English; of one with a ``count`` the singular and the plural."""
+
+
+class Sentence(str):
+    """A sentence in English that knows its code and what stands in it.
+
+    Args:
+        code: A key of `SENTENCES`.
+        parameters: What stands in it; each is in the English text.
+    """
+
+    __slots__ = ("code", "parameters")
+
+    code: str
+    parameters: Mapping[str, str | int]
+
+    def __new__(cls, code: str, /, **parameters: str | int) -> Self:
+        """Make the English text."""
+        english = SENTENCES[code]
+        if not isinstance(english, str):
+            english = english[parameters["count"] != 1]
+        return cls.known(english.format(**parameters), code, parameters)
+
+    @classmethod
+    def known(cls, text: str, code: str, parameters: Mapping[str, str | int]) -> Self:
+        """Return a sentence whose text is known: another server's, which may be of another version."""
+        made = super().__new__(cls, text)
+        made.code, made.parameters = code, parameters
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Leave the text alone of a copy: it is for who reads it here."""
+        return str, (str(self),)
+
+
+def sentence_info(text: str | None) -> SentenceInfo | None:
+    """Return the code and the parameters of a text; None where it is no sentence with a code."""
+    if not isinstance(text, Sentence):
+        return None
+    return SentenceInfo(text.code, {name: _sent(part) for name, part in text.parameters.items()})
+
+
+def _sent(value: str | int) -> str | int | SentenceInfo:
+    if isinstance(value, int):
+        return value
+    return sentence_info(value) or value[:MAX_PARAMETER]
+
+
+def sentence_of(text: str, info: Mapping[str, Any] | None) -> str:
+    """Return a text as the sentence that `SentenceInfo.as_dict` said it to be."""
+    if info is None:
+        return text
+    parameters = {
+        name: value if isinstance(value, str | int) else sentence_of("", value)
+        for name, value in info["parameters"].items()
+    }
+    return Sentence.known(text, info["code"], parameters)
