@@ -139,16 +139,16 @@ describe('the channel', () => {
   });
 
   it('is not subscribed twice where the connection opens while something is prepared', async () => {
-    let go = (): void => undefined;
-    const prepare = (): Promise<void> => new Promise(resolve => (go = resolve));
+    let finish = (): void => undefined;
+    const prepare = (): Promise<void> => new Promise(resolve => (finish = resolve));
     server.isOpen = false;
     server.channel.subscribe(TOPIC, follower({ prepare }));
     await settled();
-    const first = go;
+    const first = finish;
     server.connect();
     first();
     await settled();
-    go();
+    finish();
     await settled();
     expect(server.subscribed).toHaveLength(1);
   });

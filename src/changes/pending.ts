@@ -4,7 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IUndo } from '../api/client';
 import type { TakenBack } from '../api/events';
-import { type IKept, isKept } from '../state/kept';
+import { type IKept, isKept } from '../state/keptChanges';
 
 /** A change of one cell that is not undone. */
 export interface IStandingStep {

@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';

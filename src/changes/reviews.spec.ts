@@ -1,15 +1,15 @@
-import { BrowserStorage } from '../parts/storage';
-import { isKept, joined, NOTHING_KEPT } from '../state/kept';
+import { BrowserStorage } from '../common/storage';
+import { isKept, mergeKept, NOTHING_KEPT } from '../state/keptChanges';
 import { createStore } from '../state/app';
 import { type IDecision, Reviews } from './reviews';
 
-describe('joined', () => {
+describe('mergeKept', () => {
   it('has what was kept here or there, each cell up to the later time', () => {
     const one = { all: 5, cells: { a: 8, b: 9 } };
     const other = { all: 7, cells: { a: 9, c: 6 } };
     const both = { all: 7, cells: { a: 9, b: 9 } };
-    expect([joined(one, other), joined(other, one)]).toEqual([both, both]);
-    expect(joined(both, NOTHING_KEPT)).toEqual(both);
+    expect([mergeKept(one, other), mergeKept(other, one)]).toEqual([both, both]);
+    expect(mergeKept(both, NOTHING_KEPT)).toEqual(both);
     expect(isKept(both, { cell: 'c', time: 7 })).toBe(true);
     expect(isKept(both, { cell: 'c', time: 8 })).toBe(false);
   });

@@ -2,8 +2,8 @@ import { JSONExt, type ReadonlyPartialJSONObject, Token } from '@lumino/coreutil
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { type AppStore, without } from '../state/app';
-import type { IStorage } from '../parts/storage';
-import { type IKept, joined, NOTHING_KEPT } from '../state/kept';
+import type { IStorage } from '../common/storage';
+import { type IKept, mergeKept, NOTHING_KEPT } from '../state/keptChanges';
 
 const KEY = 'kept';
 
@@ -11,7 +11,7 @@ const KEY = 'kept';
 export interface IDecision {
   path: string;
   /** Whether they kept or undid changes. What was undone is in the server's journal. */
-  kind: 'kept' | 'taken back';
+  kind: 'kept' | 'undone';
 }
 
 /**
@@ -29,7 +29,7 @@ export interface IReviews {
   /** Keep changes of a notebook. Views are updated at once; the promise settles when it is saved. */
   keep(path: string, more: IKept): Promise<void>;
   /** Emit that changes of a notebook were undone. */
-  tookBack(path: string): void;
+  notifyUndone(path: string): void;
   /** Handle a renamed notebook. */
   renamed(old: string, path: string): Promise<void>;
 }
@@ -65,7 +65,7 @@ export class Reviews implements IReviews {
     const found = (await this._storage.fetch(keyOf(path))) as Partial<IKept> | undefined;
     // Include what was kept while the storage was read.
     const before = this.of(path);
-    const kept = joined({ ...NOTHING_KEPT, ...found }, before);
+    const kept = mergeKept({ ...NOTHING_KEPT, ...found }, before);
     const isNew = !JSONExt.deepEqual(kept as never, before as never);
     if (isNew || !(path in this._store.state.kept)) {
       this._set(path, kept);
@@ -77,14 +77,14 @@ export class Reviews implements IReviews {
   }
 
   async keep(path: string, more: IKept): Promise<void> {
-    this._set(path, joined(this.of(path), more));
+    this._set(path, mergeKept(this.of(path), more));
     this._decided.emit({ path, kind: 'kept' });
     const kept = await this.load(path);
     await this._storage.save(keyOf(path), kept as unknown as ReadonlyPartialJSONObject);
   }
 
-  tookBack(path: string): void {
-    this._decided.emit({ path, kind: 'taken back' });
+  notifyUndone(path: string): void {
+    this._decided.emit({ path, kind: 'undone' });
   }
 
   async renamed(old: string, path: string): Promise<void> {

@@ -2,7 +2,7 @@
 
 import type { CellChangedEvent } from '../api/events';
 import { changesByCell, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, isKept, keeping } from '../state/kept';
+import { type IKept, isKept, keeping } from '../state/keptChanges';
 import { type IStandingStep, pendingSteps } from './pending';
 
 /**

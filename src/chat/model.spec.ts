@@ -104,7 +104,7 @@ describe('a chat', () => {
     expect(server.open.size).toBe(0);
   });
 
-  it('goes on after the last event when the connection is lost', async () => {
+  it('resumes after the last event when the connection was lost', async () => {
     const events = happens('message', 'began', 'done');
     plays([...events.slice(0, 2), null], [null], events.slice(2));
     const chat = chatOf();
@@ -137,7 +137,7 @@ describe('a chat', () => {
     expect([chat.busy, chat.state.problem]).toEqual([false, null]);
   });
 
-  it('says that the server does not know it any more, and asks once more when it is received to', async () => {
+  it('shows that the server does not know it any more, and retries on demand', async () => {
     const events = happens('message', 'began', 'done');
     const gone = { code: 'chat_not_found', retryable: false };
     plays([...events.slice(0, 2), gone], events.slice(2));
@@ -149,7 +149,7 @@ describe('a chat', () => {
     await until(() => !chat.busy);
   });
 
-  it('is not said to be cut off once the server listens again, though nothing happens', async () => {
+  it('is not marked as lost after a reconnect, even without events', async () => {
     plays([...happens('message', 'began'), null]);
     const chat = chatOf();
     await chat.send({ message: 'Hello' });
@@ -219,7 +219,7 @@ describe('a chat', () => {
     await until(() => chat.state.last === 2);
   });
 
-  it('keeps what the stream received before its past was read, and tells the past to nobody', async () => {
+  it('keeps events that arrive before its past is read, and emits no past events', async () => {
     const past = happens('message', 'done').map(each => ({ ...each, turn: 'before' }));
     const now = happens('message', 'began', 'done').map(each => ({
       ...each,

@@ -1,4 +1,4 @@
-import { NOTHING_KEPT } from '../state/kept';
+import { NOTHING_KEPT } from '../state/keptChanges';
 import { unreviewedCells } from './agentCells';
 
 const ids = new Set(['a', 'b']);

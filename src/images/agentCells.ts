@@ -1,7 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson } from '../api/client';
-import { type IKept, isKept } from '../state/kept';
+import { type IKept, isKept } from '../state/keptChanges';
 
 /** The cells of a notebook that agents wrote, from the server. */
 export interface IAgentCells {

@@ -7,7 +7,7 @@ import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
 import type { IMark } from './marks';
 import type { Review } from './Review';
-import { described, signature } from './words';
+import { markLabel, signature } from './labels';
 
 /** A bar at the left edge of a cell that an agent changed. A click opens the review. */
 export class CellMark implements IDisposable {
@@ -122,7 +122,7 @@ export class CellMark implements IDisposable {
   private readonly _updateLabel = (): void => {
     this._updatedAt = Date.now();
     this._label.textContent = signature(this._mark);
-    this._bar.node.setAttribute('aria-label', described(this._mark, this._trans));
+    this._bar.node.setAttribute('aria-label', markLabel(this._mark, this._trans));
   };
 
   private _mark: IMark;

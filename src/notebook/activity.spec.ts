@@ -2,7 +2,7 @@ import { type ApiError, unreachable } from '../api/client';
 import { type IDecision, Reviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import { NotebookActivity, type Routes } from './activity';
 import type { Activity, ChangeInfo } from '../api/events';
 
@@ -161,7 +161,7 @@ describe('NotebookActivity', () => {
     const mark = activity.marks.get('y');
     expect(await activity.undo(mark ? [mark] : [])).toBe(1);
     expect(marked(activity)).toEqual(['x']);
-    expect(received).toEqual([{ path: 'a.ipynb', kind: 'taken back' }]);
+    expect(received).toEqual([{ path: 'a.ipynb', kind: 'undone' }]);
   });
 
   it('has no mark for changes that were kept in another view', async () => {

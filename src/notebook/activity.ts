@@ -3,7 +3,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
-import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
 import { leftIn } from '../changes/pending';
 import type { IDecision, IReviews } from '../changes/reviews';
 import { type IMark, marksOf, undoing } from './marks';
@@ -103,7 +103,7 @@ export class NotebookActivity implements IDisposable {
       this._changes = changes;
       this._mark();
     }
-    this._reviews.tookBack(path);
+    this._reviews.notifyUndone(path);
     return leftIn(found);
   }
 
@@ -170,7 +170,7 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'taken_back':
         await this._refresh(path, isOver);
-        this._reviews.tookBack(path);
+        this._reviews.notifyUndone(path);
         break;
       case 'missed':
         // A new subscription starts with the running cells.

@@ -11,7 +11,7 @@ import {
   fastForwardIcon
 } from '@jupyterlab/ui-components';
 
-import { chatIcon } from '../parts/icon';
+import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
 import { errorOf, messageFor, type CellTask, CELL_TASKS } from './cellTasks';
 import { serverPath } from './drives';

@@ -1,4 +1,4 @@
-import { keeping, keepingAll, NOTHING_KEPT } from '../state/kept';
+import { keeping, keepingAll, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, placeOf, undoing } from './marks';
 import type { ChangedCell, ChangeInfo } from '../api/events';
 

@@ -1,6 +1,6 @@
 /** The cells that agents changed and the person has not kept. Pure functions. */
 
-import type { IKept } from '../state/kept';
+import type { IKept } from '../state/keptChanges';
 import type { IUndo } from '../api/client';
 import { type IStandingStep, pendingSteps, undoOf } from '../changes/pending';
 import type { ChangeInfo } from '../api/events';

@@ -1,7 +1,7 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from '../state/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, NOTHING_KEPT } from '../state/kept';
+import { type IKept, NOTHING_KEPT } from '../state/keptChanges';
 import { marksOf, undoing } from './marks';
 import { undoOf } from '../changes/pending';
 import { keepingTurn, reviewOf } from '../changes/turns';

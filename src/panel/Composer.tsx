@@ -3,7 +3,7 @@ import { closeIcon } from '@jupyterlab/ui-components';
 import { useId, useLayoutEffect, useRef, useState } from 'react';
 import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
-import { ofDesktop, ofServer, refusal } from './attaching';
+import { attachLocalFile, attachServerFile, refusal } from './attachments';
 import { ComposerBar } from './ComposerBar';
 import { ContextChips, PlanChip } from './ContextChips';
 import { Completions, useCompleter } from './Completer';
@@ -11,7 +11,7 @@ import type { IOption, IPartial } from './completion';
 import { useChat, useSelector, useServices } from './services';
 import type { IPanelState } from '../state/app';
 import { isBusy } from '../state/chat';
-import { type IDraft, settled } from '../state/draft';
+import { type IDraft, settled } from '../state/compose';
 import { useAutosize } from './autosize';
 import type { PanelController } from './controller';
 import { ToolButton } from './ToolButton';
@@ -43,7 +43,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       const { attachment } = option.attached;
       void (
         attachment.kind === 'file'
-          ? ofServer(notebook.contents, attachment.path)
+          ? attachServerFile(notebook.contents, attachment.path)
           : Promise.resolve(option.attached)
       ).then(found => controller.attach([found]));
     }
@@ -89,7 +89,7 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
   const onPaste = (event: ClipboardEvent): void => {
     if (event.clipboardData.files.length > 0) {
       event.preventDefault();
-      void Promise.all([...event.clipboardData.files].map(ofDesktop)).then(found =>
+      void Promise.all([...event.clipboardData.files].map(attachLocalFile)).then(found =>
         controller.attach(found)
       );
     }
@@ -103,7 +103,9 @@ export function Composer({ controller, panel }: IProps): JSX.Element {
       title: trans.__('Attach files')
     });
     const { contents } = notebook;
-    controller.attach(await Promise.all((value ?? []).map(file => ofServer(contents, file.path))));
+    controller.attach(
+      await Promise.all((value ?? []).map(file => attachServerFile(contents, file.path)))
+    );
     box.current?.focus();
   };
 

@@ -10,9 +10,9 @@ import {
 } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
-import { cellName } from '../parts/position';
+import { cellName } from '../common/position';
 import { useServices } from './services';
-import { goesWith, type IDraft, type ISeen } from '../state/draft';
+import { goesWith, type IDraft, type ISeen } from '../state/compose';
 import { ToolButton } from './ToolButton';
 
 interface IProps {

@@ -1,9 +1,9 @@
 import type { JSX } from 'react';
 
-import { numberOf } from '../parts/position';
-import type { IAbout } from '../state/draft';
+import { numberOf } from '../common/position';
+import type { IAbout } from '../state/compose';
 import { Button } from './Button';
-import type { IBeginnings } from './notebook';
+import type { IPromptSubjects } from './notebook';
 import { useSelector, useServices } from './services';
 
 interface IProps {
@@ -41,7 +41,7 @@ export function EmptyChat({ onStart }: IProps): JSX.Element {
       )}
       {!tour && seen !== null && starters && (
         <div className="tk-Start-buttons">
-          {startersOf(notebook.beginnings, seen.notebook, trans).map(([text, about]) => (
+          {suggestedPrompts(notebook.promptSubjects, seen.notebook, trans).map(([text, about]) => (
             <Button key={text} onClick={() => onStart(text, about)}>
               {text}
             </Button>
@@ -53,8 +53,8 @@ export function EmptyChat({ onStart }: IProps): JSX.Element {
 }
 
 /** Return three suggested prompts for this notebook, with the cells that they are about. */
-function startersOf(
-  { failed, table }: IBeginnings,
+function suggestedPrompts(
+  { failed, table }: IPromptSubjects,
   notebook: string,
   trans: ReturnType<typeof useServices>['trans']
 ): [string, (IAbout | null)?][] {

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { useChat, useSelector, useServices } from './services';
-import { orSay } from './failing';
+import { notifyOnError } from './notifyOnError';
 import { ToolButton } from './ToolButton';
 
 interface IProps {
@@ -30,7 +30,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           onDone={name => {
             setRenaming(null);
             if (name !== null) {
-              void orSay(chats.rename(id, name));
+              void notifyOnError(chats.rename(id, name));
             }
           }}
         />

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import { ShowAll, SHOWN } from '../parts/Lines';
+import { ShowAll, SHOWN } from '../common/Lines';
 import { useServices } from './services';
 
 interface IProps {

@@ -166,7 +166,7 @@ describe('a question', () => {
 });
 
 describe('what other agents ask', () => {
-  it('is above the box, said to a screen reader, and answered', async () => {
+  it('is above the box, message to a screen reader, and answered', async () => {
     const stage = new Stage();
     await stage.settle();
     await stage.waiting(request('a', { author: 'Codex' }), request('b'));
@@ -310,9 +310,9 @@ describe('the box', () => {
 });
 
 describe('what cannot go with the message', () => {
-  it('is said until the person has read it', () => {
+  it('is message until the person has read it', () => {
     const stage = new Stage();
-    act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no picture' }]));
+    act(() => stage.controller.attach([{ name: 'paper.pdf', why: 'no image' }]));
     expect(screen.getByText(/paper.pdf isn’t an image/)).toBeTruthy();
     fireEvent.click(button('Dismiss'));
     expect(screen.queryByText(/no picture/)).toBeNull();
@@ -402,10 +402,10 @@ describe('the history', () => {
     fireEvent.click(button('About apples'));
     const title = screen.getByRole('textbox', { name: 'Title' });
     fireEvent.change(title, { target: { value: 'About pears' } });
-    const told = jest.spyOn(Notification, 'error').mockReturnValue('');
+    const shown = jest.spyOn(Notification, 'error').mockReturnValue('');
     fireEvent.keyDown(title, { key: 'Enter' });
     await stage.settle();
-    expect(told.mock.calls[0]?.[0]).toContain('The server cannot be reached.');
+    expect(shown.mock.calls[0]?.[0]).toContain('The server cannot be reached.');
     expect(button('About apples')).toBeTruthy();
   });
 
@@ -467,7 +467,7 @@ describe('the history', () => {
 });
 
 describe('a connection that is lost', () => {
-  it('is said with the way back, and goes once it is there', async () => {
+  it('is message with the way back, and goes once it is there', async () => {
     const stage = new Stage();
     await stage.say('Hello');
     act(() => stage.server.cut());

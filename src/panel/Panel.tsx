@@ -2,7 +2,7 @@ import { useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
-import { Asked } from './Asked';
+import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
@@ -80,7 +80,7 @@ function Column({ controller, panel }: IColumnProps): JSX.Element {
           onDismiss={() => controller.chat.dismiss()}
         />
       )}
-      <Asked chat={panel.chat} />
+      <AgentRequests chat={panel.chat} />
       <Composer key={`box ${panel.generation}`} controller={controller} panel={panel} />
     </section>
   );

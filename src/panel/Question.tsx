@@ -3,7 +3,7 @@ import type { JSX, KeyboardEvent, MouseEvent, PointerEvent } from 'react';
 
 import type { Answer } from '../api/events';
 import type { ICall, IQuestion } from '../state/chat';
-import { visible } from '../parts/visible';
+import { visible } from '../common/visible';
 import { useAnswerGuard } from './answerGuard';
 import { Button } from './Button';
 import { useServices } from './services';

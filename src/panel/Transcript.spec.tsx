@@ -441,7 +441,7 @@ describe('an empty chat', () => {
     const stage = new Stage();
     await stage.settle();
     Object.assign(stage.notebook, {
-      beginnings: { failed: { id: 'y', index: 1, line: '1 / 0' }, table: null }
+      promptSubjects: { failed: { id: 'y', index: 1, line: '1 / 0' }, table: null }
     });
     const seen = { notebook: 'a.ipynb', cell: null, selected: [] };
     act(() => stage.store.update(state => ({ ...state, seen })));

@@ -2,7 +2,7 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react
 import type { JSX } from 'react';
 
 import { isBusy, type ITurn } from '../state/chat';
-import type { IAbout } from '../state/draft';
+import type { IAbout } from '../state/compose';
 import { useChat, useSelector, useServices } from './services';
 import { Fold } from './Fold';
 import { Problem } from './Problem';

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { cellName, numberOf } from '../parts/position';
-import type { IAttached } from '../state/draft';
+import { cellName, numberOf } from '../common/position';
+import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
 
 /** A completion of a `@` or a `/`. */

@@ -4,10 +4,10 @@ import { Chats } from '../chat/service';
 import { FakeServer } from '../testing/server';
 import { MESSAGE, story as numberedStory } from '../testing/events';
 import { Reviews } from '../changes/reviews';
-import { BrowserStorage } from '../parts/storage';
+import { BrowserStorage } from '../common/storage';
 import { type AppStore, createStore, modeOf } from '../state/app';
 import type { IPanelServices } from './services';
-import { Memory } from './memory';
+import { PanelStorage } from './panelStorage';
 import { PanelController } from './controller';
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
@@ -60,7 +60,7 @@ function connected(
   const made = {
     store,
     chats: new Chats(api as ChatApi, server.channel, store),
-    memory: new Memory(state as unknown as ConstructorParameters<typeof Memory>[0]),
+    memory: new PanelStorage(state as unknown as ConstructorParameters<typeof PanelStorage>[0]),
     notebook: { seen: SEEN },
     reviews: new Reviews(new BrowserStorage('http://server/'), store)
   };

@@ -16,14 +16,14 @@ import {
   type IDraft,
   type IOptions,
   isBlank,
-  joined,
+  joinDrafts,
   MAX_ATTACHED,
   messageAbout,
   messageOf,
   NOTHING,
   settled
-} from '../state/draft';
-import { type Found, isRefused } from './attaching';
+} from '../state/compose';
+import { type Found, isRefused } from './attachments';
 import type { IPanelServices } from './services';
 
 /** The initial state of a panel. */
@@ -349,7 +349,7 @@ export class PanelController {
     const { memory } = this._services;
     // Meanwhile the person may have typed more, or opened another chat.
     const now = this._chat.id === chat.id ? this.state.compose : memory.draft(chat.id);
-    const back = now === left ? compose : joined(compose, now);
+    const back = now === left ? compose : joinDrafts(compose, now);
     if (this._chat.id === chat.id) {
       this._write(back);
     } else {
@@ -385,7 +385,7 @@ export class PanelController {
 
   /** Read the journal again when changes were undone in any view. */
   private readonly _onDecided = (_: IReviews, { kind }: IDecision): void => {
-    if (kind === 'taken back') {
+    if (kind === 'undone') {
       void this._chat.readJournal();
     }
   };

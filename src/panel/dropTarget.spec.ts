@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { type Found, isRefused, refusal } from './attaching';
+import { type Found, isRefused, refusal } from './attachments';
 import { DropTarget } from './dropTarget';
 
 /** Drops a file of the desktop onto an element that takes it; what becomes of the file. */
@@ -24,12 +24,12 @@ describe('a file from the desktop', () => {
     expect(found).toEqual([{ label: 'plot.png', attachment }]);
   });
 
-  it('is said to be none where it is none', async () => {
+  it('is message to be none where it is none', async () => {
     const [event, found] = await dropped('paper.pdf', 'application/pdf');
     // Otherwise the browser would leave the page for it.
     expect(event.defaultPrevented).toBe(true);
-    expect(found).toEqual([{ name: 'paper.pdf', why: 'no picture' }]);
-    const said = refusal(found.filter(isRefused), nullTranslator.load(''));
-    expect(said).toContain('paper.pdf isn’t an image');
+    expect(found).toEqual([{ name: 'paper.pdf', why: 'no image' }]);
+    const message = refusal(found.filter(isRefused), nullTranslator.load(''));
+    expect(message).toContain('paper.pdf isn’t an image');
   });
 });

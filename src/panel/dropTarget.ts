@@ -2,7 +2,7 @@ import type { MimeData } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
 import { draggedIn } from '../lab/dragging';
-import { type Found, ofDesktop, ofServer } from './attaching';
+import { type Found, attachLocalFile, attachServerFile } from './attachments';
 import type { IPanelServices } from './services';
 
 /** The CSS class while something is dragged over the element that can be dropped. */
@@ -65,7 +65,7 @@ export class DropTarget implements IDisposable {
       event.dropAction = 'none';
       const { notebook } = this._services;
       if (dragged.kind === 'files') {
-        void this._take(dragged.paths.map(path => ofServer(notebook.contents, path)));
+        void this._take(dragged.paths.map(path => attachServerFile(notebook.contents, path)));
       } else {
         this._attach(notebook.attachable(event.source, dragged.ids));
       }
@@ -76,7 +76,7 @@ export class DropTarget implements IDisposable {
   private _fromOutside(event: DragEvent): boolean {
     const files = [...(event.dataTransfer?.files ?? [])];
     if (event.type === 'drop' && files.length > 0) {
-      void this._take(files.map(ofDesktop));
+      void this._take(files.map(attachLocalFile));
       return true;
     }
     return event.type === 'dragover' && event.dataTransfer?.types.includes('Files') === true;

@@ -54,7 +54,7 @@ describe('what there is to begin with', () => {
       cell('a', 'import pandas as pd'),
       cell('b', "sales = pd.read_csv('sales.csv')", 'error', 'stream')
     );
-    expect(context.beginnings).toEqual({ failed: null, table: 'sales' });
+    expect(context.promptSubjects).toEqual({ failed: null, table: 'sales' });
   });
 
   it('is a cell whose outputs end with an error, the active one first', () => {
@@ -63,22 +63,22 @@ describe('what there is to begin with', () => {
       cell('b', '\n1 / 0', 'stream', 'error'),
       cell('c', 'y', 'error')
     );
-    expect(context.beginnings.failed).toEqual({ id: 'b', index: 1, line: '1 / 0' });
+    expect(context.promptSubjects.failed).toEqual({ id: 'b', index: 1, line: '1 / 0' });
     activate(2);
-    expect(context.beginnings.failed?.id).toBe('c');
+    expect(context.promptSubjects.failed?.id).toBe('c');
     activate(0);
-    expect(context.beginnings.failed?.id).toBe('b');
+    expect(context.promptSubjects.failed?.id).toBe('b');
   });
 
   it('is read again once a cell was run, and the panel is rendered for it', async () => {
     const cells = [cell('a', '1 / 0')];
     const { context, store } = contextOf(...cells);
-    expect(context.beginnings.failed).toBeNull();
+    expect(context.promptSubjects.failed).toBeNull();
     const { seen } = store.state;
     Object.assign(cells[0] as object, cell('a', '1 / 0', 'error'));
     (NotebookActions.executed as unknown as { emit: (args: object) => void }).emit({});
     await new Promise(requestAnimationFrame);
-    expect(context.beginnings.failed?.id).toBe('a');
+    expect(context.promptSubjects.failed?.id).toBe('a');
     expect(store.state.seen).toEqual({ notebook: 'plan.ipynb', cell: null, selected: [] });
     expect(store.state.seen).not.toBe(seen);
   });
@@ -86,11 +86,11 @@ describe('what there is to begin with', () => {
 
 describe('code that has no notebook to go to', () => {
   it('is not lost silently', () => {
-    const told = jest.spyOn(Notification, 'warning').mockReturnValue('');
+    const shown = jest.spyOn(Notification, 'warning').mockReturnValue('');
     const context = new NotebookContext({} as never, null, null, trans, createStore());
     context.insertCell('x = 1');
     context.replaceCell('x = 1');
-    const said = 'Open a notebook first.';
-    expect(told.mock.calls.map(([message]) => message)).toEqual([said, said]);
+    const message = 'Open a notebook first.';
+    expect(shown.mock.calls.map(([message]) => message)).toEqual([message, message]);
   });
 });

@@ -46,7 +46,7 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
       const address = element.getAttribute(name) ?? '';
       // An SVG in an `img` runs no scripts and loads nothing.
       const isDiagram = element.localName === 'img' && name === 'src' && SVG.test(address);
-      if (name !== 'style' && (isDiagram || isPicture(address) || address.startsWith('#'))) {
+      if (name !== 'style' && (isDiagram || isImageData(address) || address.startsWith('#'))) {
         continue;
       }
       if (element.localName === 'img' && name !== 'style') {
@@ -62,6 +62,6 @@ export class LocalSanitizer implements IRenderMime.ISanitizer {
 
 const SVG = /^data:image\/svg\+xml[;,]/i;
 
-function isPicture(address: string): boolean {
+function isImageData(address: string): boolean {
   return /^data:image\/(png|jpeg|gif|webp);base64,/i.test(address);
 }

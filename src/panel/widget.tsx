@@ -6,7 +6,7 @@ import type { JSX } from 'react';
 import { isInRightSidebar } from '../lab/sidebar';
 import type { IPanelServices } from './services';
 import { DropTarget } from './dropTarget';
-import { chatIcon } from '../parts/icon';
+import { chatIcon } from '../common/icon';
 import { PanelController } from './controller';
 import { Panel } from './Panel';
 import { widen } from './width';

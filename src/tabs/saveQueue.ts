@@ -166,7 +166,7 @@ export class SaveQueue {
 
   // --- dialogs
 
-  /** Without JupyterLab's own dialogs: the agent is told, and the person request nothing. */
+  /** Suppress JupyterLab's dialogs: the agent gets an error, and the person is not asked. */
   private async _withoutDialogs(work: () => Promise<void>): Promise<void> {
     this._hidesDialogs = true;
     await work().finally(() => (this._hidesDialogs = false));

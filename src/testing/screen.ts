@@ -13,7 +13,8 @@ export const box = (): HTMLTextAreaElement => screen.getByRole('textbox', { name
 export const button = (name: string): HTMLElement => screen.getByRole('button', { name });
 
 /** The chips of the context. */
-export const goes = (): HTMLElement => screen.getByRole('group', { name: 'Included in the message' });
+export const goes = (): HTMLElement =>
+  screen.getByRole('group', { name: 'Included in the message' });
 
 /** Type a text into the message box, with the cursor at its end. */
 export function type(text: string): void {

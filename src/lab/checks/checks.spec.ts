@@ -60,7 +60,7 @@ describe('the check of trust', () => {
     expect(results('trust', 'quiet-trust')).toEqual([true, false]);
   });
 
-  it('fails where views are not told', () => {
+  it('fails if views are not notified', () => {
     checkTrust({ ...uses, emitUntrusted: () => undefined }, () => factory.createNew());
     expect(works('quiet-trust')).toBe(false);
   });

@@ -1,6 +1,6 @@
 /**
- * Two versions of a text in CodeMirror's merge view, in a chunk that loads when it is first needed:
- * side by side where there is room, else one below the other.
+ * Two versions of a text in CodeMirror's merge view, side by side or unified, depending on the width.
+ * It is in a chunk that is loaded when it is first needed.
  */
 
 import { goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from '@codemirror/merge';
@@ -8,10 +8,10 @@ import { EditorState, type Extension } from '@codemirror/state';
 import { EditorView, keymap, lineNumbers } from '@codemirror/view';
 import { jupyterTheme } from '@jupyterlab/codemirror';
 
-/** Pixels from which the two versions stand side by side. */
+/** Minimum pixels for two versions side by side. */
 export const WIDE = 700;
 
-/** The work that a comparison may take: what is beyond it is shown as changed as a whole. */
+/** Limits of a comparison. Beyond them, text is shown as changed as a whole. */
 const DIFF = { scanLimit: 500, timeout: 50 };
 
 const tint = (colour: 'error' | 'success', percent: number): string =>
@@ -24,7 +24,7 @@ const signed = (sign: string): Record<string, string> => ({
   fontWeight: '700'
 });
 
-/** The merge view's own colours are for light themes, and tell lines apart by colour alone. */
+/** Theme of the merge view, whose own colors are for light themes and have no signs. */
 const colours = EditorView.theme({
   '& .cm-content': { padding: '0' },
   '& .cm-line, & .cm-deletedLine': { position: 'relative', paddingInlineStart: '18px' },
@@ -54,10 +54,10 @@ const colours = EditorView.theme({
 });
 
 /**
- * What every read-only view of a text has.
+ * Return the extensions of a read-only view.
  *
- * @param name - What it is called for a screen reader.
- * @param number - What stands beside a line, from its number in the text.
+ * @param name - The accessible name.
+ * @param number - Formats the number of a line.
  */
 export function readOnly(name: string, number: (line: number) => string = String): Extension[] {
   return [
@@ -74,25 +74,25 @@ export function readOnly(name: string, number: (line: number) => string = String
   ];
 }
 
-/** A text and what its view has. */
+/** A text, and the extensions of its view. */
 export interface ISide {
   doc: string;
   extensions: Extension;
 }
 
 export interface IMergeOptions {
-  /** What it was before. */
+  /** The version before. */
   before: ISide;
   now: ISide;
-  /** Lines that are the same are folded where there are many of them. */
+  /** Whether unchanged lines are collapsed. */
   collapse: boolean;
-  /** What rejects a hunk, side by side; without it nothing can be rejected. */
+  /** Renders the button that rejects a hunk, side by side. Default: no button. */
   revertControl?: () => HTMLElement;
-  /** What accepts and rejects a hunk, one below the other. */
+  /** Renders the buttons of a hunk in the unified view. */
   mergeControls?: (type: 'reject' | 'accept', action: (event: MouseEvent) => void) => HTMLElement;
 }
 
-/** Shows two versions of a text in a node: side by side, or the new one with the lines that went. */
+/** Show two versions of a text in a node, side by side or unified. */
 export function showMerge(
   node: HTMLElement,
   isWide: boolean,
@@ -126,9 +126,9 @@ export function showMerge(
 }
 
 /**
- * Draws something in a node as wide as that is, again whenever there comes to be room for two.
+ * Draw a view in a node, and again when the node becomes wide or narrow.
  *
- * @returns Draws it again, and removes it.
+ * @returns Functions that redraw and remove it.
  */
 export function fitted(
   node: HTMLElement,

@@ -1,5 +1,5 @@
-import type { IStorage } from '../parts/storage';
-import { BLANK, type Compose, NOTHING, writtenIn } from '../state/draft';
+import type { IStorage } from '../common/storage';
+import { BLANK, type Compose, NOTHING, writtenIn } from '../state/compose';
 
 const KEY = 'panel';
 /** Milliseconds by which saving a draft is debounced. */
@@ -17,7 +17,7 @@ interface IRemembered {
 }
 
 /** Stores drafts and the current chat in the browser. Attachments are kept in the page only. */
-export class Memory {
+export class PanelStorage {
   /**
    * @param _storage - The storage of the browser.
    * @param _own - The storage of this window, which may show another chat than others.

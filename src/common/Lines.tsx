@@ -4,28 +4,28 @@ import type { JSX, RefObject } from 'react';
 
 import type { ILine } from './diff';
 
-/** How many lines are shown before a person asks for all. */
+/** Number of lines that are shown until the person shows all. */
 export const SHOWN = 30;
 
-/** How many lines are drawn by something better at most: the page must not stand still for it. */
+/** Maximum number of lines in the editor, which would block the page with more. */
 export const MAX_DRAWN = 1500;
 
-/** How many lines have nodes of their own at most; beyond, they are one text. */
+/** Maximum number of lines with DOM nodes of their own. More lines are one text. */
 const MAX_NODES = 200;
 
-/** Draws lines in a node; null where that is not possible. What it returns removes them again. */
+/** Draws lines in a node. Resolves with a function that removes them, or null if it is not possible. */
 export type Draw = (node: HTMLElement, lines: readonly ILine[]) => Promise<(() => void) | null>;
 
 interface IProps {
   lines: readonly ILine[];
   trans: TranslationBundle;
-  /** Whether all lines are shown at once, however many. */
+  /** Whether all lines are shown initially. */
   whole?: boolean;
-  /** Draws them instead, once it can. */
+  /** Draws the lines in an editor, when it is loaded. */
   draw?: Draw | undefined;
 }
 
-/** A diff, or code. Lines that went and came are told apart by more than colour. */
+/** The lines of a diff or of code. Added and removed lines differ by signs, not by color only. */
 export function Lines({ lines, trans, whole = false, draw }: IProps): JSX.Element {
   const [all, setAll] = useState(whole || lines.length <= SHOWN + 5);
   const shown = useMemo(() => (all ? lines : lines.slice(0, SHOWN)), [all, lines]);
@@ -74,7 +74,7 @@ export function Lines({ lines, trans, whole = false, draw }: IProps): JSX.Elemen
   );
 }
 
-/** Says how many lines are below what is visible of a box, and scrolls to them. */
+/** A button with the number of lines below the visible part of a box, which scrolls to them. */
 function Below({
   box,
   trans
@@ -91,7 +91,7 @@ function Below({
     const look = (): void => {
       const bottom = node.scrollTop + node.clientHeight;
       const isCut = node.scrollHeight - bottom > 4;
-      // As rows on the screen: an editor has nodes for the lines in sight alone.
+      // Counted as rows on the screen: an editor has nodes for visible lines only.
       const row = parseFloat(getComputedStyle(node).lineHeight);
       setCount(isCut ? Math.max(1, Math.round((node.scrollHeight - bottom) / row)) : 0);
     };
@@ -119,15 +119,15 @@ function Below({
 }
 
 interface IShowAllProps {
-  /** How many lines there are; null where that is not known. */
+  /** The number of lines; null if unknown. */
   count: number | null;
-  /** What is shown whole; the person goes on there, since the button goes away. */
+  /** The element that gets the focus, since the button is removed. */
   box: RefObject<HTMLElement>;
   trans: TranslationBundle;
   onClick: () => void;
 }
 
-/** Shows the rest of what is long. */
+/** A button that shows all lines. */
 export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Element {
   const showAll = (): void => {
     box.current?.focus({ preventScroll: true });
@@ -142,13 +142,13 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
   );
 }
 
-/** Says why lines are not drawn by something better. */
+/** Return the note on lines that are too many for the editor. */
 export function plainNote(trans: TranslationBundle): string {
   return trans.__('Shown as plain lines: it is too long for the diff view.');
 }
 
 function Plain({ lines }: { lines: readonly ILine[] }): JSX.Element {
-  // Where a hunk begins, in numbers of lines, is for programs.
+  // Replace hunk headers, whose line numbers are for programs.
   const rows = lines
     .filter(({ kind }, place) => kind !== 'place' || place > 0)
     .map(line => (line.kind === 'place' ? { ...line, text: '⋯' } : line));

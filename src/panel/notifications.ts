@@ -2,22 +2,22 @@ import { Notification } from '@jupyterlab/apputils';
 
 import type { ChatModel } from '../chat/model';
 import type { IHappened } from '../chat/service';
-import { shortName } from '../parts/visible';
+import { shortName } from '../common/visible';
 import type { IPreferences } from '../state/preferences';
 import type { IPanelServices } from './services';
-import type { Places } from './places';
+import type { PanelManager } from './panelManager';
 
 /** Notify the person of pending approvals and long answers that are done, if they do not see the chat. */
 export function notify(
   services: IPanelServices,
-  places: Pick<Places, 'isSeen' | 'beside' | 'withChat'>
+  manager: Pick<PanelManager, 'isSeen' | 'beside' | 'withChat'>
 ): void {
   const { chats, questions, store, trans } = services;
   const preferences = (): IPreferences => store.state.preferences;
   const began = new Map<string, number>();
   const notifyIfUnseen = (message: string, chat: ChatModel | null): void => {
-    if (preferences().notify && (!places.isSeen(chat) || document.hidden)) {
-      const show = (): unknown => (chat === null ? places.beside() : places.withChat(chat));
+    if (preferences().notify && (!manager.isSeen(chat) || document.hidden)) {
+      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
       // The API may be missing, which counts as denied.
       const own = window.Notification as typeof window.Notification | undefined;

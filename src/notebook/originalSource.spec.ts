@@ -1,17 +1,17 @@
-import { beforeOf } from './before';
+import { originalSource } from './originalSource';
 
-describe('beforeOf', () => {
+describe('originalSource', () => {
   it('takes every hunk of a diff back', () => {
     const diff = '@@ -1,2 +1,2 @@\n-a\n+A\n b\n@@ -9 +9,2 @@\n i\n+j\n';
-    expect(beforeOf('A\nb\nc\nd\ne\nf\ng\nh\ni\nj', diff)).toBe('a\nb\nc\nd\ne\nf\ng\nh\ni');
+    expect(originalSource('A\nb\nc\nd\ne\nf\ng\nh\ni\nj', diff)).toBe('a\nb\nc\nd\ne\nf\ng\nh\ni');
   });
 
   it('knows a hunk that only removed lines', () => {
-    expect(beforeOf('a\nc', '@@ -2 +1,0 @@\n-b\n')).toBe('a\nb\nc');
+    expect(originalSource('a\nc', '@@ -2 +1,0 @@\n-b\n')).toBe('a\nb\nc');
   });
 
   it('says where the source was edited since', () => {
-    expect(beforeOf('mine', '@@ -1 +1 @@\n-a\n+A\n')).toBeNull();
+    expect(originalSource('mine', '@@ -1 +1 @@\n-a\n+A\n')).toBeNull();
   });
 
   const lines = (...texts: string[]): string => texts.join('\n');
@@ -25,11 +25,11 @@ describe('beforeOf', () => {
     ['the last', lines('A', 'B', 'b', 'd', 'e', 'f', 'g', 'h', 'i')],
     ['everything', before]
   ])('knows what it was where a person took back: %s', (_, now) => {
-    expect(beforeOf(now, diff)).toBe(before);
+    expect(originalSource(now, diff)).toBe(before);
   });
 
-  it('tells a line that went from one that is like it', () => {
-    expect(beforeOf('a\nb', '@@ -1,3 +1,2 @@\n a\n-a\n b\n')).toBe('a\na\nb');
-    expect(beforeOf('a\na', '@@ -1,2 +1 @@\n a\n-a\n')).toBe('a\na');
+  it('distinguishes a removed line from an equal one', () => {
+    expect(originalSource('a\nb', '@@ -1,3 +1,2 @@\n a\n-a\n b\n')).toBe('a\na\nb');
+    expect(originalSource('a\na', '@@ -1,2 +1 @@\n a\n-a\n')).toBe('a\na');
   });
 });

@@ -1,21 +1,21 @@
-/** What a source was before a change, from what it is now and the change's diff. */
+/** Reconstructs the source of a cell before a change from its diff. */
 
 const HEAD = /^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@/;
 
 /**
  * Apply a unified diff backwards.
  *
- * A part of it that was taken back already, line for line, stays as it is.
+ * A part of it that was reverted already, line for line, stays as it is.
  *
  * @param now - The source after the change.
  * @param diff - A unified diff without file names.
- * @returns The source before; null where the diff does not fit the source.
+ * @returns The source before; null if the diff does not fit the source.
  */
-export function beforeOf(now: string, diff: string): string | null {
+export function originalSource(now: string, diff: string): string | null {
   const lines = now.split('\n');
   const found: string[] = [];
   let place = 0;
-  // How many lines further down the rest stands, because of what was taken back.
+  // The offset of the remaining lines, because of reverted parts.
   let moved = 0;
   for (const { start, removed, added, same } of partsOf(diff)) {
     const from = start === null ? place : start + moved;
@@ -40,15 +40,15 @@ export function beforeOf(now: string, diff: string): string | null {
 }
 
 interface IPart {
-  /** The index of its first line after the change; null where the part before it ends. */
+  /** The index of its first line after the change; null for that after the former part. */
   start: number | null;
   removed: string[];
   added: string[];
-  /** What follows and is the same. */
+  /** The unchanged lines that follow. */
   same: string[];
 }
 
-/** The parts of a diff: lines that went, lines that came, and those after them. */
+/** Split a diff into parts: removed lines, added lines, and unchanged lines after them. */
 function partsOf(diff: string): IPart[] {
   const parts: IPart[] = [];
   const begin = (start: number | null): IPart => {
@@ -61,7 +61,7 @@ function partsOf(diff: string): IPart[] {
     const head = HEAD.exec(line);
     const text = line.slice(1);
     if (head !== null) {
-      // A hunk that leaves no line names the line before it.
+      // A hunk without remaining lines has the number of the line before it.
       part = begin(Number(head[1]) - (head[2] === '0' ? 0 : 1));
     } else {
       part ??= begin(null);

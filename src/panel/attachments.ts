@@ -4,16 +4,16 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Contents } from '@jupyterlab/services';
 
 import type { IRefused } from '../state/app';
-import { type IAttached, MAX_ATTACHED } from '../state/draft';
+import { type IAttached, MAX_ATTACHED } from '../state/compose';
 
 export type Found = IAttached | IRefused;
 
 /** Maximum bytes of an image that the server accepts. */
-const MAX_PICTURE = 5_000_000;
+const MAX_IMAGE = 5_000_000;
 /** Maximum bytes of a text file that the server reads. */
 const MAX_FILE = 20_000_000;
 
-const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 const BINARY =
   /^(audio|font|image|video)\/(?!svg)|^application\/(gzip|octet-stream|pdf|vnd\.|x-(7z|bzip|hdf|python-code|rar|tar|xz)|zip)/;
 
@@ -22,11 +22,11 @@ export function isRefused(found: Found): found is IRefused {
 }
 
 /** Attach a file from outside of JupyterLab, which must be an image. */
-export async function ofDesktop(file: File): Promise<Found> {
-  if (!PICTURES.has(file.type)) {
-    return { name: file.name, why: 'no picture' };
+export async function attachLocalFile(file: File): Promise<Found> {
+  if (!IMAGE_TYPES.has(file.type)) {
+    return { name: file.name, why: 'no image' };
   }
-  if (file.size > MAX_PICTURE) {
+  if (file.size > MAX_IMAGE) {
     return { name: file.name, why: 'large' };
   }
   const url = await new Promise<string>((resolve, reject) => {
@@ -35,11 +35,11 @@ export async function ofDesktop(file: File): Promise<Found> {
     reader.onerror = () => reject(reader.error ?? new Error('unreadable'));
     reader.readAsDataURL(file);
   });
-  return pictureOf(file.name, file.type, url.slice(url.indexOf(',') + 1));
+  return imageOf(file.name, file.type, url.slice(url.indexOf(',') + 1));
 }
 
 /** Attach a file of the server, as text or image. */
-export async function ofServer(
+export async function attachServerFile(
   contents: Pick<Contents.IManager, 'get' | 'localPath'>,
   path: string
 ): Promise<Found> {
@@ -51,12 +51,12 @@ export async function ofServer(
     }
     // It is null if the server does not know the type.
     const mime = (mimetype as string | null) ?? '';
-    if (PICTURES.has(mime)) {
-      if ((size ?? 0) > MAX_PICTURE) {
+    if (IMAGE_TYPES.has(mime)) {
+      if ((size ?? 0) > MAX_IMAGE) {
         return { name, why: 'large' };
       }
       const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
-      return pictureOf(name, mime, String(whole.content).replace(/\s/g, ''));
+      return imageOf(name, mime, String(whole.content).replace(/\s/g, ''));
     }
     if (BINARY.test(mime)) {
       return { name, why: 'no text' };
@@ -90,16 +90,13 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
           MAX_ATTACHED,
           name
         );
-      case 'no picture':
+      case 'no image':
         return trans.__(
           '%1 isn’t an image. Upload it, then attach it from the file browser.',
           name
         );
       case 'no text':
-        return trans.__(
-          '%1 is binary. Claude can read it only by running code.',
-          name
-        );
+        return trans.__('%1 is binary. Claude can read it only by running code.', name);
       case 'large':
         return trans.__('%1 is too large to attach.', name);
     }
@@ -107,6 +104,6 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
   return refused.map(say).join(' ');
 }
 
-function pictureOf(label: string, mime: string, data: string): IAttached {
+function imageOf(label: string, mime: string, data: string): IAttached {
   return { label, attachment: { kind: 'image', mime, data } };
 }

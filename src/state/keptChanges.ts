@@ -38,7 +38,7 @@ export function keepingAll(changes: Iterable<{ time: number }>): IKept {
 }
 
 /** Merge two records of kept changes. */
-export function joined(one: IKept, other: IKept): IKept {
+export function mergeKept(one: IKept, other: IKept): IKept {
   const all = Math.max(one.all, other.all);
   const cells = Object.entries(other.cells).reduce<Record<string, number>>(
     (found, [cell, time]) => ({ ...found, [cell]: Math.max(found[cell] ?? 0, time) }),

@@ -1,7 +1,7 @@
 import { BrowserStorage } from './storage';
 
 /** Dispatch the event that a browser sends when another page has written. */
-function told(key: string): void {
+function dispatch(key: string): void {
   window.dispatchEvent(new StorageEvent('storage', { key, storageArea: localStorage }));
 }
 
@@ -29,9 +29,9 @@ describe('Store', () => {
   it('emits writes of other pages for its own server', () => {
     const names: string[] = [];
     new BrowserStorage('http://one/').changed.connect((_, name) => names.push(name));
-    told(KEY);
-    told('tk-ai-extension http://other/ a');
-    told('something else');
+    dispatch(KEY);
+    dispatch('tk-ai-extension http://other/ a');
+    dispatch('something else');
     expect(names).toEqual(['a']);
   });
 

@@ -1,5 +1,5 @@
-import { BLANK, type Compose, NOTHING } from '../state/draft';
-import { Memory } from './memory';
+import { BLANK, type Compose, NOTHING } from '../state/compose';
+import { PanelStorage } from './panelStorage';
 
 /** A storage that counts what is written. */
 class Kept {
@@ -35,7 +35,7 @@ describe('what is being written', () => {
 
   it('is written down once, however many keys are pressed in a moment', async () => {
     const [browser, own] = [new Kept(), new Kept()];
-    const memory = new Memory(browser, own);
+    const memory = new PanelStorage(browser, own);
     for (const text of ['H', 'He', 'Hel', 'Hello']) {
       memory.setDraft('c', draft(text));
     }
@@ -48,7 +48,7 @@ describe('what is being written', () => {
 
   it('is written down at once where the page is left', async () => {
     const browser = new Kept();
-    const memory = new Memory(browser);
+    const memory = new PanelStorage(browser);
     memory.setDraft(null, draft('Half', draft('Before')));
     window.dispatchEvent(new Event('pagehide'));
     await settled();
@@ -60,7 +60,7 @@ describe('what is being written', () => {
 
   it('leaves alone what other windows write, and the chat that is shown', async () => {
     const browser = new Kept({ chat: 'a', drafts: { d: 'Theirs', c: 'Old' } });
-    const memory = new Memory(browser);
+    const memory = new PanelStorage(browser);
     await memory.restored;
     expect(memory.draft('d').draft.text).toBe('Theirs');
     memory.setDraft('c', NOTHING);

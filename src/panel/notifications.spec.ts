@@ -4,7 +4,7 @@ import { Signal } from '@lumino/signaling';
 
 import { createStore } from '../state/app';
 import { request } from '../testing/events';
-import { notify } from './notices';
+import { notify } from './notifications';
 import type { IPanelServices } from './services';
 
 /** The browser's own notifications. */

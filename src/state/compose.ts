@@ -101,7 +101,7 @@ export function settled(compose: Compose, turns: readonly ITurn[]): Compose {
 }
 
 /** Join two messages, the first one first. */
-export function joined(first: Compose, second: Compose): Compose {
+export function joinDrafts(first: Compose, second: Compose): Compose {
   if (isBlank(second)) {
     return first;
   }

@@ -5,12 +5,12 @@ import {
   asNew,
   BLANK,
   type Compose,
-  joined,
+  joinDrafts,
   messageOf,
   NOTHING,
   settled,
   writtenIn
-} from './draft';
+} from './compose';
 
 const SEEN = {
   notebook: 'a.ipynb',
@@ -74,13 +74,16 @@ describe('what is composed', () => {
 
   it('joins what was not taken with what was typed since, and loses nothing', () => {
     const since: Compose = { kind: 'new', draft: { ...BLANK, text: 'More' }, kept: null };
-    expect(joined(edit, NOTHING)).toBe(edit);
-    expect(joined(edit, since)).toMatchObject({
+    expect(joinDrafts(edit, NOTHING)).toBe(edit);
+    expect(joinDrafts(edit, since)).toMatchObject({
       kind: 'edit',
       turn: 't',
       draft: { text: 'Better\n\nMore' }
     });
-    expect(joined(since, edit)).toMatchObject({ kind: 'edit', draft: { text: 'More\n\nBetter' } });
+    expect(joinDrafts(since, edit)).toMatchObject({
+      kind: 'edit',
+      draft: { text: 'More\n\nBetter' }
+    });
   });
 
   it('is written down with all that it stands before', () => {

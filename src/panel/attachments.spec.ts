@@ -1,9 +1,9 @@
 import type { Contents } from '@jupyterlab/services';
 
-import { ofDesktop, ofServer } from './attaching';
+import { attachLocalFile, attachServerFile } from './attachments';
 
 /** Contents that hold one file. */
-function holding(model: Partial<Contents.IModel>): Parameters<typeof ofServer>[0] {
+function holding(model: Partial<Contents.IModel>): Parameters<typeof attachServerFile>[0] {
   return {
     get: (_, options) =>
       Promise.resolve({ ...model, content: options?.content === true ? 'QUJD\n' : null } as never),
@@ -13,12 +13,15 @@ function holding(model: Partial<Contents.IModel>): Parameters<typeof ofServer>[0
 
 describe('a file below the root', () => {
   it('goes with a message as its text, under its path without a drive', async () => {
-    const found = await ofServer(holding({ type: 'file', mimetype: 'text/csv' }), 'RTC:a.csv');
+    const found = await attachServerFile(
+      holding({ type: 'file', mimetype: 'text/csv' }),
+      'RTC:a.csv'
+    );
     expect(found).toEqual({ label: 'a.csv', attachment: { kind: 'file', path: 'a.csv' } });
   });
 
   it('is a picture where it is one', async () => {
-    const found = await ofServer(holding({ type: 'file', mimetype: 'image/png' }), 'a.png');
+    const found = await attachServerFile(holding({ type: 'file', mimetype: 'image/png' }), 'a.png');
     expect(found).toMatchObject({ attachment: { kind: 'image', mime: 'image/png', data: 'QUJD' } });
   });
 
@@ -28,14 +31,17 @@ describe('a file below the root', () => {
     [{ type: 'file', mimetype: 'text/csv', size: 3e7 }, 'large'],
     [{ type: 'file', mimetype: 'image/png', size: 6e6 }, 'large']
   ] as const)('says why it does not: %j', async (model, why) => {
-    const found = await ofServer(holding(model), 'a');
+    const found = await attachServerFile(holding(model), 'a');
     expect(found).toEqual({ name: 'a', why });
   });
 });
 
 it('takes pictures alone from outside', async () => {
   const picture = new File(['ABC'], 'a.png', { type: 'image/png' });
-  expect(await ofDesktop(picture)).toMatchObject({ label: 'a.png', attachment: { data: 'QUJD' } });
+  expect(await attachLocalFile(picture)).toMatchObject({
+    label: 'a.png',
+    attachment: { data: 'QUJD' }
+  });
   const other = new File(['ABC'], 'a.pdf', { type: 'application/pdf' });
-  expect(await ofDesktop(other)).toEqual({ name: 'a.pdf', why: 'no picture' });
+  expect(await attachLocalFile(other)).toEqual({ name: 'a.pdf', why: 'no image' });
 });

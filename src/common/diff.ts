@@ -1,4 +1,4 @@
-/** Diffs and code as lines that are shown. Every line is shown, whatever it is. */
+/** Diffs and code as lines for display. */
 
 import type { ProposalStep } from '../api/events';
 import { visible } from './visible';
@@ -15,7 +15,7 @@ const KINDS: Partial<Record<string, ILine['kind']>> = {
   ' ': 'same'
 };
 
-/** The lines of a unified diff without file names. */
+/** Return the lines of a unified diff without file names. */
 export function diffLines(diff: string): ILine[] {
   const lines = diff === '' ? [] : diff.replace(/\n$/, '').split('\n');
   return lines.map(line => {
@@ -25,12 +25,12 @@ export function diffLines(diff: string): ILine[] {
   });
 }
 
-/** The lines of a step of a proposal, verbatim. */
+/** Return the lines of a step of a proposal, verbatim. */
 export function stepLines({ lines }: Pick<ProposalStep, 'lines'>): ILine[] {
   return lines.map(({ mark, text }) => ({ kind: KINDS[mark] ?? 'same', text: visible(text) }));
 }
 
-/** How many lines went and came. */
+/** Count added and removed lines. */
 export function tally(diffs: readonly string[]): { added: number; removed: number } {
   const lines = diffs.flatMap(diffLines);
   return {

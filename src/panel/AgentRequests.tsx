@@ -5,28 +5,27 @@ import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
 import { sayProblem } from '../api/sentences';
 import type { IEnded } from '../questions/model';
 import { waitingQuestion } from '../state/chat';
-import { shortName } from '../parts/visible';
+import { shortName } from '../common/visible';
 import { useChat, useSelector, useServices } from './services';
 import { type Labels, QuestionCard, useCommonLabels, useTitle } from './Question';
 
-/** How many questions are shown at once, the oldest ones. */
+/** Maximum number of requests that are shown, from the oldest. */
 const SHOWN = 3;
 
 /**
- * What other agents ask for, above the box: in sight whatever the panel shows.
+ * Approval requests of other agents, above the message box in all views of the panel.
  *
- * Here is said, too, that the chat itself asks: what goes on in its log is not read out while the
- * answer grows.
+ * Requests of the chat itself are announced here, too, since its log is busy while an answer streams.
  */
-export function Asked({ chat }: { chat: string }): JSX.Element {
+export function AgentRequests({ chat }: { chat: string }): JSX.Element {
   const { trans } = useServices();
   const waiting = useSelector(state => state.requests);
-  const said = useAnnounced(chat);
+  const announcement = useAnnouncement(chat);
   return (
     <>
       <div className="tk-Announced" role="status">
-        {/* Made anew, so that the same words are said again. */}
-        <span key={said.count}>{said.text}</span>
+        {/* A new element, so that the same text is announced again. */}
+        <span key={announcement.count}>{announcement.text}</span>
       </div>
       {waiting.length > 0 && (
         <section className="tk-Asked" aria-label={trans.__('Approvals for other agents')}>
@@ -36,7 +35,7 @@ export function Asked({ chat }: { chat: string }): JSX.Element {
             </div>
           )}
           {waiting.slice(0, SHOWN).map(request => (
-            <AgentQuestion key={request.id} request={request} />
+            <AgentRequest key={request.id} request={request} />
           ))}
         </section>
       )}
@@ -44,7 +43,7 @@ export function Asked({ chat }: { chat: string }): JSX.Element {
   );
 }
 
-function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
+function AgentRequest({ request }: { request: PermissionInfo }): JSX.Element {
   const { questions, trans } = useServices();
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const runs = request.effect === 'EXECUTE';
@@ -70,7 +69,7 @@ function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
     <QuestionCard
       question={request}
       tool={request.tool}
-      who={useWho(request)}
+      who={useRequester(request)}
       title={useTitle(request)}
       labels={labels}
       onAnswer={give}
@@ -84,8 +83,8 @@ function AgentQuestion({ request }: { request: PermissionInfo }): JSX.Element {
   );
 }
 
-/** Who asks, and by which way in. */
-function useWho({ author, caller, face }: PermissionInfo): string {
+/** Return the name of the agent and of its interface. */
+function useRequester({ author, caller, face }: PermissionInfo): string {
   const { trans } = useServices();
   const ways: Partial<Record<string, string>> = {
     mcp: 'MCP',
@@ -96,22 +95,23 @@ function useWho({ author, caller, face }: PermissionInfo): string {
   return `${shortName(caller ?? author)} · ${ways[face] ?? face}`;
 }
 
-/** What a screen reader says when a question comes, and when one goes that was not answered here. */
-function useAnnounced(chat: string): { text: string; count: number } {
+/** Return the announcement of new requests, and of those that ended without an answer here. */
+function useAnnouncement(chat: string): { text: string; count: number } {
   const { questions, trans } = useServices();
   const own = useChat(chat, state => waitingQuestion(state)?.question.id ?? null);
-  const [said, setSaid] = useState({ text: '', count: 0 });
+  const [announcement, setAnnouncement] = useState({ text: '', count: 0 });
   useEffect(() => {
-    const say = (text: string): void => setSaid(({ count }) => ({ text, count: count + 1 }));
+    const announce = (text: string): void =>
+      setAnnouncement(({ count }) => ({ text, count: count + 1 }));
     const asked = (_: unknown, { author, caller }: PermissionInfo): void => {
-      say(trans.__('%1 needs your approval.', shortName(caller ?? author)));
+      announce(trans.__('%1 needs your approval.', shortName(caller ?? author)));
     };
     const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
       const name = shortName(request.caller ?? request.author);
       if (outcome === 'expired') {
-        say(trans.__('The request of %1 has expired.', name));
+        announce(trans.__('The request of %1 has expired.', name));
       } else if (!here) {
-        say(trans.__('The request of %1 is no longer pending.', name));
+        announce(trans.__('The request of %1 is no longer pending.', name));
       }
     };
     questions.asked.connect(asked);
@@ -124,10 +124,10 @@ function useAnnounced(chat: string): { text: string; count: number } {
   useEffect(() => {
     if (own !== null) {
       const text = trans.__('Claude needs your approval.');
-      // It is said when it comes, not shown instead of something.
+      // The announcement is an event, which cannot be derived from the state.
       // eslint-disable-next-line react-hooks/set-state-in-effect
-      setSaid(({ count }) => ({ text, count: count + 1 }));
+      setAnnouncement(({ count }) => ({ text, count: count + 1 }));
     }
   }, [own, trans]);
-  return said;
+  return announcement;
 }

@@ -11,7 +11,7 @@ import { ChatPanel } from './widget';
 type Tab = MainAreaWidget<ChatPanel>;
 
 /** Manages the panels: one in the sidebar, others in tabs of the main area. */
-export class Places {
+export class PanelManager {
   /**
    * @param _hasTabs - Whether the main area can have panels. In Notebook 7 it has one notebook only.
    */

@@ -1,4 +1,4 @@
-/** The lines of a diff, or of code, in CodeMirror: part of the chunk of the merge view. */
+/** The lines of a diff or of code in CodeMirror, in the chunk of the merge view. */
 
 import type { Extension } from '@codemirror/state';
 import { Decoration, EditorView } from '@codemirror/view';
@@ -10,13 +10,13 @@ import { fitted, readOnly, showMerge } from './mergeView';
 /** A version of a text, and the numbers of its lines. */
 export interface IVersion {
   text: string;
-  /** Empty where lines are left out, which is a line `⋯`. */
+  /** Empty for a line `⋯`, which stands for omitted lines. */
   numbers: readonly string[];
 }
 
 const HEAD = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 
-/** The two versions of a text that the lines of a diff are of, as far as it has them. */
+/** Return the two versions of a text from the lines of a diff. */
 export function versionsOf(lines: readonly ILine[]): { before: IVersion; now: IVersion } {
   const before: [string[], string[]] = [[], []];
   const now: [string[], string[]] = [[], []];
@@ -52,8 +52,8 @@ export function versionsOf(lines: readonly ILine[]): { before: IVersion; now: IV
 /**
  * Show the lines of a diff, or of code, in a node.
  *
- * @param language - What colours them.
- * @returns Removes them again.
+ * @param language - The language extension for syntax highlighting.
+ * @returns Removes the lines.
  */
 export function showLines(
   node: HTMLElement,
@@ -69,13 +69,13 @@ export function showLines(
   const kinds = new Set(lines.map(line => line.kind).filter(kind => kind !== 'place'));
   const [kind] = kinds;
   if (kinds.size === 1 && kind !== undefined) {
-    // Nothing to compare: code that is run, a new cell or one that is deleted.
+    // Nothing to compare: code to run, or a new or deleted cell.
     const shown = kind === 'removed' ? before : now;
     const whole = kind === 'same' ? [] : wholly(kind === 'added' ? 'inserted' : 'deleted');
     const view = new EditorView({ parent: node, ...side(trans.__('Lines'), shown, whole) });
     return () => view.destroy();
   }
-  // What differs at the very end would be shown with the line before it.
+  // With a final newline, a difference in the last line is not merged with the line before.
   const ended = (name: string, { text, numbers }: IVersion) =>
     side(name, { text: `${text}\n`, numbers }, endAt(text.length + 1));
   const view = fitted(node, isWide =>
@@ -88,13 +88,13 @@ export function showLines(
   return view.destroy;
 }
 
-/** Hides the empty line that a text ends with. */
+/** Hide the empty line at the end of a text. */
 function endAt(place: number): Extension {
   const line = Decoration.line({ class: 'cm-endOfDoc' });
   return EditorView.decorations.of(Decoration.set(line.range(place)));
 }
 
-/** Marks every line of a text. */
+/** Mark every line of a text. */
 function wholly(what: 'inserted' | 'deleted'): Extension {
   const line = Decoration.line({ class: `cm-${what}Doc` });
   return EditorView.decorations.of(view =>

@@ -19,7 +19,7 @@ describe('the lines of a step', () => {
     expect(stepLines({ lines })).toEqual(texts.map(text => ({ kind: 'same', text })));
   });
 
-  it('are told apart by their marks alone', () => {
+  it('are distinguished by their first characters only', () => {
     const lines: Lines = [
       { mark: '@', text: '@@ -1 +1 @@' },
       { mark: '-', text: '-a' },

@@ -3,7 +3,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { ApiError } from '../api/client';
 
 /** Await an action of the person, and notify them of an error. Return whether it succeeded. */
-export async function orSay(work: Promise<unknown>): Promise<boolean> {
+export async function notifyOnError(work: Promise<unknown>): Promise<boolean> {
   try {
     await work;
     return true;
