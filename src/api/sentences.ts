@@ -49,7 +49,7 @@ function translated({ code, parameters }: SentenceInfo, trans: TranslationBundle
         ? translated(value as SentenceInfo, trans)
         : value === undefined
           ? null
-          : String(value as string | number);
+          : String(value);
     missing += text === null ? 1 : 0;
     return text ?? '';
   };

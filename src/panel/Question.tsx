@@ -63,7 +63,7 @@ export function Question(props: {
  * A request for an approval: exactly what would happen, and the answers.
  *
  * It never takes the focus: what somebody is typing must not become an answer. It takes no answer
- * before it was on the screen long enough to be seen (`guard`), and a click counts where the
+ * before it was on the screen long enough to be seen (`answerGuard`), and a click counts where the
  * pointer went down on the same button when it was armed already.
  */
 export function QuestionCard(props: IProps): JSX.Element {
